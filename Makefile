@@ -1,0 +1,76 @@
+# Every target that needs the environment makes it first; a second run installs nothing (see the stamp).
+#
+#   PYTHON=python3.12 make setup      to choose the interpreter
+#   make test PYTEST_ARGS='-k wire'   to choose tests
+
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+# --no-build-isolation: PySpark is a source distribution, and an isolated build would fetch an unpinned setuptools.
+PINNED := $(PIP_INSTALL) --require-hashes --no-build-isolation --no-deps
+UV_COMPILE := uv pip compile --quiet --no-config --generate-hashes --universal --python-version 3.11 \
+	--custom-compile-command 'make pins'
+
+# Not the caller's packages: they are neither pinned nor ours.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint types unit-test docs-test bench-sim pins clean
+
+help:  ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv from the hash-pinned requirements, with plainchant in it
+
+$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1)' 2>/dev/null || { \
+		echo "plainchant needs Python 3.11 or newer, and '$(PYTHON)' is" \
+			"'$$($(PYTHON) --version 2>&1 || true)': install one, or say PYTHON=/path/to/python3.11 make ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "'$(PYTHON)' has no venv module: install it (Debian: the package python3-venv)," \
+			"or say PYTHON=/path/to/another make ..." >&2; exit 1; }
+	@echo 'set-up: making $(VENV) (about a minute; PySpark alone is 460 MB)'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PINNED) -r requirements/build.txt
+	$(PINNED) -r requirements/dev.txt
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	$(BIN)/python -m pip check --quiet
+	@touch $@
+
+demo: $(STAMP)  ## a five-member group in the simulator, with loss and a crash
+	$(BIN)/plainchant demo
+
+test: $(STAMP)  ## lint, types and all tests: what CI runs
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory unit-test
+
+lint: $(STAMP)  ## ruff
+	$(BIN)/ruff check .
+
+types: $(STAMP)  ## mypy --strict
+	$(BIN)/mypy --strict
+
+unit-test: $(STAMP)  ## the tests without lint and types
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+docs-test: $(STAMP)  ## run every example in the README and the docs
+	$(BIN)/pytest tests/test_docs.py $(PYTEST_ARGS)
+
+bench-sim: $(STAMP)  ## simulator speed beside SimPy
+	$(BIN)/plainchant bench sim
+
+pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requirements/*.txt (needs uv; see CONTRIBUTING.md)
+	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/dev.in --extra lab --extra bench \
+		--output-file requirements/dev.txt
+
+clean:  ## remove the environment and what tools left behind
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

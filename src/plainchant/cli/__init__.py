@@ -1,0 +1,58 @@
+"""The command line: one file a command. May import everything; nothing imports it. Start with ``run``.
+
+``console`` has what the commands share (where text goes, how errors end), ``output`` makes result directories that are
+whole or not there at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .console import EXIT_INTERRUPTED, complain
+from .demo import demo
+from .protocols import protocols
+from .run import run
+from .trace import trace
+
+app = typer.Typer(
+    name="plainchant",
+    help="Reliable, ordered group communication, and the laboratory that proves it.\n\n"
+    "First steps:\n\n  plainchant demo\n\n  plainchant run first-steps\n\n  plainchant protocols",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, run, trace, protocols):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"plainchant {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that come before the command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit status."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="plainchant")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        complain("interrupted; nothing was kept")
+        return EXIT_INTERRUPTED
+    return 0

@@ -1,0 +1,62 @@
+"""What all commands share: where text goes, and how errors end a command.
+
+Results go to standard output, everything else (errors, progress) to standard error. A mistake of the user's is one
+sentence and exit status 2, Ctrl-C one sentence and 130; whatever we did not foresee keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..model import PlainchantError, ProtocolError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+EXIT_UNEXPECTED: Final = 1
+EXIT_WRONG_INPUT: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+def output() -> Console:
+    """Standard output. Made anew each time, so that whoever redirects it gets it."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def complain(sentence: str) -> None:
+    """One sentence on standard error, as it is: no colours, no wrapping, so that it can be searched for."""
+    print(f"plainchant: {sentence}", file=sys.stderr)
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Turns the errors that people make into a sentence and an exit status."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except ProtocolError:
+            raise  # a defect of ours, not of the user's: its traceback is what we need
+        except PlainchantError as error:
+            complain(str(error))
+            raise typer.Exit(EXIT_WRONG_INPUT) from None
+        except KeyboardInterrupt:
+            complain("interrupted; nothing was kept")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+    return run
+
+
+def plain_table(*headings: str) -> Table:
+    """A table without lines, which also reads well in a log file."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
+    for number, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=number < len(headings) - 1, overflow="fold")
+    return table

@@ -1,0 +1,59 @@
+"""Output directories that are whole or not there at all.
+
+Everything is written into a hidden directory beside the one that was asked for and renamed at the end. Ctrl-C, a full
+disk, any exception: the hidden one is removed, and nothing is left that later looks like a result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..model import PlainchantError
+
+
+class OutputError(PlainchantError):
+    """Results cannot be written where they were asked for."""
+
+
+def refuse_occupied(target: Path) -> None:
+    """An output directory must be new or empty: nothing of anybody's is ever written over."""
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if target.exists() or target.is_symlink():
+        kind = "exists and is not empty" if target.is_dir() else "exists and is not a directory"
+        raise OutputError(f"{target} {kind}; name another directory with --out, or remove it first")
+
+
+@contextlib.contextmanager
+def staged(target: Path, *, replace: Callable[[Path], bool] = lambda target: False) -> Iterator[Path]:
+    """A directory to write into, which becomes ``target`` if the block ends well and vanishes if it does not.
+
+    ``replace`` says whether what stands at the target may go (it goes only when the new one is complete).
+    """
+    target = Path(os.path.abspath(target))
+    may_replace = target.exists() and replace(target)
+    if not may_replace:
+        refuse_occupied(target)
+    made = [parent for parent in target.parents if not parent.exists()]
+    hidden = target.parent / f".{target.name}.partial-{os.getpid()}"
+    try:
+        hidden.mkdir(parents=True)
+        yield hidden
+        if may_replace:
+            shutil.rmtree(target)
+        hidden.rename(target)
+    except BaseException as error:
+        shutil.rmtree(hidden, ignore_errors=True)
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()  # only what we made, and only if nobody has put anything there
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise OutputError(
+                f"cannot write to {target}: {reason}; nothing was kept there; make room or choose another directory"
+            ) from error
+        raise

@@ -1,0 +1,112 @@
+"""``plainchant protocols``: what there is, what can be set, what is promised under which faults."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from typing import Annotated, Any
+
+import typer
+
+from ..model import Duration, declarations, format_duration
+from ..protocols import registry
+from ..scenario.read import hints
+from .console import guarded, output, plain_table
+
+
+@guarded
+def protocols(
+    name: Annotated[
+        str | None, typer.Argument(help="A protocol; without it, all of them are listed.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """List protocols, or show one: parameters, promises and the faults they hold under.
+
+    Examples:
+
+      plainchant protocols
+
+      plainchant protocols sequencer
+
+      plainchant protocols sequencer --json
+    """
+    chosen = [registry.describe(name)] if name is not None else list(registry.protocols().values())
+    if as_json:
+        described = [facts(description) for description in chosen]
+        print(json.dumps(described[0] if name is not None else described, indent=2, ensure_ascii=False))
+    elif name is None:
+        _list(chosen)
+    else:
+        _show(chosen[0])
+
+
+def facts(description: registry.Description) -> dict[str, Any]:
+    """Everything the command shows, as data."""
+    return {
+        "name": description.name,
+        "about": description.about,
+        "seed": description.seed,
+        "parameters": [
+            {
+                "name": field.name,
+                "type": _type(description, field),
+                "default": _default(description, field),
+                "unit": declared.unit,
+                "minimum": declared.minimum,
+                "maximum": declared.maximum,
+                "choices": list(declared.choices),
+                "about": declared.about,
+            }
+            for field, declared in declarations(description.parameters)
+        ],
+        "promises": [dataclasses.asdict(promise) for promise in _promises(description)],
+        "faults": list(description.faults),
+    }
+
+
+def _promises(description: registry.Description) -> tuple[registry.Promise, ...]:
+    """What is promised with the default parameters, to one group of five."""
+    return description.promises(description.parameters(), {"g": ("p1", "p2", "p3", "p4", "p5")})
+
+
+def _type(description: registry.Description, field: dataclasses.Field[Any]) -> str:
+    hint = hints(description.parameters)[field.name]
+    names = {int: "whole number", float: "number", bool: "true or false", str: "text", Duration: "duration"}
+    return names.get(hint) or str(typing.get_origin(hint) or hint)
+
+
+def _default(description: registry.Description, field: dataclasses.Field[Any]) -> Any:
+    value = getattr(description.parameters(), field.name)
+    return format_duration(value) if hints(description.parameters)[field.name] is Duration else value
+
+
+def _list(chosen: list[registry.Description]) -> None:
+    table = plain_table("protocol", "what it is")
+    for description in chosen:
+        table.add_row(description.name, description.about)
+    console = output()
+    console.print(table)
+    console.print(f"\nMore about one of them: plainchant protocols {chosen[0].name}")
+
+
+def _show(description: registry.Description) -> None:
+    console = output()
+    console.print(f"[bold]{description.name}[/bold]: {description.about}\n")
+    parameters = plain_table("parameter", "type", "default", "what it is")
+    for field, declared in declarations(description.parameters):
+        default = _default(description, field)
+        shown = ("true" if default else "false") if isinstance(default, bool) else str(default)
+        unit = f" ({declared.unit})" if declared.unit not in ("", "duration") else ""
+        choices = f"; one of {', '.join(declared.choices)}" if declared.choices else ""
+        parameters.add_row(field.name, _type(description, field), shown, declared.about + choices + unit)
+    console.print(parameters)
+    promises = plain_table("promise", "as long as")
+    for promise in _promises(description):
+        promises.add_row(promise.name, promise.provided)
+    console.print()
+    console.print(promises)
+    console.print(f"\n[bold]All this under[/bold] {', '.join(description.faults)}.")
+    first = next(field.name for field, _ in declarations(description.parameters))
+    console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")

@@ -1,0 +1,134 @@
+"""``plainchant run``: a scenario in the simulator, its trace written, verified, and told in a short table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..model import UsageError, format_duration
+from ..scenario import find, load, shipped
+from ..trace.reference import Verification
+from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .output import staged
+from .running import VERIFY_UP_TO, Result, execute
+
+
+@guarded
+def run(
+    file: Annotated[
+        str | None, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything that is drawn at random.", min=0)] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New directory for the trace, the complete scenario and the summary.")
+    ] = None,
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."
+        ),
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
+) -> None:
+    """Run a scenario in the simulator and verify what it did.
+
+    The exit status is 0 if the run was as the scenario expects, 1 if a property was violated (or none, where one was
+    expected) or the run did not get quiet, 2 if the input was wrong.
+
+    Examples:
+
+      plainchant run first-steps
+
+      plainchant run lossy-network --seed 7 --set network.loss=0.3
+
+      plainchant run sequencer-crash --set fault.0.at=100ms --out crash
+
+      plainchant run my.toml --out result
+    """
+    if show_list:
+        _list()
+        return
+    if file is None:
+        raise UsageError(f"which scenario? Name a file or a shipped one: {', '.join(shipped())}")
+    overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
+    scenario = load(find(file), overrides)
+    if out is None:
+        result = execute(scenario, verify_it=verify)
+    else:
+        with staged(out) as directory:
+            result = execute(scenario, directory, verify_it=verify)
+    console = output()
+    tell(result, console)
+    if out is not None:
+        console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
+    if not result.as_expected:
+        raise typer.Exit(EXIT_UNEXPECTED)
+
+
+def _list() -> None:
+    table = plain_table("scenario", "what it shows")
+    for name, path in shipped().items():
+        table.add_row(name, load(path).about)
+    output().print(table)
+
+
+def tell(result: Result, console: Console) -> None:
+    """The short account of a run."""
+    scenario, summary = result.scenario, result.summary
+    facts = plain_table("", "")
+    facts.add_row("scenario", f"{scenario.name} (seed {scenario.seed})")
+    facts.add_row("protocol", scenario.protocol)
+    facts.add_row("processes", states(result))
+    facts.add_row("messages", f"{summary.messages_sent:,} sent, {summary.messages_delivered:,} delivered")
+    facts.add_row("packets", f"{summary.packets_sent:,} sent, {summary.packets_lost:,} lost")
+    facts.add_row("time", f"{format_duration(scenario.duration)} of traffic, {summary.virtual_time / 1e9:.3f} s in all")
+    facts.add_row("events", f"{summary.events:,} handled, {result.events:,} in the trace")
+    console.print(facts)
+    if result.restless:
+        console.print(f"\nIt did not get quiet within {format_duration(scenario.drain)} of the end of traffic:")
+        for process, text in summary.not_quiet.items():
+            console.print(f"  {process}: {text}", markup=False)
+    console.print()
+    if result.verification is None:
+        _not_verified(result, console)
+    else:
+        tell_verification(result.verification, console)
+        if scenario.expect == "violation":
+            found = "and one was found" if result.as_expected else "but none was found"
+            console.print(f"This scenario is meant to show a violation, {found}.")
+
+
+def states(result: Result) -> str:
+    """How many ended how: ``4 alive, 1 crashed``."""
+    count = Counter(end.state for end in result.summary.processes.values())
+    return ", ".join(f"{number} {state}" for state, number in count.items())
+
+
+def _not_verified(result: Result, console: Console) -> None:
+    if result.events > VERIFY_UP_TO:
+        console.print(
+            f"Not verified: {result.events:,} events are more than are checked without being asked ({VERIFY_UP_TO:,}). "
+            "Add --verify to check them all the same."
+        )
+    else:
+        console.print("Not verified, as asked.")
+
+
+def tell_verification(verification: Verification, console: Console) -> None:
+    """A line a property, and a sentence a violation."""
+    table = plain_table("property", "cases", "verdict")
+    for name, outcome in verification.properties.items():
+        verdict = outcome.verdict
+        style = {"holds": "green", "violated": "red"}.get(verdict, "yellow")
+        table.add_row(name, f"{outcome.cases:,}", f"[{style}]{verdict}[/{style}]")
+    console.print(table)
+    for violation in verification.violations:
+        console.print(f"\n{violation.property}: {violation.sentence}", markup=False)

@@ -1,0 +1,174 @@
+"""Running a scenario for a command: simulate, write the trace, verify, judge.
+
+A run with an output directory writes its trace there; one without keeps it in memory, and only as long as it is small
+enough to be verified. The verdict compares what was found with what the scenario expects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from rich.console import Console
+
+from .. import __version__
+from ..model import format_duration
+from ..scenario import Scenario, dump
+from ..sim import Simulation, Summary
+from ..trace import TraceBuffer, TraceWriter, read
+from ..trace.reference import Verification, verify
+
+VERIFY_UP_TO: Final = 200_000
+"""Events that are verified at once without being asked to: some seconds' work for the reference verifier."""
+
+_HEADER: Final = "# Complete: every value that decided this run. It replays with: plainchant run scenario.toml\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What a run came to."""
+
+    scenario: Scenario
+    summary: Summary
+    events: int
+    """Rows in the trace."""
+    table: pa.Table | None
+    """The trace, where it was small enough to look at."""
+    verification: Verification | None
+
+    @property
+    def restless(self) -> bool:
+        """The run was to be drained and did not get quiet."""
+        return bool(self.scenario.drain) and not self.summary.quiet
+
+    @property
+    def as_expected(self) -> bool:
+        if self.verification is not None and self.scenario.expect == "violation":
+            return self.verification.verdict == "violated"
+        holds = self.verification is None or self.verification.verdict == "holds"
+        return holds and not self.restless
+
+    def to_json(self, command: str) -> dict[str, Any]:
+        return {
+            "plainchant": __version__,
+            "command": command,
+            "scenario": self.scenario.name,
+            "protocol": self.scenario.protocol,
+            "seed": self.scenario.seed,
+            "expect": self.scenario.expect,
+            "as_expected": self.as_expected,
+            "trace_events": self.events,
+            "run": self.summary.to_dict(),
+            "verification": self.verification.to_json() if self.verification is not None else None,
+        }
+
+
+def execute(
+    scenario: Scenario, directory: Path | None = None, *, verify_it: bool | None = None, command: str = "run"
+) -> Result:
+    """Runs a scenario; with a directory, writes trace, scenario and summary into it.
+
+    ``verify_it``: None verifies runs that are small enough, True all, False none.
+    """
+    trace = _Kept(limit=None if verify_it else VERIFY_UP_TO) if directory is None else _Written(directory)
+    with _progress(trace, scenario):
+        summary = _simulate(scenario, trace)
+    wanted = verify_it if verify_it is not None else trace.events <= VERIFY_UP_TO
+    table = _table(trace, directory) if wanted or trace.events <= VERIFY_UP_TO else None
+    verification = verify(table, scenario.verify or None) if wanted and table is not None else None
+    result = Result(scenario, summary, trace.events, table, verification)
+    if directory is not None:
+        (directory / "scenario.toml").write_text(_HEADER + dump(scenario))
+        text = json.dumps(result.to_json(command), indent=2, ensure_ascii=False)
+        (directory / "summary.json").write_text(text + "\n")
+    return result
+
+
+def _simulate(scenario: Scenario, trace: _Watched) -> Summary:
+    try:
+        summary = Simulation(scenario, trace=trace).run()
+        trace.finish()
+    except BaseException:
+        trace.abort()
+        raise
+    return summary
+
+
+def _table(trace: _Watched, directory: Path | None) -> pa.Table | None:
+    if directory is not None:
+        return read(directory / "trace").table
+    return trace.table()
+
+
+# --- traces that count ------------------------------------------------------------------------------------------------
+
+
+class _Watched(TraceBuffer):
+    """A trace that knows how many events it has had, and tells when asked to make room."""
+
+    events = 0
+    now = 0
+    """Virtual time of the newest event."""
+    on_progress: Any = None
+
+    def flush_if_full(self) -> None:
+        self._count()
+        super().flush_if_full()
+        if self.on_progress is not None:
+            self.on_progress()
+
+    def finish(self) -> None:
+        self._count()
+        self.close()
+
+    def _count(self) -> None:
+        histories = self._histories.values()
+        self.events = sum(history.first + len(history.rows) for history in histories)
+        self.now = max((history.rows[-1][2] or 0 for history in histories if history.rows), default=self.now)
+
+
+class _Kept(_Watched):
+    """In memory; beyond the limit nothing can be done with it any more, and it is forgotten as it comes."""
+
+    def __init__(self, limit: int | None) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def flush_if_full(self) -> None:
+        super().flush_if_full()
+        if self._limit is not None and self.events > self._limit:
+            for history in self._histories.values():
+                history.first += len(history.rows)
+                history.rows.clear()
+                history.packets.clear()
+
+
+class _Written(_Watched, TraceWriter):
+    """In files."""
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(trace: _Watched, scenario: Scenario) -> Iterator[None]:
+    """A line that moves, for people who wait; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not (sys.stderr.isatty() and console.is_terminal):
+        yield
+        return
+    with console.status("running") as status:
+
+        def tell() -> None:
+            done = min(trace.now, scenario.duration) / scenario.duration
+            draining = ", getting quiet" if trace.now > scenario.duration else ""
+            status.update(f"{done:.0%} of {format_duration(scenario.duration)}, {trace.events:,} events{draining}")
+
+        trace.on_progress = tell
+        yield

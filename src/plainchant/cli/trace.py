@@ -1,0 +1,104 @@
+"""``plainchant trace``: a trace for people to read, and for other tools to draw."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from ..model import UsageError
+from ..scenario.read import nearest
+from ..trace import KINDS, MalformedTrace, read, validate
+from ..trace.export import to_chrome, to_shiviz
+from ..trace.show import lines, parse_message, select
+from .console import guarded
+from .output import OutputError
+
+
+class Export(StrEnum):
+    """Formats of other tools."""
+
+    shiviz = "shiviz"
+    chrome = "chrome"
+
+
+@guarded
+def trace(
+    path: Annotated[
+        str, typer.Argument(help="The directory of a run, a Parquet file, or a glob of them.", show_default=False)
+    ],
+    process: Annotated[str | None, typer.Option(help="Only this process.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only events of this kind: send, deliver, view, suspect, ...")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    message: Annotated[str | None, typer.Option(help="Only this message: GROUP/SENDER/NUMBER.")] = None,
+    run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many lines.", min=1)] = None,
+    export: Annotated[
+        Export | None, typer.Option(help="Write it for another tool: ShiViz, or Chrome tracing and Perfetto.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to export to.")] = None,
+) -> None:
+    """Print a trace readably, or export it.
+
+    Examples:
+
+      plainchant trace DIR --kind view
+
+      plainchant trace DIR --process p3 --limit 50
+
+      plainchant trace DIR --message g/p1/7
+
+      plainchant trace DIR --export chrome --out run.json
+    """
+    if (export is None) != (out is None):
+        raise UsageError("--export and --out go together: plainchant trace DIR --export chrome --out run.json")
+    if message is not None:
+        parse_message(message)
+    found = read(path)
+    malformed = validate(found.table, found.files)
+    if malformed:
+        raise MalformedTrace(malformed)
+    table = found.table
+    _refuse_unknown(table, {"process": process, "kind": kind, "group": group, "run": run})
+    if export is not None and out is not None:
+        wanted: dict[str, Any] = {"process": process, "kind": kind, "group": group, "run": run}
+        wanted.update(parse_message(message) if message is not None else {})
+        chosen = select(table, {name: value for name, value in wanted.items() if value is not None})
+        _write(out, to_shiviz(chosen) if export is Export.shiviz else to_chrome(chosen))
+        print(f"{chosen.num_rows} events written to {out}")
+        return
+    listing = lines(table, process=process, kind=kind, group=group, message=message, run=run)
+    for line in islice(listing, limit):
+        print(line)
+
+
+def _refuse_unknown(table: pa.Table, wanted: dict[str, str | None]) -> None:
+    """A name that does not occur is a slip of the pen: an empty listing would hide it. A known kind may not occur."""
+    for column, value in wanted.items():
+        if value is None:
+            continue
+        known = sorted(str(one) for one in table.column(column).unique().to_pylist() if one is not None)
+        if value not in known and not (column == "kind" and value in KINDS):
+            raise UsageError(f'there is no {column} "{value}" in this trace; {nearest(value, known)}')
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all: beside the place first, then renamed."""
+    if file.exists():
+        raise OutputError(f"{file} exists; name another file with --out, or remove it first")
+    hidden = file.with_name(f".{file.name}.partial")
+    try:
+        hidden.write_text(text)
+        hidden.rename(file)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {file}: {error.strerror}; make room or choose another place") from error
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,230 @@
+"""Engine and Host: what a protocol is, and all that it may ask for.
+
+Theory of operation
+-------------------
+An :class:`Engine` is one process's protocol, for *all* the groups that the process belongs to. It is called and never
+waits: no socket, no clock, no thread, no log. What it wants done it asks of its :class:`Host`, and two rules make that
+safe on every host:
+
+1. **Host calls never call back.** They go into the host's outbox. When the engine's method has returned, the host
+   applies them in order; if the method raised, they are dropped and the process halts. ``take``, ``now``, ``clock`` and
+   ``random`` answer at once, because they only read or hand over. Entry points are not re-entrant, and hosts assert it.
+2. **Pull, and batches.** An engine *takes* messages when it may send; back-pressure is not taking. One batch carries
+   many messages, and no protocol looks inside.
+
+A :class:`Layer` is an engine for the host outside it and a host for the engine inside it. What it does not override is
+bound straight through, so a layer costs only what it changes. :class:`PerGroup` runs a protocol that is written for
+one group once for each group. :class:`Fragmentation` is the layer that every host puts at the top.
+
+This module imports ``model`` and nothing else of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from .model import Batch, Form, GroupId, Join, Packet, ProcessId, ProtocolError, Reason, Timer, View
+
+
+class Host(Protocol):
+    """Everything an engine may ask for."""
+
+    me: ProcessId
+    random: Random
+    """Seeded; the only source of chance that an engine may use."""
+    max_packet: int
+    """How many bytes of batch body a packet may carry."""
+
+    @property
+    def now(self) -> int:
+        """Monotonic time in ns: for timers and intervals, never compared between processes."""
+
+    def clock(self) -> int:
+        """The process's clock in ns, which may be off, drift and step."""
+
+    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
+        """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most``
+        (0: no limit), or None. The host records their ``send``."""
+
+    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
+        """Sends a packet to processes (to nobody: does nothing); the host makes it a multicast where it can. One's own name
+        is queued like any."""
+
+    def set_timer(self, timer: Timer, at: int) -> None:
+        """Calls ``expire(timer)`` at ``at``; setting it again moves it."""
+
+    def cancel_timer(self, timer: Timer) -> None: ...
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        """Hands messages to the application. ``rank`` is the protocol's own order key, if it has one."""
+
+    def install(self, view: View) -> None:
+        """From here on this view is in force. The first view of a group that one is in is one's ``join``."""
+
+    def left(self, group: GroupId, rank: int | None = None) -> None:
+        """This process has left the group, as it asked to."""
+
+    def stable(self, group: GroupId, rank: int) -> None:
+        """Whatever was delivered with a rank up to this one is held by every member."""
+
+    def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
+        """Writes an explanation into the trace. Facts (send, deliver, view, crash, end) are written by the host itself.
+        ``sender``, ``seq``, ``rank`` and ``deadline`` become columns, everything else goes into ``detail``."""
+
+    def halt(self, reason: Reason) -> None:
+        """Stops this process for ever."""
+
+    def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
+        """Runs a procedure on common memory, step by step (hosts without common memory refuse)."""
+
+
+class Engine:
+    """One process's protocol. Subclasses override what they need; the defaults do nothing or refuse."""
+
+    def start(self) -> None:
+        """Called once, before anything else."""
+
+    def ready(self, group: GroupId) -> None:
+        """There is something to send in this group now where there was nothing."""
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        """A packet arrived. It may be late, repeated, out of order, or from a stranger."""
+
+    def expire(self, timer: Timer) -> None:
+        """A timer that was set has come due. It may be late (a process that was stopped)."""
+
+    def join(self, group: GroupId, how: Form | Join) -> None:
+        raise ProtocolError(f"{type(self).__name__} cannot join groups")
+
+    def leave(self, group: GroupId) -> None:
+        raise ProtocolError(f"{type(self).__name__} cannot leave groups")
+
+    def notice(self, event: Any) -> None:
+        """Something the layer below has to say."""
+
+    def waiting(self) -> Reason | None:
+        """What this engine still has to do before it is at rest; None if nothing. A drained run ends when nobody waits."""
+        return None
+
+
+_HOST_CALLS: Final = (
+    "clock", "take", "send", "set_timer", "cancel_timer", "deliver", "install", "left", "stable", "record", "halt", "spawn",
+)
+_ENGINE_CALLS: Final = ("start", "ready", "receive", "expire", "join", "leave", "notice", "waiting")
+
+
+class Layer(Engine):
+    """An engine on an engine: to the host outside it is the engine, to the engine inside it is the host.
+
+    A subclass overrides calls of either side. Whatever it leaves alone is bound straight to the other side when the
+    stack is built, so that it costs nothing. The overriding method reaches the outside as ``self.host`` and the inside as
+    ``self.inner``. Calls inwards come only from the layer's own ``receive``, ``expire`` or ``notice``.
+    """
+
+    host: Host
+    inner: Engine
+    me: ProcessId
+    random: Random
+    max_packet: int
+
+    def __init__(self, host: Host, inside: Callable[[Host], Engine]) -> None:
+        self.host = host
+        self.me = host.me
+        self.random = host.random
+        self.max_packet = host.max_packet
+        for name in _HOST_CALLS:
+            if name not in _overridden(type(self)):
+                setattr(self, name, getattr(host, name))
+        self.inner = inside(self)  # type: ignore[arg-type]  # host calls are bound above, where a checker cannot see them
+        for name in _ENGINE_CALLS:
+            if name not in _overridden(type(self)):
+                setattr(self, name, getattr(self.inner, name))
+
+    @property
+    def now(self) -> int:
+        return self.host.now
+
+
+def _overridden(layer: type[Layer]) -> set[str]:
+    """The calls that a layer class defines itself, below Layer."""
+    names: set[str] = set()
+    for cls in layer.__mro__:
+        if cls is Layer:
+            break
+        names.update(vars(cls))
+    return names
+
+
+class PerGroup(Engine):
+    """Runs a protocol that is written for one group, one instance a group.
+
+    Instances are told apart by the first field of their packets (``group``) and by the names of their timers.
+    """
+
+    def __init__(self, host: Host, make: Callable[[Host, GroupId], Engine]) -> None:
+        self._host = host
+        self._make = make
+        self.instances: dict[GroupId, Engine] = {}
+
+    def join(self, group: GroupId, how: Form | Join) -> None:
+        if group in self.instances:
+            raise ProtocolError(f"{self._host.me} joins {group!r} a second time; leave it first")
+        instance = self._make(_GroupHost(self._host, group), group)  # type: ignore[arg-type]  # see _GroupHost
+        self.instances[group] = instance
+        instance.start()
+        instance.join(group, how)
+
+    def leave(self, group: GroupId) -> None:
+        self.instances[group].leave(group)
+
+    def ready(self, group: GroupId) -> None:
+        instance = self.instances.get(group)
+        if instance is not None:
+            instance.ready(group)
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        instance = self.instances.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
+        if instance is not None:
+            instance.receive(source, packet)
+
+    def expire(self, timer: Timer) -> None:
+        assert isinstance(timer, tuple), timer
+        group, name = timer
+        self.instances[group].expire(name)
+
+    def notice(self, event: Any) -> None:
+        for group in sorted(self.instances):
+            self.instances[group].notice(event)
+
+    def waiting(self) -> Reason | None:
+        for group in sorted(self.instances):
+            reason = self.instances[group].waiting()
+            if reason is not None:
+                return reason
+        return None
+
+
+class _GroupHost:
+    """The host of one instance: everything of the outer host, with the group's name on the timers."""
+
+    def __init__(self, host: Host, group: GroupId) -> None:
+        self._host = host
+        self._group = group
+        self.me = host.me
+        self.random = host.random
+        self.max_packet = host.max_packet
+        for name in _HOST_CALLS:
+            if name not in ("set_timer", "cancel_timer"):
+                setattr(self, name, getattr(host, name))
+
+    @property
+    def now(self) -> int:
+        return self._host.now
+
+    def set_timer(self, timer: Timer, at: int) -> None:
+        self._host.set_timer((self._group, timer), at)
+
+    def cancel_timer(self, timer: Timer) -> None:
+        self._host.cancel_timer((self._group, timer))

@@ -1,0 +1,215 @@
+"""The layer at the top of every stack: messages larger than a packet travel in fragments.
+
+Theory of operation
+-------------------
+The host outside hands over messages of any size, the protocol inside never sees a body larger than it asked for. To the
+protocol a fragment is a batch like any other. The layer relies on what every protocol of ours keeps: the batches of one
+sender come in the order in which they were taken, its own come back to the sender too, and all members place a view at
+the same point between them. Nothing is assumed about the order of different senders.
+
+**One large message at a time.** A sender takes nothing more from its host until its large message has come back whole.
+So whatever is heard from a sender while a message of its is partial is a fragment of that message, which is what makes
+the next rule possible; it costs large messages one round trip each, and small ones nothing.
+
+**A view with joiners starts partial messages afresh.** Somebody who joins in the middle of a message has not heard its
+beginning, yet the others would deliver it in the joiner's first view: agreement would break. Therefore at a view with
+joiners *everybody* forgets the fragments heard before it, and the sender takes those back among the fragments to be
+sent: it knows them exactly, since they are the ones that it has heard itself. Those that it has sent and not heard yet
+are still to come, after the view, for everybody. So each byte comes once after the view, to old members and joiners
+alike, who from here on have the same state and deliver the message at the same fragment. The order of the fragments
+does not matter, nor does another join before they are all there.
+
+(Why not let a sender go on meanwhile? It sends the fragments a1 a2 and the message b at once; the order becomes a1,
+a view with J, a2, a view with K, b. K hears b and cannot know that the others still wait for a1 again.)
+
+**A partial message disappears with the view that removes its sender**, at everybody. A restarted process is a new one.
+
+Memory is bounded by what senders have under way: at each member one partial message a sender and group, and the whole
+of one's own; nothing is reserved on the mere word of a fragment.
+
+This module imports ``model`` and ``engine`` and nothing else of ours.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from .engine import Engine, Host, Layer
+from .model import Batch, GroupId, ProcessId, ProtocolError, Reason, Timer, View
+
+_LAYER: Final = "fragmentation"
+
+
+class Fragmentation(Layer):
+    """Cuts what the host hands over, joins what the protocol delivers. See the module's docstring."""
+
+    def __init__(self, host: Host, inside: Callable[[Host], Engine]) -> None:
+        self._outgoing: dict[GroupId, _Outgoing] = {}
+        self._partial: dict[GroupId, dict[ProcessId, _Partial]] = {}
+        super().__init__(host, inside)
+
+    # --- the host of the protocol inside ---
+
+    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
+        outgoing = self._outgoing.get(group)
+        if outgoing is not None:
+            return outgoing.next_fragment(max_bytes)
+        batch = self.host.take(group, max_bytes, most)
+        if batch is None or len(batch.body) <= max_bytes:
+            return batch
+        if batch.count != 1:
+            raise ProtocolError(
+                f"the host packed {batch.count} messages into {len(batch.body)} bytes, and {max_bytes} were asked for; "
+                "only one message alone may be larger"
+            )
+        outgoing = self._outgoing[group] = _Outgoing(batch)
+        return outgoing.next_fragment(max_bytes)
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        # A whole batch never meets a partial message of its sender (one large message at a time): no look-up is needed.
+        if batch.total == 0:
+            self.host.deliver(group, sender, batch, rank)
+        else:
+            self._deliver_fragment(group, sender, batch, rank)
+
+    def install(self, view: View) -> None:
+        partial = self._partial.get(view.group)
+        if partial:
+            for sender in [sender for sender in partial if sender not in view.members]:
+                del partial[sender]
+            if view.joined:
+                self._start_afresh(view.group, partial)
+        self.host.install(view)
+
+    def left(self, group: GroupId, rank: int | None = None) -> None:
+        self._partial.pop(group, None)
+        if self._outgoing.pop(group, None) is not None:
+            self.host.cancel_timer(_nudge(group))
+        self.host.left(group, rank)
+
+    # --- the engine of the host outside ---
+
+    def expire(self, timer: Timer) -> None:
+        # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
+        if timer[0] == _LAYER and len(timer) == 3:
+            self.inner.ready(timer[2])
+        else:
+            self.inner.expire(timer)
+
+    def waiting(self) -> Reason | None:
+        reason = self.inner.waiting()
+        if reason is None and self._outgoing:
+            group = min(self._outgoing)
+            message = self._outgoing[group]
+            return Reason(
+                "fragments",
+                f"message {message.first} of {self.me} in {group} ({len(message.body)} bytes) has not come back whole",
+                {"group": group, "first": message.first, "bytes_untaken": message.untaken_bytes},
+            )
+        return reason
+
+    # --- inside ---
+
+    def _deliver_fragment(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None) -> None:
+        of_group = self._partial.setdefault(group, {})
+        partial = of_group.get(sender)
+        if partial is None or partial.first != batch.first:
+            partial = of_group[sender] = _Partial(batch.first, batch.total)
+        partial.add(batch)
+        if partial.missing > 0:
+            return
+        del of_group[sender]
+        self.host.deliver(group, sender, Batch(partial.first, 1, partial.body()), rank)
+        if sender == self.me:
+            self._came_back(group)
+
+    def _came_back(self, group: GroupId) -> None:
+        outgoing = self._outgoing.pop(group, None)
+        # The protocol was told that there is nothing to take; now there may be. Calling it from here would re-enter it.
+        if outgoing is not None and outgoing.refused:
+            self.host.set_timer(_nudge(group), self.host.now)
+
+    def _start_afresh(self, group: GroupId, partial: dict[ProcessId, _Partial]) -> None:
+        mine = partial.get(self.me)
+        outgoing = self._outgoing.get(group)
+        if mine is not None and outgoing is not None:
+            outgoing.take_back(mine)
+            self.host.set_timer(_nudge(group), self.host.now)
+        partial.clear()
+
+
+class _Outgoing:
+    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message."""
+
+    __slots__ = ("_untaken", "body", "first", "refused")
+
+    def __init__(self, batch: Batch) -> None:
+        self.first = batch.first
+        self.body = batch.body
+        self.refused = False
+        """Whether the protocol asked for more and got nothing, so that it has to be told when there is something."""
+        self._untaken = deque([(0, len(batch.body))])
+
+    @property
+    def untaken_bytes(self) -> int:
+        return sum(end - start for start, end in self._untaken)
+
+    def next_fragment(self, max_bytes: int) -> Batch | None:
+        if not self._untaken:
+            self.refused = True
+            return None
+        if max_bytes < 1:
+            raise ProtocolError(f"a fragment of at most {max_bytes} bytes was asked for; ask for at least 1")
+        start, end = self._untaken.popleft()
+        cut = min(start + max_bytes, end)
+        if cut < end:
+            self._untaken.appendleft((cut, end))
+        total = len(self.body)
+        return Batch(self.first, int(cut == total), self.body[start:cut], start, total)
+
+    def take_back(self, heard: _Partial) -> None:
+        """What has been heard is to be sent again, before the rest."""
+        self._untaken.extendleft(reversed(heard.spans()))
+
+
+class _Partial:
+    """The fragments of one message that have been heard since it started, or since it started afresh."""
+
+    __slots__ = ("_chunks", "_total", "first", "missing")
+
+    def __init__(self, first: int, total: int) -> None:
+        self.first = first
+        self.missing = total
+        self._total = total
+        self._chunks: dict[int, bytes] = {}
+
+    def add(self, batch: Batch) -> None:
+        if batch.offset in self._chunks:
+            self.missing += len(self._chunks[batch.offset])
+        self._chunks[batch.offset] = batch.body
+        self.missing -= len(batch.body)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The parts of the message that are here, as (start, end), in order; neighbours are one."""
+        spans: list[tuple[int, int]] = []
+        for start in sorted(self._chunks):
+            end = start + len(self._chunks[start])
+            if spans and spans[-1][1] == start:
+                start = spans.pop()[0]
+            spans.append((start, end))
+        return spans
+
+    def body(self) -> bytes:
+        """The message, when nothing is missing."""
+        if self.spans() != [(0, self._total)]:
+            raise ProtocolError(
+                f"the fragments of message {self.first} overlap or leave gaps: {self.spans()} of {self._total} bytes; "
+                "the protocol delivered a fragment twice or its sender is defective"
+            )
+        return b"".join(self._chunks[start] for start in sorted(self._chunks))
+
+
+def _nudge(group: GroupId) -> Timer:
+    return (_LAYER, "nudge", group)

@@ -1,0 +1,234 @@
+"""The vocabulary that every floor of plainchant shares.
+
+Names here mean one thing everywhere: a *process* is a member's running instance, a *group* is what it joins, a *view*
+is who is in the group from a point of its order on, a *message* is the application's, a *packet* is ours. Nothing in
+this module does anything; it imports nothing of ours, and everything of ours may import it.
+
+Start with :class:`Batch` (what protocols carry), :class:`View`, :class:`Reason`, and :func:`parameter` (how a protocol or
+a scenario declares a setting once, for validation, help, files and docs alike).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NewType, TypeAlias
+
+import msgspec
+
+ProcessId: TypeAlias = str
+"""Where things happen. A restarted process is a new one: ``p3``, then ``p3#1``, ``p3#2``."""
+GroupId: TypeAlias = str
+Nanoseconds: TypeAlias = int
+Timer: TypeAlias = str | tuple[Any, ...]
+"""An engine names its timers; a layer's timers carry the layer's name."""
+
+Duration = NewType("Duration", int)
+"""A length of time in nanoseconds; at the edges it is written ``"50ms"``. The type marks parameters of that kind."""
+
+US: Final = 1_000
+MS: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+class PlainchantError(Exception):
+    """Root of everything we raise on purpose. The text says what is wrong *and* what to do."""
+
+
+class UsageError(PlainchantError):
+    """The caller asked for something that cannot be: a wrong name, a value out of range."""
+
+
+class ScenarioError(UsageError):
+    """A scenario file is wrong; the text names the file and, where known, the line."""
+
+
+class WireError(PlainchantError):
+    """Bytes that are not a packet of ours: truncated, corrupted, of another version or protocol."""
+
+
+class TraceError(PlainchantError):
+    """A trace cannot be read or written."""
+
+
+class ProtocolError(PlainchantError):
+    """An engine or a host broke the contract between them. Always a defect of ours."""
+
+
+# --- what travels ---------------------------------------------------------------------------------------------------
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of everything that engines send to each other: frozen, typed, small.
+
+    A subclass sets its wire tag with ``class Ack(Packet, frozen=True, array_like=True, gc=False, tag=3)``. Packets of a
+    protocol that is written for one group have the group as their first field, by which they find their instance.
+    """
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a protocol numbers, orders, acknowledges and stores: consecutive messages of one sender, packed.
+
+    ``first`` is the number of its first message among those of its sender and group; ``count`` messages end in it.
+    ``body`` is opaque to protocols (see :func:`pack`): a sequencer that passes it on never looks inside, because a call
+    a message is what Python cannot afford. With ``total`` > 0 the batch is a fragment: ``body`` is the part at
+    ``offset`` of message ``first``, which has ``total`` bytes; only its last fragment has count 1.
+    """
+
+    first: int
+    count: int
+    body: bytes
+    offset: int = 0
+    total: int = 0
+
+
+_encode_list = msgspec.msgpack.Encoder().encode
+_decode_list = msgspec.msgpack.Decoder(list[bytes]).decode
+
+PACK_OVERHEAD: Final = 5
+"""Bytes that packing adds to a message at the most (and once to a batch)."""
+
+
+def pack(first: int, payloads: Sequence[bytes]) -> Batch:
+    """Packs messages into a batch; one message alone travels as it is.
+
+    >>> unpack(pack(7, [b"a", b"bc"]))
+    [b'a', b'bc']
+    """
+    if len(payloads) == 1:
+        return Batch(first, 1, payloads[0])
+    return Batch(first, len(payloads), _encode_list(payloads))
+
+
+def unpack(batch: Batch) -> list[bytes]:
+    """The payloads of a batch that is not a fragment, in order."""
+    if batch.count == 1:
+        return [batch.body]
+    payloads = _decode_list(batch.body)
+    if len(payloads) != batch.count:
+        raise WireError(f"a batch says {batch.count} messages and holds {len(payloads)}; its sender is defective")
+    return payloads
+
+
+# --- what is reported -----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something happened, for a person: a stable ``code``, one sentence, and the evidence.
+
+    Every transition that somebody may ask about carries one: who suspected whom on what evidence, why a send blocks,
+    what a delivery waits for.
+    """
+
+    code: str
+    text: str
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_detail(self) -> dict[str, Any]:
+        detail: dict[str, Any] = {"reason": self.code, "text": self.text}
+        if self.evidence:
+            detail["evidence"] = dict(self.evidence)
+        return detail
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """Who is in a group, from a point of its order on. ``number`` is the group's, not the process's."""
+
+    group: GroupId
+    number: int
+    members: tuple[ProcessId, ...]
+    joined: tuple[ProcessId, ...] = ()
+    left: Mapping[ProcessId, Reason] = dataclasses.field(default_factory=dict)
+    rank: int | None = None
+    """The view's place in the group's order, where the protocol has one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """How to join: all these processes start the group together, in this order."""
+
+    members: tuple[ProcessId, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Join:
+    """How to join: ask these processes, of whom some are members."""
+
+    contacts: tuple[ProcessId, ...]
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declared:
+    """What one declaration of a parameter says; ``parameter`` puts it into the field's metadata."""
+
+    about: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    example: str = ""
+
+
+def parameter(
+    default: Any = dataclasses.MISSING,
+    about: str = "",
+    *,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: Sequence[str] = (),
+    example: str = "",
+    factory: Callable[[], Any] | None = None,
+) -> Any:
+    """Declares a parameter as a dataclass field: default, unit and one sentence in one place."""
+    declared = Declared(about, unit, minimum, maximum, tuple(choices), example)
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata={"declared": declared})
+    return dataclasses.field(default=default, metadata={"declared": declared})
+
+
+def declarations(parameters: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Declared]]:
+    """The declared fields of a parameter class, in order."""
+    for field in dataclasses.fields(parameters):
+        if "declared" in field.metadata:
+            yield field, field.metadata["declared"]
+
+
+_UNITS: Final = {"ns": 1, "us": US, "µs": US, "ms": MS, "s": SECOND, "m": 60 * SECOND, "min": 60 * SECOND, "h": 3600 * SECOND}
+_DURATION: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s|min|m|h)\s*")
+
+
+def parse_duration(text: str) -> Duration:
+    """Turns ``"50ms"`` into nanoseconds.
+
+    >>> parse_duration("1.5ms")
+    1500000
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a duration: write a number and a unit, such as \"50ms\", \"2s\" or \"250us\"")
+    return Duration(round(float(match[1]) * _UNITS[match[2]]))
+
+
+def format_duration(ns: int) -> str:
+    """Turns nanoseconds into the shortest exact text that :func:`parse_duration` reads back.
+
+    >>> format_duration(1500000)
+    '1500us'
+    """
+    for unit, size in (("s", SECOND), ("ms", MS), ("us", US)):
+        if ns % size == 0:
+            return f"{ns // size}{unit}"
+    return f"{ns}ns"

@@ -1,0 +1,61 @@
+"""What protocols there are: name to engine, parameters, promised properties and their fault assumptions.
+
+A protocol is described once, here, by a :class:`Description` that its package exports. Hosts build engines from it,
+scenario files and ``--help`` are validated and written from its parameters, runs are verified for what it promises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..engine import Engine, Host
+from ..model import GroupId, Packet, ProcessId, UsageError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Promise:
+    """A property that a protocol keeps, and as long as what."""
+
+    name: str
+    provided: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Description:
+    """Everything the rest of the system knows about a protocol."""
+
+    name: str
+    seed: str
+    about: str
+    parameters: type[Any]
+    """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError."""
+    packets: tuple[type[Packet], ...]
+    make: Callable[[Host, Any], Engine]
+    """Builds a process's engine from its host and an instance of ``parameters``."""
+    promises: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], tuple[Promise, ...]]
+    """What is promised with these parameters and these groups."""
+    faults: tuple[str, ...]
+    """Kinds of fault under which the promises hold."""
+    settle: Callable[[Any], int]
+    """The longest time (ns) that a fault can go unnoticed: a drained run stays quiet for so long before it ends."""
+    bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
+
+
+def protocols() -> dict[str, Description]:
+    """All protocols by name, in the order in which people should meet them."""
+    from .sequencer import DESCRIPTION as sequencer
+
+    return {description.name: description for description in (sequencer,)}
+
+
+def describe(name: str) -> Description:
+    """The protocol of that name, or an error that names the nearest."""
+    known = protocols()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+        raise UsageError(f"there is no protocol {name!r}; {hint}")
+    return known[name]

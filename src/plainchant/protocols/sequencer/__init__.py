@@ -1,0 +1,74 @@
+"""``sequencer``: reliable, identically ordered broadcast through one member that numbers everything (seed 004).
+
+Kaashoek, Tanenbaum, Flynn Hummel and Bal, 1989: a member sends its message point-to-point to the sequencer, which numbers
+and broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps in the numbers and ask for what is missing;
+acknowledgements ride on other packets. Section 5's fault tolerance is built out here: replicated histories, elections with
+fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
+
+Start with ``packets`` (what is said), then ``member`` (what everybody does), ``office`` (what the sequencer does),
+``election`` (how there is a new one) and ``log`` (what is kept).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...engine import Engine, Host, PerGroup
+from ...model import GroupId, ProcessId
+from ..registry import Description, Promise
+from .member import Member
+from .packets import PACKETS
+from .parameters import Parameters
+
+MAJORITY = "a majority of each view survives"
+
+
+def make(host: Host, parameters: Any) -> Engine:
+    """A process's engine: one member for each of its groups."""
+    return PerGroup(host, lambda inner, group: Member(inner, group, parameters))
+
+
+def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
+    """What holds with these parameters: more with resilience, less where groups overlap (each has its own sequencer)."""
+    names = [
+        "integrity", "fifo", "causal", "identical", "self-delivery", "validity", "agreement", "view-order",
+        "view-atomicity", "sender-in-view", "view-exclusion", "convergence",
+    ]
+    overlap = _overlap(groups)
+    if overlap:
+        names.remove("causal")
+    promised = [Promise(name, MAJORITY) for name in names]
+    if parameters.resilience:
+        lost = (
+            f"at most {parameters.resilience} members of a view are lost; across partitions only if "
+            f"{parameters.resilience + 1} members are a majority"
+        )
+        promised.append(Promise("uniform", lost))
+        if not overlap:
+            promised.append(Promise("total", lost))
+    return tuple(promised)
+
+
+def _overlap(groups: Mapping[GroupId, Sequence[ProcessId]]) -> bool:
+    members = [process for group in groups.values() for process in group]
+    return len(members) != len(set(members))
+
+
+def settle(parameters: Any) -> int:
+    """A crash is noticed after ``suspect_after`` and two ticks; twice that, to be sure that nothing more comes of it."""
+    return 2 * int(parameters.suspect_after) + 4 * int(max(parameters.heartbeat, parameters.quiet_after))
+
+
+DESCRIPTION = Description(
+    name="sequencer",
+    seed="004",
+    about="One member numbers and broadcasts everything: two packets a broadcast, one order for all.",
+    parameters=Parameters,
+    packets=PACKETS,
+    make=make,
+    promises=promises,
+    faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
+    settle=settle,
+)
+__all__ = ["DESCRIPTION", "Member", "Parameters"]

@@ -1,0 +1,143 @@
+"""Coming in and going out: forming, joining, leaving, being excluded.
+
+A process that joins asks everybody it knows until the sequencer lets it in with the view that contains it. A process that
+leaves waits until all that it sent is in the order; a sequencer that leaves first hands its office over. A process that was
+excluded is told so, with the reason, by whomever it speaks to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...model import ProcessId, Reason
+from .election import Election
+from .packets import Ack, AskJoin, AskLeave, Change, Excluded, Welcome, Where
+
+if TYPE_CHECKING:
+    from .member import Member
+
+REMEMBERED: Final = 256
+"""So many excluded processes are remembered, to be told so when they speak again."""
+JOIN_PATIENCE: Final = 5
+"""A joiner gives up after so many times the members' patience: an election may be under way."""
+
+
+class Door:
+    """A member's side of membership; deciding about it is the office's."""
+
+    __slots__ = ("_gone", "_member", "_since", "contacts")
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._gone: dict[ProcessId, tuple[int, str, str]] = {}
+        self._since = 0
+        self.contacts: tuple[ProcessId, ...] = ()
+
+    # --- joining ----------------------------------------------------------------------------------------------------
+
+    def ask_to_join(self, contacts: tuple[ProcessId, ...]) -> None:
+        self.contacts = contacts
+        self._since = self._member.host.now
+        self._ask()
+
+    def _ask(self) -> None:
+        self._member.host.send(self.contacts, AskJoin(self._member.group))
+
+    def ask_again(self) -> None:
+        """Nobody has answered yet. A joiner does not wait for ever."""
+        member = self._member
+        tried = member.host.now - self._since
+        if tried > JOIN_PATIENCE * member.parameters.patience:
+            member.halt(Reason(
+                "no group",
+                f"{member.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
+            ))
+        else:
+            self._ask()
+
+    def on_where(self, source: ProcessId, packet: Where) -> None:
+        member = self._member
+        if member.view is None and not member.follows and packet.sequencer not in self.contacts:
+            self.contacts = (*self.contacts, packet.sequencer)
+            member.host.send((packet.sequencer,), AskJoin(member.group))
+
+    def on_ask_join(self, source: ProcessId, packet: AskJoin) -> None:
+        member = self._member
+        if member.office is not None:
+            member.office.ask_join(source)
+        elif member.view is not None and member.follows:
+            member.host.send((source,), Where(member.group, member.sequencer))
+
+    def on_welcome(self, source: ProcessId, packet: Welcome) -> None:
+        member = self._member
+        log = member.log
+        if member.view is not None or packet.epoch < member.promised:
+            return
+        if packet.epoch != member.epoch or log.contiguous < packet.number:
+            log.begin_at(packet.number, packet.entry, dict(packet.table))
+            log.highest = max(packet.highest, packet.number)
+            member.be_let_in(source, packet)
+        member.speak(Ack(member.group, member.epoch, log.contiguous))
+
+    # --- leaving ----------------------------------------------------------------------------------------------------
+
+    def go_on_leaving(self) -> None:
+        """The next step on the way out, if it can be made now; every tick tries again."""
+        member = self._member
+        if member.done or member.view is None or member.requests.outstanding or not (member.follows or member.office):
+            return
+        if member.office is None:
+            member.speak(AskLeave(member.group, member.epoch, member.log.contiguous))
+        elif len(member.view.members) == 1:
+            member.finish()
+            member.host.left(member.group, member.log.delivered + 1)
+        elif member.office.waiting() is None and member.election is None:
+            member.host.record("elect", member.group, stage="hand-over", situation="sequencer leaves")
+            member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), hand_over=True)
+
+    def on_ask_leave(self, source: ProcessId, packet: AskLeave) -> None:
+        member = self._member
+        if member.office is not None and packet.epoch == member.epoch:
+            member.office.ask_leave(source, packet.ack)
+        else:
+            member.answer_stranger(source, packet.epoch)
+
+    # --- being excluded ---------------------------------------------------------------------------------------------
+
+    def note(self, change: Change) -> None:
+        """A view is in force: remember who is gone, and why."""
+        for process, code, text in change.left:
+            self._gone[process] = (change.number, code, text)
+        for process in change.joined:
+            self._gone.pop(process, None)
+        while len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
+
+    def tell_excluded(self, source: ProcessId) -> bool:
+        """Tells a process that was excluded; False if it was not."""
+        member = self._member
+        if member.view is None or source not in self._gone:
+            return False
+        number, code, text = self._gone[source]
+        member.host.send((source,), Excluded(member.group, number, code, text))
+        return True
+
+    def on_excluded(self, source: ProcessId, packet: Excluded) -> None:
+        member = self._member
+        if member.view is None:
+            # Let in by a sequencer that died before anybody else knew: ask anew.
+            if member.follows:
+                member.follow_nobody()
+                self._ask()
+        elif packet.view > member.view.number:
+            text = f"{member.me} was excluded in view {packet.view}: {packet.text}"
+            self.go_out(Reason(packet.code, text, {"told_by": source}), None)
+
+    def go_out(self, reason: Reason, rank: int | None) -> None:
+        """We are no member any more: as we asked, or for that reason."""
+        member = self._member
+        member.finish()
+        if member.leaving:
+            member.host.left(member.group, rank)
+        else:
+            member.host.halt(reason)

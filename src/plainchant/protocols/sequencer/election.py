@@ -1,0 +1,153 @@
+"""Electing a new sequencer (section 5 of the paper, made safe).
+
+Theory of operation
+-------------------
+Whoever misses the sequencer *coordinates*. First a trial: would the others take part? Members that hear the sequencer
+refuse, so that one deaf member does not disturb a healthy group. If a majority would, the vote binds: a member that
+promises an epoch listens to no earlier one, from that instant, and says how far its history goes. The winner is the voter
+with the longest *contiguous* history, not the highest number seen: somebody may hold 11 and nobody 10. Histories are
+compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft, because a history that was
+continued by a later epoch is the one that may have been delivered.
+
+Why a majority: the members of a view decide on its successor. Two majorities share a voter, who promised the later epoch
+and therefore never acknowledges the earlier one's view. A minority tries for ``patience`` and halts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...model import ProcessId, Reason
+from .packets import Elected, Invite, Promise, Refuse
+
+if TYPE_CHECKING:
+    from .member import Member
+
+
+class Election:
+    """Exists at a member that coordinates, until somebody's new epoch begins."""
+
+    def __init__(self, member: Member, reason: Reason, *, hand_over: bool = False) -> None:
+        assert member.view is not None
+        self.member = member
+        self.host = member.host
+        self.group = member.group
+        self.reason = reason
+        self.hand_over = hand_over
+        self.epoch = 0
+        self.since = self.host.now
+        """Since when no majority has answered anything."""
+        self.seen = member.promised
+        self.stage = ""
+        self.yes: dict[ProcessId, Promise] = {}
+        self.answered: dict[ProcessId, None] = {}
+        self.refused = 0
+        self.winner: ProcessId = ""
+        if hand_over:
+            self._vote()
+        else:
+            self._try()
+
+    @property
+    def others(self) -> tuple[ProcessId, ...]:
+        assert self.member.view is not None
+        return tuple(process for process in self.member.view.members if process != self.member.me)
+
+    def _start(self, stage: str) -> None:
+        self.stage = stage
+        self.yes = {self.member.me: self.member.status(self.epoch, trial=stage == "trial")}
+        self.answered = {}
+        self.refused = 0
+        self._arm()
+
+    def _arm(self) -> None:
+        wait = self.member.parameters.suspect_after // 2
+        self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
+
+    def _try(self) -> None:
+        self.epoch = self.seen + 1
+        self._start("trial")
+        self.host.send(self.others, Invite(self.group, self.epoch, True))
+        self._judge()
+
+    def _vote(self) -> None:
+        member = self.member
+        self.epoch = max(self.seen, member.promised) + 1
+        self.host.record("elect", self.group, stage="vote", epoch=self.epoch, **self.reason.to_detail())
+        member.step_down(self.epoch, member.me)
+        self._start("vote")
+        self.host.send(self.others, Invite(self.group, self.epoch, False))
+        self._judge()
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def on_promise(self, source: ProcessId, packet: Promise) -> None:
+        if packet.epoch == self.epoch and packet.trial == (self.stage == "trial") and self.stage in ("trial", "vote"):
+            self.answered[source] = None
+            self.yes[source] = packet
+            self._judge()
+
+    def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
+        self.seen = max(self.seen, packet.epoch)
+        if packet.trial == (self.stage == "trial"):
+            self.answered[source] = None
+            self.refused += 1
+
+    def _electorate(self) -> tuple[ProcessId, ...]:
+        """The members of the newest view in force at anybody who answered: it is they who decide."""
+        return max(self.yes.values(), key=lambda status: status.view).members
+
+    def _judge(self, *, deadline: bool = False) -> None:
+        electorate = self._electorate()
+        voters = tuple(process for process in electorate if process in self.yes)
+        if 2 * len(voters) <= len(electorate):
+            return
+        if self.stage == "trial":
+            self._vote()
+        elif self.stage == "vote" and (deadline or len(voters) == len(electorate)):
+            # Waiting for all of them keeps what only one of them may hold (with resilience r: all but r).
+            self._decide(voters)
+
+    def _decide(self, voters: tuple[ProcessId, ...]) -> None:
+        member = self.member
+        best = max(self._history(process) for process in voters)
+        longest = [process for process in voters if self._history(process) == best]
+        if self.hand_over and len(longest) > 1:
+            longest = [process for process in longest if process != member.me]
+        self.winner = member.me if member.me in longest else longest[0]
+        self.stage = "announced"
+        allowed = max(self.yes[process].allowed for process in voters)
+        self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=self.winner, voters=list(voters))
+        self._arm()
+        if self.winner == member.me:
+            member.become_sequencer(self.epoch, voters, allowed, self.reason.text)
+        else:
+            self.host.send((self.winner,), Elected(self.group, self.epoch, voters, allowed, self.reason.text))
+
+    def _history(self, process: ProcessId) -> tuple[int, int]:
+        status = self.yes[process]
+        return status.synced, status.contiguous
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """No result in time: decide with those who answered, give way, or try again; in the end, halt."""
+        member = self.member
+        if self.stage == "vote":
+            self._judge(deadline=True)
+            if self.stage != "vote":
+                return
+        assert member.view is not None
+        size = len(member.view.members)
+        reached = len(self.answered) + 1
+        now = self.host.now
+        if 2 * reached > size or self.stage == "announced":
+            self.since = now
+        elif now - self.since > member.parameters.patience:
+            member.halt_as_minority(reached, size, now - self.since)
+            return
+        if self.stage == "trial" and self.refused and member.listening >= 0:
+            # The others hear the sequencer: so shall we.
+            member.hear_again()
+            return
+        self._try()

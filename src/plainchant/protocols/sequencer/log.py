@@ -1,0 +1,108 @@
+"""A member's copy of the order: what is numbered, what is delivered, what is still missing.
+
+The paper keeps a history at the sequencer alone; its section 5 needs it at every member, because the next sequencer is
+one of them. An entry is dropped when everybody has it (``stable``), and not before it is delivered here.
+"""
+
+from __future__ import annotations
+
+from ...model import ProcessId
+from .packets import Change, Entry
+
+
+class Log:
+    """Numbers ``low + 1 .. contiguous`` are in ``entries``; beyond a gap they wait in ``later``."""
+
+    __slots__ = ("contiguous", "delivered", "entries", "highest", "later", "lineage", "low", "newest", "synced", "table")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.later: dict[int, Entry] = {}
+        self.low = 0
+        self.contiguous = 0
+        """The last number received without a gap (the paper's LastSeqReceived, in the sense of its text)."""
+        self.delivered = 0
+        self.highest = 0
+        """The highest number known to exist."""
+        self.synced = 0
+        """The newest finished epoch whose first entry is in ``entries`` or was."""
+        self.lineage: list[tuple[int, int]] = []
+        """The finished epochs that this history went through, as (epoch, last number before it)."""
+        self.table: dict[ProcessId, int] = {}
+        """Sender to its last request in the order: how duplicates are known, also after their entries are gone."""
+        self.newest: Change | None = None
+        """The last view in the order, whether or not it is in force yet."""
+
+    def begin_at(self, number: int, entry: Entry, table: dict[ProcessId, int]) -> None:
+        """A joiner's history begins with the view that lets it in."""
+        self.__init__()  # type: ignore[misc]  # a fresh log, in place: others hold references to it
+        self.low = self.delivered = number - 1
+        self.contiguous = number - 1
+        self.table.update(table)
+        self.append(entry)
+
+    def append(self, entry: Entry) -> int:
+        """Adds the next entry; returns its number."""
+        number = self.contiguous + 1
+        self.entries[number] = entry
+        self.contiguous = number
+        if number > self.highest:
+            self.highest = number
+        change = entry.change
+        if change is None:
+            self.table[entry.sender] = entry.request
+        else:
+            self.newest = change
+            # A process that is gone never comes back under its name, so that its row may go: the table stays small.
+            self.table = {sender: last for sender, last in self.table.items() if sender in change.members}
+        return number
+
+    def void_later(self) -> int:
+        """A new epoch gives new numbers: what waits beyond a gap was numbered by the old one. Returns how many went."""
+        voided = len(self.later)
+        self.later.clear()
+        return voided
+
+    def purge(self, stable: int) -> None:
+        """Drops what every member has, as far as it is delivered here."""
+        upto = stable if stable < self.delivered else self.delivered
+        entries = self.entries
+        for number in range(self.low + 1, upto + 1):
+            del entries[number]
+        if upto > self.low:
+            self.low = upto
+
+    def close_epoch(self, epoch: int, base: int) -> None:
+        """An epoch is over; if its beginning came as far as here, it is part of our history."""
+        if self.contiguous > base:
+            self.synced = epoch
+            self.lineage.append((epoch, base))
+        self.lineage = [(e, b) for e, b in self.lineage if b >= self.low]
+
+    def is_part_of(self, lineage: tuple[tuple[int, int], ...], base: int) -> bool:
+        """Whether this history is the beginning of one with that lineage which a new epoch continues after ``base``."""
+        if self.contiguous > base:
+            return False
+        return all(self.contiguous <= b for e, b in lineage if e > self.synced)
+
+    def missing(self) -> tuple[int, int] | None:
+        """The first gap, as (first, last), or None."""
+        if self.contiguous >= self.highest:
+            return None
+        first = self.contiguous + 1
+        last = min(self.later) - 1 if self.later else self.highest
+        return first, last
+
+    def find(self, sender: ProcessId, request: int) -> int | None:
+        """The number of a request that is still held."""
+        for number in range(self.contiguous, self.low, -1):
+            entry = self.entries[number]
+            if entry.sender == sender and entry.request == request and entry.change is None:
+                return number
+        return None
+
+    def changes_after(self, number: int) -> list[tuple[int, Change]]:
+        """The views in the order after that number, oldest first (what is not held is long in force)."""
+        start = max(number, self.low) + 1
+        found = ((n, self.entries[n].change) for n in range(start, self.contiguous + 1))
+        return [(n, change) for n, change in found if change is not None]

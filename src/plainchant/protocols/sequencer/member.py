@@ -1,0 +1,640 @@
+"""A member of a group: sends through the sequencer, receives in order, and may become the sequencer.
+
+Theory of operation
+-------------------
+A member hands its batches to the sequencer as numbered requests (:mod:`.requests`). It accepts broadcasts without gaps,
+buffers what is ahead, asks for what is missing (:mod:`.gaps`), and delivers. It always listens to exactly one epoch,
+``listening``; while it takes part in an election, or is no member yet, it listens to nobody.
+
+The sequencer is a member too: it then has an :class:`~.office.Office`, which numbers, keeps acknowledgements, empties the
+history and changes the view. A member that calls an election has an :class:`~.election.Election`.
+
+Two numbers govern delivery: ``log.contiguous`` (what is here without a gap) and ``allowed`` (what the sequencer permits).
+Messages need permission only with ``resilience`` > 0, views always: a view takes effect when a majority of the view before
+it has it, so that two views can never both follow the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...engine import Engine, Host
+from ...model import Form, GroupId, Join, Packet, ProcessId, ProtocolError, Reason, Timer, View
+from .door import Door
+from .election import Election
+from .gaps import Gaps
+from .log import Log
+from .office import Office
+from .packets import (
+    Ack,
+    AckCommit,
+    Announce,
+    AskJoin,
+    AskLeave,
+    Broadcast,
+    Change,
+    Elected,
+    Entry,
+    Excluded,
+    Invite,
+    Nack,
+    Phase1,
+    Phase2,
+    Promise,
+    Refuse,
+    Request,
+    Stale,
+    Welcome,
+    Where,
+)
+from .parameters import Parameters
+from .requests import Requests
+
+NOBODY: Final = -1
+"""The epoch that one listens to while an election runs, or before one is a member."""
+HEARD_TICKS: Final = 2
+"""Who has heard the sequencer within so many ticks refuses to elect another."""
+
+
+class Member(Engine):
+    """One process's part in one group."""
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
+        self.host = host
+        self.group = group
+        self.parameters = parameters
+        self.me: ProcessId = host.me
+        self.log = Log()
+        self.epoch = 0
+        self.base = 0
+        """The order of earlier epochs ends here."""
+        self.voters: tuple[ProcessId, ...] = ()
+        self.listening = NOBODY
+        self.promised = 0
+        """No epoch below this one is listened to any more."""
+        self.promised_to: ProcessId = ""
+        self.sequencer: ProcessId = ""
+        self.view: Change | None = None
+        """The view in force here; None before one is a member."""
+        self.allowed = 0
+        self.office: Office | None = None
+        self.election: Election | None = None
+        self.requests = Requests(self)
+        self.gaps = Gaps(self)
+        self.door = Door(self)
+        self.phase = 0
+        """The synchronisation phase that one is in; 0: none."""
+        self.phase_over = 0
+        self.phase_highest = 0
+        self.acked = 0
+        """The last acknowledgement sent in this epoch."""
+        self.joined_later = False
+        self.leaving = False
+        self.done = False
+        self._interval = parameters.acknowledgement_interval
+        self._immediate = parameters.resilience == 0
+        self._spoke = False
+        self._heard = False
+        self._silent_ticks = 0
+        self._silence_limit = -(-parameters.suspect_after // parameters.quiet_after)
+        self._tick_due = 0
+        self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
+            Broadcast: self._on_broadcast,
+            Request: self._on_request,
+            Ack: self._on_ack,
+            Nack: self._on_nack,
+            Announce: self._on_announce,
+            Phase1: self._on_phase1,
+            Phase2: self._on_phase2,
+            AckCommit: self._on_ack_commit,
+            AskJoin: self.door.on_ask_join,
+            Where: self.door.on_where,
+            Welcome: self.door.on_welcome,
+            AskLeave: self.door.on_ask_leave,
+            Excluded: self.door.on_excluded,
+            Stale: self._on_stale,
+            Invite: self._on_invite,
+            Promise: self._on_promise,
+            Refuse: self._on_refuse,
+            Elected: self._on_elected,
+        }
+
+    # --- what the host calls ----------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join) -> None:
+        if isinstance(how, Form):
+            self._form(how.members)
+        else:
+            self.joined_later = True
+            self.door.ask_to_join(how.contacts)
+        self._set_tick()
+
+    def _form(self, members: tuple[ProcessId, ...]) -> None:
+        """All members start with the same first view and epoch; the first of them is the sequencer."""
+        first = Change(1, members, members, (), 0)
+        self.epoch = self.promised = self.listening = 1
+        self.base = NOBODY
+        self.voters = members
+        self.sequencer = members[0]
+        self.log.newest = self.view = first
+        self.host.install(View(self.group, 1, members, joined=members, rank=0))
+        self._choose_interval()
+        if self.sequencer == self.me:
+            self.office = Office(self, self.voters)
+
+    def leave(self, group: GroupId) -> None:
+        self.leaving = True
+        self.door.go_on_leaving()
+
+    def ready(self, group: GroupId) -> None:
+        self.requests.pump()
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        if not self.done:
+            self._handlers[type(packet)](source, packet)
+
+    def expire(self, timer: Timer) -> None:
+        if self.done:
+            return
+        if timer == "tick":
+            self._tick()
+        elif timer == "retry":
+            self.requests.expire()
+        elif timer == "nack":
+            self.gaps.expire()
+        elif timer == "sync":
+            if self.office is not None:
+                self.office.full_for_long()
+        elif timer == "election":
+            self._election_timer()
+        else:
+            raise ProtocolError(f"the sequencer protocol has no timer {timer!r}")
+
+    def waiting(self) -> Reason | None:
+        if self.done:
+            return None
+        log = self.log
+        if self.view is None:
+            return Reason("joining", f"{self.me} waits to be let in")
+        if self.election is not None or self.listening == NOBODY:
+            return Reason("election", f"{self.me} waits for a new sequencer after epoch {self.epoch}")
+        if self.leaving:
+            return Reason("leaving", f"{self.me} waits to be let go")
+        if self.requests.outstanding:
+            request = min(self.requests.outstanding)
+            return Reason("outstanding", f"{self.me} waits for its request {request} to come back numbered")
+        if log.contiguous < log.highest:
+            return Reason("gap", f"{self.me} waits for number {log.contiguous + 1}; there is {log.highest}")
+        if log.delivered < log.contiguous:
+            return Reason("permission", f"{self.me} waits for permission to deliver number {log.delivered + 1}")
+        if self.phase:
+            return Reason("synchronisation", f"{self.me} is in synchronisation phase {self.phase}")
+        return self.office.waiting() if self.office is not None else None
+
+    # --- what the parts ask -----------------------------------------------------------------------------------------
+
+    @property
+    def follows(self) -> bool:
+        """There is a sequencer, and it is somebody else."""
+        return self.listening != NOBODY and self.office is None
+
+    @property
+    def may_send(self) -> bool:
+        """Requests may go out: there is a sequencer, a view, and no synchronisation phase."""
+        return self.listening != NOBODY and self.view is not None and not self.phase
+
+    def speak(self, packet: Packet) -> None:
+        """Sends the sequencer a packet that carries an acknowledgement."""
+        self.acked = self.log.contiguous
+        self._spoke = True
+        self.host.send((self.sequencer,), packet)
+
+    def finish(self) -> None:
+        """This member has nothing more to do."""
+        self.done = True
+        self.office = self.election = None
+        self.listening = NOBODY
+        for timer in ("tick", "retry", "nack", "sync", "election"):
+            self.host.cancel_timer(timer)
+
+    def halt(self, reason: Reason) -> None:
+        self.finish()
+        self.host.halt(reason)
+
+    def halt_as_minority(self, reached: int, of: int, tried: int) -> None:
+        """A minority does not wait for ever: the others may have gone on without it."""
+        text = (
+            f"{self.me} reached {reached} of the {of} members of its view for {tried // 1_000_000} ms; "
+            "a majority is needed to go on"
+        )
+        self.halt(Reason("minority", text, {"reached": reached, "members": of}))
+
+    def be_let_in(self, sequencer: ProcessId, welcome: Welcome) -> None:
+        """The log begins with the view that lets us in; it takes effect like any view."""
+        self.epoch = self.promised = self.listening = welcome.epoch
+        self.base, self.voters, self.sequencer = welcome.base, welcome.voters, sequencer
+        self.allowed = welcome.allowed
+        self.phase = self.phase_over = 0
+        self.gaps.reset()
+        self._heard = True
+        self.deliver_ready()
+        if self.log.contiguous < self.log.highest:
+            self.gaps.check()
+
+    def follow_nobody(self) -> None:
+        self.listening = NOBODY
+        self._silent_ticks = 0
+
+    # --- receiving --------------------------------------------------------------------------------------------------
+
+    def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:
+        if packet.epoch != self.listening:
+            self._fence(source, packet.epoch)
+            return
+        self._heard = True
+        log = self.log
+        number = packet.number
+        if number == log.contiguous + 1:
+            self._accept(packet.entry)
+            if log.later:
+                self._accept_later()
+        elif number > log.contiguous:
+            log.later[number] = packet.entry
+            if number > log.highest:
+                log.highest = number
+        if packet.allowed > self.allowed:
+            self.allowed = packet.allowed
+        if log.delivered < log.contiguous:
+            self.deliver_ready()
+        if packet.stable > log.low:
+            self._settle(packet.stable)
+        if log.contiguous < log.highest:
+            self.gaps.check()
+        elif log.contiguous - self.acked >= self._interval:
+            self._acknowledge("count")
+        elif packet.entry.change is not None and log.delivered < log.contiguous:
+            self._acknowledge("view")  # a view takes effect when a majority has said so
+        if self.phase and not self.done:
+            self._phase_progress()
+
+    def _accept(self, entry: Entry) -> None:
+        """The next entry of the order. A message is delivered at once if nothing is in its way."""
+        log = self.log
+        number = log.append(entry)
+        batch = entry.batch
+        if batch is None:
+            return
+        if self._immediate and log.delivered == number - 1:
+            log.delivered = number
+            self.host.deliver(self.group, entry.sender, batch, number)
+        if entry.sender == self.me:
+            self.requests.came_back(entry.request)
+
+    def _accept_later(self) -> None:
+        log = self.log
+        while (entry := log.later.pop(log.contiguous + 1, None)) is not None:
+            self._accept(entry)
+
+    def deliver_ready(self) -> None:
+        """Delivers, in order, what is here and permitted."""
+        log = self.log
+        while log.delivered < log.contiguous and not self.done:
+            number = log.delivered + 1
+            entry = log.entries[number]
+            if number > self.allowed and not (self._immediate and entry.change is None):
+                return
+            log.delivered = number
+            if entry.batch is not None:
+                self.host.deliver(self.group, entry.sender, entry.batch, number)
+            elif entry.change is not None:
+                self._install(number, entry.change)
+
+    def _install(self, number: int, change: Change) -> None:
+        left = {process: Reason(code, text) for process, code, text in change.left}
+        self.door.note(change)
+        if self.me not in change.members:
+            reason = left.get(self.me, Reason("excluded", "the view was decided without it"))
+            self._acknowledge("view")  # so that whoever excluded us does not wait for us
+            text = f"{self.me} was excluded in view {change.number}: {reason.text}"
+            self.door.go_out(Reason(reason.code, text), number)
+            return
+        self.view = change
+        self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
+        self._end_phase(change.phase_over)
+        self._choose_interval()
+        if self.office is not None:
+            self.office.installed(change)
+        else:
+            self.requests.pump()
+
+    def _settle(self, stable: int) -> None:
+        """Everybody has everything up to here."""
+        if stable > self.log.low:
+            self.log.purge(stable)
+            self.host.stable(self.group, stable)
+
+    def _choose_interval(self) -> None:
+        """With resilience r, the r members after the sequencer acknowledge every batch at once."""
+        self._interval = self.parameters.acknowledgement_interval
+        if self.view is not None and self.parameters.resilience and self.sequencer in self.view.members:
+            members = self.view.members
+            distance = (members.index(self.me) - members.index(self.sequencer)) % len(members)
+            if 0 < distance <= self.parameters.resilience:
+                self._interval = 1
+
+    def _acknowledge(self, why: str) -> None:
+        if self.office is None:
+            self.host.record("null", self.group, why=why, ack=self.log.contiguous)
+            self.speak(Ack(self.group, self.epoch, self.log.contiguous))
+
+    def _on_announce(self, source: ProcessId, packet: Announce) -> None:
+        if packet.epoch != self.listening:
+            if packet.epoch > self.epoch and packet.epoch >= self.promised and self.me in packet.voters and self.view:
+                self._follow(source, packet)
+            else:
+                self._fence(source, packet.epoch)
+            return
+        self._heard = True
+        log = self.log
+        if packet.highest > log.highest:
+            log.highest = packet.highest  # the last message of a burst: nothing later would reveal its loss
+        if packet.allowed > self.allowed:
+            self.allowed = packet.allowed
+        self.deliver_ready()
+        if self.done:
+            return
+        self._settle(packet.stable)
+        self._end_phase(packet.phase_over)
+        if log.contiguous < log.highest:
+            self.gaps.check()
+        elif packet.allowed < packet.highest:
+            self._acknowledge("permission")
+
+    # --- synchronisation phase (2.2), the member's side -------------------------------------------------------------
+
+    def _on_phase1(self, source: ProcessId, packet: Phase1) -> None:
+        if packet.epoch != self.listening:
+            self._fence(source, packet.epoch)
+            return
+        self._heard = True
+        if packet.phase <= self.phase_over:
+            self.host.record("drop", self.group, what="PHASE1", phase=packet.phase, situation="late phase packet")
+            return
+        self.phase = packet.phase
+        self.phase_highest = packet.highest
+        self.log.highest = max(self.log.highest, packet.highest)
+        self._phase_progress()
+
+    def _phase_progress(self) -> None:
+        if self.log.contiguous >= self.phase_highest:
+            self.speak(AckCommit(self.group, self.epoch, self.phase, 1, self.log.contiguous))
+        else:
+            self.gaps.check()
+
+    def _on_phase2(self, source: ProcessId, packet: Phase2) -> None:
+        if packet.epoch != self.listening:
+            self._fence(source, packet.epoch)
+            return
+        self._heard = True
+        if packet.phase < self.phase:
+            self.host.record("drop", self.group, what="PHASE2", phase=packet.phase, situation="late phase packet")
+            return
+        self._settle(packet.stable)
+        self._end_phase(packet.phase)
+        self.speak(AckCommit(self.group, self.epoch, packet.phase, 2, self.log.contiguous))
+
+    def _end_phase(self, over: int) -> None:
+        self.phase_over = max(self.phase_over, over)
+        if self.phase and self.phase <= self.phase_over:
+            self.phase = 0
+            self.requests.pump()
+
+    # --- packets for the sequencer's office -------------------------------------------------------------------------
+
+    def _on_request(self, source: ProcessId, packet: Request) -> None:
+        if self.office is not None and packet.epoch == self.epoch:
+            self.office.on_request(source, packet.request, packet.ack, packet.batch)
+        else:
+            self.answer_stranger(source, packet.epoch)
+
+    def _on_ack(self, source: ProcessId, packet: Ack) -> None:
+        if self.office is not None and packet.epoch == self.epoch:
+            self.office.on_ack(source, packet.ack)
+        else:
+            self.answer_stranger(source, packet.epoch)
+
+    def _on_nack(self, source: ProcessId, packet: Nack) -> None:
+        if self.office is not None and packet.epoch == self.epoch:
+            self.office.on_nack(source, packet.first, packet.last, packet.ack)
+        else:
+            self.answer_stranger(source, packet.epoch)
+
+    def _on_ack_commit(self, source: ProcessId, packet: AckCommit) -> None:
+        if self.office is not None and packet.epoch == self.epoch:
+            self.office.on_ack_commit(source, packet.phase, packet.step, packet.ack)
+        else:
+            self.answer_stranger(source, packet.epoch)
+
+    def answer_stranger(self, source: ProcessId, epoch: int) -> None:
+        """A packet for a sequencer, and I am not (or no longer, or in another epoch) the one that is meant."""
+        if self.door.tell_excluded(source) or epoch >= self.epoch:
+            return
+        if self.office is not None:
+            self.office.introduce(source)
+        elif self.follows and source != self.sequencer:
+            self.host.send((source,), Stale(self.group, self.epoch, self.sequencer))
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def _fence(self, source: ProcessId, epoch: int) -> None:
+        """A sequencer's packet of an epoch that is not listened to. (A new epoch begins with its announcement, which its
+        sequencer repeats.)"""
+        if self.view is not None and epoch < self.promised:
+            self.host.record("drop", self.group, epoch=epoch, situation="superseded epoch")
+            if not self.door.tell_excluded(source):
+                sequencer = self.sequencer if self.listening != NOBODY else ""
+                self.host.send((source,), Stale(self.group, self.promised, sequencer))
+
+    def _on_stale(self, source: ProcessId, packet: Stale) -> None:
+        """Somebody follows a later epoch: a deposed sequencer stops at once."""
+        if self.view is None or packet.epoch <= self.promised:
+            return
+        self.election = None
+        self.step_down(packet.epoch, "")
+        if packet.sequencer:
+            self.host.send((packet.sequencer,), Ack(self.group, self.epoch, self.log.contiguous))
+
+    def step_down(self, epoch: int, promised_to: ProcessId) -> None:
+        """From here on no epoch below this one exists for us. What is numbered here stays: the election counts it."""
+        self._close_office(epoch)
+        if self.phase:
+            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
+        self.promised = epoch
+        self.promised_to = promised_to
+        self.listening = NOBODY
+        wait = self.parameters.suspect_after
+        self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
+
+    def _close_office(self, epoch: int) -> None:
+        if self.office is not None:
+            during = "synchronisation" if self.office.phase is not None else "view change" if self.office.proposed else ""
+            self.host.record(
+                "state", self.group, epoch=self.epoch, superseded_by=epoch, during=during, situation="sequencer deposed")
+            self.office = None
+
+    def _follow(self, source: ProcessId, packet: Announce) -> None:
+        """A new epoch: its sequencer's order continues ours, which it has looked at."""
+        self._enter(packet.epoch, packet.base, packet.voters, source)
+        if not self.log.is_part_of(packet.lineage, packet.base):
+            # Not every earlier view was decided with us: what we hold at its number is something else.
+            text = f"{self.me} holds number {self.log.contiguous}, which is not that of epoch {packet.epoch}"
+            self.halt(Reason("diverged", text))
+            return
+        self.log.lineage = list(packet.lineage)
+        self.log.highest = packet.highest
+        self._heard = True
+        self.host.record("state", self.group, epoch=packet.epoch, sequencer=source)
+        self.speak(Ack(self.group, self.epoch, self.log.contiguous))
+        self.requests.send_all_again()
+        if self.log.contiguous < self.log.highest:
+            self.gaps.check()
+        self._choose_interval()
+
+    def _enter(self, epoch: int, base: int, voters: tuple[ProcessId, ...], sequencer: ProcessId) -> None:
+        log = self.log
+        log.close_epoch(self.epoch, self.base)
+        if voided := log.void_later():
+            self.host.record(
+                "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch")
+        if self.phase:
+            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
+        self._close_office(epoch)
+        self.epoch = self.promised = self.listening = epoch
+        self.base, self.voters, self.sequencer = base, voters, sequencer
+        self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew
+        self.election = None
+        self.phase = self.phase_over = 0
+        self.acked = 0
+        self.gaps.reset()
+        self._silent_ticks = 0
+        self.host.cancel_timer("election")
+
+    def become_sequencer(self, epoch: int, voters: tuple[ProcessId, ...], allowed: int, why: str) -> None:
+        """Elected: our history is the longest that the voters have."""
+        log = self.log
+        in_force = min(max(self.allowed, allowed), log.contiguous)
+        self._enter(epoch, log.contiguous, voters, self.me)
+        log.highest = log.contiguous
+        self.allowed = in_force
+        self.host.record(
+            "elect", self.group, stage="elected", epoch=epoch, voters=list(voters), base=log.contiguous, why=why,
+            situation="joiner elected" if self.joined_later else "sequencer elected",
+        )
+        self.office = Office(self, voters)
+        self.deliver_ready()
+        self._choose_interval()
+        self.office.begin(why)
+        for request, batch in self.requests.take_back().items():
+            self.office.on_request(self.me, request, log.contiguous, batch)
+
+    # --- elections --------------------------------------------------------------------------------------------------
+
+    def suspect_sequencer(self, reason: Reason) -> None:
+        if self.election is None and self.office is None and self.view is not None:
+            self.host.record("suspect", self.group, process=self.sequencer, **reason.to_detail())
+            self.election = Election(self, reason)
+
+    def _election_timer(self) -> None:
+        if self.election is not None:
+            self.election.expire()
+        elif self.listening == NOBODY and self.view is not None:
+            self.election = Election(self, Reason("no result", f"no sequencer came out of epoch {self.promised}"))
+
+    def hear_again(self) -> None:
+        """The others hear the sequencer: wait for it as long as at the beginning."""
+        self.election = None
+        self._silent_ticks = 0
+
+    def _hears_sequencer(self) -> bool:
+        return self.listening != NOBODY and (self._heard or self._silent_ticks < HEARD_TICKS)
+
+    def _on_invite(self, source: ProcessId, packet: Invite) -> None:
+        if self.view is None or self.door.tell_excluded(source):
+            return
+        if packet.trial:
+            if self.office is not None or self._hears_sequencer():
+                self.host.send((source,), Refuse(self.group, self.promised, True))
+            else:
+                self.host.send((source,), self.status(packet.epoch, trial=True))
+        elif packet.epoch > self.promised:
+            self.election = None
+            self.step_down(packet.epoch, source)
+            self.host.send((source,), self.status(packet.epoch, trial=False))
+        elif packet.epoch == self.promised and source == self.promised_to and self.listening == NOBODY:
+            self.host.send((source,), self.status(packet.epoch, trial=False))
+        else:
+            self.host.send((source,), Refuse(self.group, self.promised, False))
+
+    def status(self, epoch: int, *, trial: bool) -> Promise:
+        """What we hold: by this the winner is chosen."""
+        assert self.view is not None
+        log = self.log
+        synced = self.epoch if log.contiguous > self.base else log.synced
+        return Promise(
+            self.group, epoch, trial, synced, log.contiguous, max((log.contiguous, *log.later)), self.allowed,
+            self.view.number, self.view.members,
+        )
+
+    def _on_promise(self, source: ProcessId, packet: Promise) -> None:
+        if self.election is not None:
+            self.election.on_promise(source, packet)
+
+    def _on_refuse(self, source: ProcessId, packet: Refuse) -> None:
+        if self.election is not None:
+            self.election.on_refuse(source, packet)
+
+    def _on_elected(self, source: ProcessId, packet: Elected) -> None:
+        if self.view is not None and packet.epoch == self.promised and self.listening == NOBODY:
+            self.become_sequencer(packet.epoch, packet.voters, packet.allowed, packet.why)
+
+    # --- the clock's tick -------------------------------------------------------------------------------------------
+
+    def _set_tick(self) -> None:
+        interval = self.parameters.heartbeat if self.office is not None else self.parameters.quiet_after
+        self._tick_due = self.host.now + interval
+        self.host.set_timer("tick", self._tick_due)
+
+    def _tick(self) -> None:
+        late = self.host.now - self._tick_due
+        stopped = late > self.parameters.suspect_after // 2  # it was not the others who were silent, but we who slept
+        if self.office is not None:
+            self.office.tick(stopped)
+        elif self.listening != NOBODY:
+            self._tick_member(stopped)
+        elif self.view is None:
+            self.door.ask_again()
+        if self.leaving:
+            self.door.go_on_leaving()
+        if not self.done:
+            self._set_tick()
+
+    def _tick_member(self, stopped: bool) -> None:
+        if not self._spoke:
+            self._acknowledge("quiet")
+        self._spoke = False
+        if self._heard or stopped:
+            self._silent_ticks = 0
+        else:
+            self._silent_ticks += 1
+            if self._silent_ticks >= self._silence_limit:
+                self._sequencer_is_silent()
+        self._heard = False
+
+    def _sequencer_is_silent(self) -> None:
+        silent = self._silent_ticks * self.parameters.quiet_after
+        if self.view is None:
+            self.follow_nobody()  # a joiner whose sequencer died asks anew
+        else:
+            text = f"{self.me} has not heard the sequencer {self.sequencer} for {silent // 1_000_000} ms"
+            self.suspect_sequencer(Reason("silence", text, {"silent_ns": silent}))

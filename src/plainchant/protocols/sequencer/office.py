@@ -1,0 +1,478 @@
+"""The sequencer's office: numbering, acknowledgements, the history, the synchronisation phase, and view changes.
+
+Theory of operation
+-------------------
+A request gets the next number, goes into the log (which is the paper's history buffer), and is broadcast. Acknowledgements
+come in on every packet; what everybody has is *stable* and leaves the history. If the history is full and stays full, a
+numbered two-phase synchronisation (2.2) brings everybody up to date and empties it.
+
+A view is an entry of the order like any other, with two differences. It is *proposed*: no further number is given until a
+majority of the view before it has it, then it is in force everywhere (``allowed``). And a view that lets somebody in follows
+a synchronisation phase, so that a joiner, whose history begins there, can serve everybody should it be elected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...model import Batch, ProcessId, Reason
+from .packets import Announce, Broadcast, Change, Entry, Phase1, Phase2, Welcome
+
+if TYPE_CHECKING:
+    from .member import Member
+
+BROUGHT_AT_ONCE: Final = 32
+"""So many missing entries are sent for one negative acknowledgement; the rest is asked for again."""
+
+
+class Phase:
+    """A synchronisation phase under way."""
+
+    __slots__ = ("highest", "number", "since", "step", "waiting")
+
+    def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
+        self.number = number
+        self.highest = highest
+        self.waiting = dict.fromkeys(waiting)
+        self.step = 1
+        self.since = since
+
+
+class Office:
+    """Exists at the sequencer of an epoch, and nowhere else."""
+
+    def __init__(self, member: Member, voters: tuple[ProcessId, ...]) -> None:
+        assert member.log.newest is not None
+        self.member = member
+        self.host = member.host
+        self.group = member.group
+        self.epoch = member.epoch
+        self.log = member.log
+        self.parameters = member.parameters
+        self.voters = voters
+        self.stable = member.log.low
+        self.acked: dict[ProcessId, int] = {}
+        """Member to its last acknowledgement in this epoch; only ever grows."""
+        self.held: dict[ProcessId, dict[int, Batch]] = {}
+        self.proposed: list[tuple[int, tuple[ProcessId, ...]]] = []
+        """Views in the order but not in force: (number, the members who decide on it)."""
+        self.phase: Phase | None = None
+        self.phase_number = 0
+        self.joining: dict[ProcessId, None] = {}
+        self.leaving: dict[ProcessId, None] = {}
+        self.welcomes: dict[ProcessId, Welcome] = {}
+        self._stride = max(1, member.parameters.history // 8)
+        self._full_since: int | None = None
+        self._busy = False
+        self._heard: dict[ProcessId, int] = {}
+        self._lonely_since: int | None = None
+        self._suspects: dict[ProcessId, Reason] = {}
+        self.others: tuple[ProcessId, ...] = ()
+        self._admit(member.log.newest.members)
+
+    def _admit(self, members: tuple[ProcessId, ...]) -> None:
+        """These are the processes that we speak to."""
+        now = self.host.now
+        me = self.member.me
+        self.others = tuple(process for process in members if process != me)
+        self.acked = {process: self.acked.get(process, -1) for process in self.others}
+        self._heard = {process: self._heard.get(process, now) for process in self.others}
+        self.held = {process: held for process, held in self.held.items() if process in members}
+
+    def begin(self, why: str) -> None:
+        """A new epoch begins with a view of those who elected us."""
+        newest = self.log.newest
+        assert newest is not None
+        for number, change in self.log.changes_after(self.member.allowed):
+            # The last sequencer proposed it and may have seen it in force: it stays, and is decided anew.
+            before = self._members_before(change)
+            self.proposed.append((number, before))
+            self.host.record("elect", self.group, view=change.number, situation="undecided view carried over")
+        left = {
+            process: Reason("not heard", f"{process} did not answer the election of epoch {self.epoch} ({why})")
+            for process in newest.members if process not in self.voters
+        }
+        self.announce(self.others)  # a new epoch is followed from its announcement on
+        self._propose(left, ())
+
+    def _members_before(self, change: Change) -> tuple[ProcessId, ...]:
+        gone = tuple(process for process, _, _ in change.left)
+        return tuple(process for process in (*change.members, *gone) if process not in change.joined)
+
+    # --- numbering --------------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether a number may be given now."""
+        if self.proposed or self.phase is not None:
+            return False
+        if self.log.contiguous - self.log.low < self.parameters.history:
+            return True
+        return self._make_room()
+
+    def _make_room(self) -> bool:
+        self._update_stable()
+        if self.log.contiguous - self.log.low < self.parameters.history:
+            return True
+        if self._full_since is None:
+            self._full_since = self.host.now
+            self.host.set_timer("sync", self.host.now + self.parameters.sync_after)
+        return False
+
+    def number(self, sender: ProcessId, request: int, batch: Batch) -> None:
+        """Gives the next number to a batch and broadcasts it."""
+        member = self.member
+        log = self.log
+        entry = Entry(sender, request, batch)
+        number = log.append(entry)
+        if not number % self._stride:
+            self._update_stable()
+        self._advance()
+        if log.delivered < number:
+            member.deliver_ready()
+        self._busy = True
+        self.host.send(self.others, Broadcast(self.group, self.epoch, number, self.stable, member.allowed, entry))
+
+    def on_request(self, source: ProcessId, request: int, ack: int, batch: Batch) -> None:
+        if source != self.member.me and not self._note(source, ack):
+            return
+        last = self.log.table.get(source, 0)
+        if request <= last:
+            self._duplicate(source, request)
+        elif request == last + 1 and self.open:
+            self.number(source, request, batch)
+            if source in self.held:
+                self._number_held()
+        elif request <= last + self.parameters.window:
+            held = self.held.setdefault(source, {})
+            held[request] = batch
+            if request > last + 1 and request - 1 not in held:
+                self.host.record("block", self.group, request=request, process=source, situation="request overtook an earlier one")
+
+    def _duplicate(self, source: ProcessId, request: int) -> None:
+        """Its sender timed out. Tell it what became of the request (2.1); it is never broadcast again."""
+        number = self.log.find(source, request)
+        situation = "duplicate request" if number is not None else "duplicate of a purged request"
+        self.host.record("drop", self.group, process=source, request=request, situation=situation)
+        if number is not None:
+            self._bring(source, number, number)
+
+    def _number_held(self) -> None:
+        """Numbers what had to wait, one of each sender in turn, in each sender's own order."""
+        progress = True
+        while progress:
+            progress = False
+            for source in list(self.held):
+                held = self.held[source]
+                request = self.log.table.get(source, 0) + 1
+                if request in held and self.open:
+                    self.number(source, request, held.pop(request))
+                    progress = True
+                if not held:
+                    del self.held[source]
+
+    def resume(self) -> None:
+        """There may be room again."""
+        if self.open:
+            self._full_since = None
+            self._number_held()
+            self.member.requests.pump()
+
+    # --- acknowledgements -------------------------------------------------------------------------------------------
+
+    def _note(self, source: ProcessId, ack: int) -> bool:
+        """Takes an acknowledgement; False if its sender is no member."""
+        known = self.acked.get(source)
+        if known is None:
+            self.member.door.tell_excluded(source)
+            return False
+        self._heard[source] = self.host.now
+        if ack > known:  # packets can be reordered: the table keeps the maximum
+            self.acked[source] = ack
+            if self.welcomes:
+                self.welcomes.pop(source, None)
+            if self.proposed or self.parameters.resilience:
+                self._advance()
+        return True
+
+    def on_ack(self, source: ProcessId, ack: int) -> None:
+        if self._note(source, ack) and self._full_since is not None:
+            self.resume()
+
+    def on_nack(self, source: ProcessId, first: int, last: int, ack: int) -> None:
+        if self._note(source, ack):
+            self._bring(source, first, last)
+
+    def _bring(self, source: ProcessId, first: int, last: int) -> None:
+        log = self.log
+        last = min(last, first + BROUGHT_AT_ONCE - 1, log.contiguous)
+        for number in range(max(first, log.low + 1), last + 1):
+            self.host.send(
+                (source,), Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, log.entries[number]))
+
+    def _update_stable(self) -> None:
+        """Everybody has everything up to the lowest acknowledgement: it leaves the history."""
+        lowest = min(self.acked.values(), default=self.log.contiguous)
+        self._settle(lowest)
+
+    def _settle(self, stable: int) -> None:
+        if stable > self.stable:
+            self.stable = stable
+            self.host.stable(self.group, stable)
+        self.log.purge(self.stable)
+
+    def _advance(self) -> None:
+        """Moves ``allowed`` as far as acknowledgements permit: messages need ``resilience`` members, a view a majority."""
+        member = self.member
+        limit = self.proposed[0][0] - 1 if self.proposed else self.log.contiguous
+        needed = min(self.parameters.resilience, len(self.others))
+        if needed:
+            limit = min(limit, sorted(self.acked.values(), reverse=True)[needed - 1])
+        decided = bool(self.proposed) and self._decided()
+        if decided:
+            limit = self.proposed[-1][0]
+            self.proposed.clear()
+        if limit > member.allowed:
+            member.allowed = limit
+            if decided or self.parameters.resilience:
+                audience = self.others
+                member.deliver_ready()
+                if not member.done:
+                    self.announce(audience)
+        if decided and not member.done:
+            self._next_step()
+
+    def _decided(self) -> bool:
+        """A majority of each view holds its successor, and with it the beginning of this epoch."""
+        last = self.proposed[-1][0]
+        for _, deciders in self.proposed:
+            votes = sum(1 for process in deciders if process == self.member.me or self.acked.get(process, -1) >= last)
+            if 2 * votes <= len(deciders):
+                return False
+        return True
+
+    # --- announcements ----------------------------------------------------------------------------------------------
+
+    def announce(self, to: tuple[ProcessId, ...]) -> None:
+        member = self.member
+        over = self.phase_number - 1 if self.phase is not None else self.phase_number
+        self.host.send(to, Announce(
+            self.group, self.epoch, member.base, tuple(self.log.lineage), self.voters, self.log.contiguous, self.stable,
+            member.allowed, over))
+
+    def introduce(self, source: ProcessId) -> None:
+        """A member that has not heard of this epoch."""
+        if source in self.acked:
+            self.announce((source,))
+
+    # --- synchronisation phase (2.2) --------------------------------------------------------------------------------
+
+    def full_for_long(self) -> None:
+        if self._full_since is None or self.phase is not None or self.proposed:
+            return
+        if self.open:
+            self.resume()
+        else:
+            self._start_phase("history full")
+
+    def _start_phase(self, why: str) -> None:
+        self.phase_number += 1
+        highest = self.log.contiguous
+        self.phase = Phase(self.phase_number, highest, list(self.others), self.host.now)
+        self.host.record("sync", self.group, phase=self.phase_number, highest=highest, why=why, situation=f"synchronisation: {why}")
+        if self.others:
+            self.host.send(self.others, Phase1(self.group, self.epoch, self.phase_number, highest))
+        else:
+            self._phase_step()
+
+    def on_ack_commit(self, source: ProcessId, phase: int, step: int, ack: int) -> None:
+        if not self._note(source, ack):
+            return
+        current = self.phase
+        if current is None or phase != current.number or step != current.step:
+            return  # of an earlier phase or step: phases are numbered so that a late answer ends nothing
+        current.waiting.pop(source, None)
+        if not current.waiting:
+            self._phase_step()
+
+    def _phase_step(self) -> None:
+        phase = self.phase
+        assert phase is not None
+        if phase.step == 1:
+            phase.step = 2
+            self._settle(phase.highest)
+            phase.waiting = dict.fromkeys(self.others)
+            self.host.send(self.others, Phase2(self.group, self.epoch, phase.number, self.stable))
+            if self.others:
+                return
+        self.phase = None
+        self._full_since = None
+        self.host.record("sync", self.group, phase=phase.number, over=True)
+        if self.joining and not self._suspects:
+            self._let_in()
+        else:
+            self._next_step()
+
+    # --- views ------------------------------------------------------------------------------------------------------
+
+    def ask_join(self, source: ProcessId) -> None:
+        welcome = self.welcomes.get(source)
+        if welcome is not None:
+            self.host.send((source,), welcome)
+        elif source not in self.acked:
+            self.joining[source] = None
+            self._next_step()
+
+    def ask_leave(self, source: ProcessId, ack: int) -> None:
+        if self._note(source, ack):
+            self.leaving[source] = None
+            self._next_step()
+
+    def _next_step(self) -> None:
+        """Starts the next view change that is due, or goes on numbering."""
+        if self.proposed or self.member.done:
+            return
+        removable = {process: reason for process, reason in self._suspects.items() if process in self.acked}
+        removable |= {p: Reason("left", f"{p} asked to leave") for p in self.leaving if p in self.acked}
+        if removable and self._majority_heard():
+            self._abort_phase()
+            self._propose(removable, ())
+        elif self.joining and self.phase is None and not self._suspects:
+            self._start_phase("join")
+        elif self.phase is None:
+            self.resume()
+
+    def _let_in(self) -> None:
+        """Everybody is up to date: the next entry is a view with the joiners. An older incarnation of a joiner is dead."""
+        joiners = tuple(self.joining)
+        self.joining.clear()
+        places = {process.partition("#")[0] for process in joiners}
+        replaced = {
+            process: Reason("restarted", f"{process} came back as a new process")
+            for process in self.acked if process.partition("#")[0] in places
+        }
+        self._propose(replaced, joiners)
+
+    def _abort_phase(self) -> None:
+        if self.phase is not None:
+            self.host.record("sync", self.group, phase=self.phase.number, situation="view change during synchronisation")
+            self.phase = None
+
+    def _propose(self, left: dict[ProcessId, Reason], joined: tuple[ProcessId, ...]) -> None:
+        newest = self.log.newest
+        assert newest is not None
+        members = tuple(process for process in newest.members if process not in left) + joined
+        change = Change(
+            newest.number + 1, members, joined,
+            tuple((process, reason.code, reason.text) for process, reason in left.items()), self.phase_number)
+        entry = Entry(self.member.me, 0, None, change)
+        number = self.log.append(entry)
+        self.proposed.append((number, newest.members))
+        self.host.record("confirm", self.group, proposed=change.number, members=list(members), number=number)
+        everybody = (*newest.members, *joined)
+        for _, deciders in self.proposed:
+            everybody += tuple(process for process in deciders if process not in everybody)
+        self._admit(everybody)
+        for process in joined:
+            self.welcomes[process] = Welcome(
+                self.group, self.epoch, self.member.base, self.voters, number, entry, tuple(self.log.table.items()), number,
+                self.member.allowed)
+            self.host.send((process,), self.welcomes[process])
+        self._busy = True
+        old = tuple(process for process in self.others if process not in joined)
+        self.host.send(old, Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, entry))
+        self._advance()
+
+    def installed(self, change: Change) -> None:
+        """A view that we proposed is in force."""
+        self._suspects = {p: reason for p, reason in self._suspects.items() if p in change.members}
+        self.leaving = {p: None for p in self.leaving if p in change.members}
+        self._lonely_since = None
+        if not self.proposed:
+            self._admit(change.members)
+            self.welcomes = {p: welcome for p, welcome in self.welcomes.items() if p in change.members}
+
+    # --- the clock's tick -------------------------------------------------------------------------------------------
+
+    def tick(self, stopped: bool) -> None:
+        now = self.host.now
+        if stopped:
+            self._heard = dict.fromkeys(self._heard, now)
+        self._look_for_silence(now)
+        if self.member.done or self.member.office is not self:
+            return
+        if not self._busy or self.proposed or self.welcomes:
+            self.announce(self.others)
+        self._busy = False
+        for welcome in list(self.welcomes.items()):
+            self.host.send((welcome[0],), welcome[1])
+        self._update_stable()
+        if self.phase is not None:
+            self._repeat_phase(now)
+        elif not self.proposed:
+            self._next_step()
+
+    def _look_for_silence(self, now: int) -> None:
+        """Suspects whom we have not heard; halts if we hear no majority for too long."""
+        limit = self.parameters.suspect_after
+        for process in self.others:
+            silent = now - self._heard[process]
+            if silent <= limit:
+                self._suspects.pop(process, None)
+            elif process not in self._suspects:
+                reason = Reason(
+                    "silence", f"the sequencer {self.member.me} has not heard {process} for {silent // 1_000_000} ms",
+                    {"silent_ns": silent})
+                self._suspects[process] = reason
+                self.host.record("suspect", self.group, process=process, **reason.to_detail())
+        if self._majority_heard():
+            self._lonely_since = None
+        elif self._lonely_since is None:
+            self._lonely_since = now
+        elif now - self._lonely_since > self.parameters.patience:
+            reached, size = self._reached()
+            self.member.halt_as_minority(reached, size, now - self._lonely_since)
+
+    def _reached(self) -> tuple[int, int]:
+        assert self.member.view is not None
+        members = self.member.view.members
+        return sum(1 for process in members if process not in self._suspects), len(members)
+
+    def _majority_heard(self) -> bool:
+        reached, size = self._reached()
+        return 2 * reached > size
+
+    def _repeat_phase(self, now: int) -> None:
+        phase = self.phase
+        assert phase is not None
+        if now - phase.since > self.parameters.patience:
+            for process in phase.waiting:
+                reason = Reason("synchronisation", f"{process} has not completed synchronisation phase {phase.number} in time")
+                self._suspects.setdefault(process, reason)
+        if any(process in self._suspects for process in phase.waiting):
+            self._next_step()
+        if self.phase is phase:
+            late = tuple(phase.waiting)
+            if phase.step == 1:
+                self.host.send(late, Phase1(self.group, self.epoch, phase.number, phase.highest))
+            else:
+                self.host.send(late, Phase2(self.group, self.epoch, phase.number, self.stable))
+
+    # --- being at rest ----------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        """What the office still has to do."""
+        if self.proposed:
+            return Reason("view", f"a majority has yet to acknowledge view number {self.proposed[0][0]} of the order")
+        if self.phase is not None:
+            return Reason("synchronisation", f"phase {self.phase.number} waits for {', '.join(self.phase.waiting)}")
+        if self.joining or self.leaving or self.welcomes:
+            return Reason("membership", "somebody waits to be let in or go")
+        if self._suspects:
+            return Reason("suspects", f"{', '.join(self._suspects)} are suspected and still members")
+        if self.held:
+            return Reason("held", f"requests of {', '.join(self.held)} wait for earlier ones")
+        behind = [process for process, ack in self.acked.items() if ack < self.log.contiguous]
+        if behind:
+            return Reason("acknowledgement", f"{behind[0]} has not acknowledged number {self.log.contiguous}")
+        return None

@@ -1,0 +1,224 @@
+"""The sequencer's packets: those of the paper's table (2.1), then what views, elections and joining need.
+
+Every packet carries the *epoch*: the number of the election that made its sequencer. A packet of an epoch that has been
+superseded changes nothing (fencing). Wherever a packet carries an acknowledgement, it means *the last number received
+without a gap*: everything up to and including it (the paper uses its variable in both senses, see docs/errata.md).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...model import Batch, GroupId, Packet, ProcessId
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A view, as it stands in the order. ``left`` holds (process, reason code, sentence)."""
+
+    number: int
+    members: tuple[ProcessId, ...]
+    joined: tuple[ProcessId, ...]
+    left: tuple[tuple[ProcessId, str, str], ...]
+    phase_over: int
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one number of the order stands for: a sender's batch, or a view."""
+
+    sender: ProcessId
+    request: int
+    batch: Batch | None
+    change: Change | None = None
+
+
+class Request(Packet, frozen=True, array_like=True, gc=False, tag=1):
+    """DATA: a member asks for its batch to be broadcast. ``request`` numbers the sender's batches 1, 2, 3, ..."""
+
+    group: GroupId
+    epoch: int
+    request: int
+    ack: int
+    batch: Batch
+
+
+class Broadcast(Packet, frozen=True, array_like=True, gc=False, tag=2):
+    """BROADCAST, and the answer to RETRANS: an entry with its number.
+
+    ``stable``: every member has everything up to here. ``allowed``: delivery is permitted up to here (views wait for a
+    majority, messages for ``resilience`` members).
+    """
+
+    group: GroupId
+    epoch: int
+    number: int
+    stable: int
+    allowed: int
+    entry: Entry
+
+
+class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
+    """RETRANS: numbers ``first`` to ``last`` are missing here."""
+
+    group: GroupId
+    epoch: int
+    first: int
+    last: int
+    ack: int
+
+
+class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
+    """The dummy message of a quiet member."""
+
+    group: GroupId
+    epoch: int
+    ack: int
+
+
+class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
+    """What the sequencer says when it has nothing to broadcast, and how a new epoch begins.
+
+    ``base``: the order of earlier epochs goes up to here. ``lineage``: the same for those earlier epochs, as (epoch, base), as
+    far back as anybody may need it to see whether its own history is a part of this one. ``voters``: who took part in the epoch's election; only they may
+    follow it, because only their histories were looked at.
+    """
+
+    group: GroupId
+    epoch: int
+    base: int
+    lineage: tuple[tuple[int, int], ...]
+    voters: tuple[ProcessId, ...]
+    highest: int
+    stable: int
+    allowed: int
+    phase_over: int
+
+
+class Phase1(Packet, frozen=True, array_like=True, gc=False, tag=6):
+    """PHASE1: stop sending; get everything up to ``highest``."""
+
+    group: GroupId
+    epoch: int
+    phase: int
+    highest: int
+
+
+class Phase2(Packet, frozen=True, array_like=True, gc=False, tag=7):
+    """PHASE2: everybody has everything up to ``stable``; go on."""
+
+    group: GroupId
+    epoch: int
+    phase: int
+    stable: int
+
+
+class AckCommit(Packet, frozen=True, array_like=True, gc=False, tag=8):
+    """ACK_COMMIT: step 1 or 2 of that phase is done here."""
+
+    group: GroupId
+    epoch: int
+    phase: int
+    step: int
+    ack: int
+
+
+class AskJoin(Packet, frozen=True, array_like=True, gc=False, tag=9):
+    """A process that is not a member wants to be one."""
+
+    group: GroupId
+
+
+class Where(Packet, frozen=True, array_like=True, gc=False, tag=10):
+    """The answer of a member that is not the sequencer: ask this one."""
+
+    group: GroupId
+    sequencer: ProcessId
+
+
+class Welcome(Packet, frozen=True, array_like=True, gc=False, tag=11):
+    """What a joiner needs: the entry that lets it in, and the table of the senders' last requests (else a joiner that is
+    elected would number a repeated request again)."""
+
+    group: GroupId
+    epoch: int
+    base: int
+    voters: tuple[ProcessId, ...]
+    number: int
+    entry: Entry
+    table: tuple[tuple[ProcessId, int], ...]
+    highest: int
+    allowed: int
+
+
+class AskLeave(Packet, frozen=True, array_like=True, gc=False, tag=12):
+    """A member wants to leave; everything that it sent has been numbered."""
+
+    group: GroupId
+    epoch: int
+    ack: int
+
+
+class Excluded(Packet, frozen=True, array_like=True, gc=False, tag=13):
+    """You are not a member any more since view ``view``, and why."""
+
+    group: GroupId
+    view: int
+    code: str
+    text: str
+
+
+class Stale(Packet, frozen=True, array_like=True, gc=False, tag=14):
+    """Your epoch is over: there is ``epoch``, and, if known, its sequencer."""
+
+    group: GroupId
+    epoch: int
+    sequencer: ProcessId
+
+
+class Invite(Packet, frozen=True, array_like=True, gc=False, tag=15):
+    """A member calls an election. ``trial``: would you take part? (Nobody is bound yet.)"""
+
+    group: GroupId
+    epoch: int
+    trial: bool
+
+
+class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
+    """The answer: I listen to no epoch below this one any more; here is what I hold.
+
+    ``synced``: the newest epoch whose beginning I hold; ``contiguous``: the last number that I have without a gap.
+    Histories are compared by (synced, contiguous). ``view`` and ``members``: the view in force here.
+    """
+
+    group: GroupId
+    epoch: int
+    trial: bool
+    synced: int
+    contiguous: int
+    highest: int
+    allowed: int
+    view: int
+    members: tuple[ProcessId, ...]
+
+
+class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
+    """The other answer: I hear the sequencer (``trial``), or I have promised ``epoch`` already."""
+
+    group: GroupId
+    epoch: int
+    trial: bool
+
+
+class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
+    """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened."""
+
+    group: GroupId
+    epoch: int
+    voters: tuple[ProcessId, ...]
+    allowed: int
+    why: str
+
+
+PACKETS: tuple[type[Packet], ...] = (
+    Request, Broadcast, Nack, Ack, Announce, Phase1, Phase2, AckCommit, AskJoin, Where, Welcome, AskLeave, Excluded, Stale,
+    Invite, Promise, Refuse, Elected,
+)

@@ -1,0 +1,102 @@
+"""A sender's requests: numbered 1, 2, 3, ..., kept until they come back in the order, repeated until then.
+
+Several may be under way (``window``); the sequencer holds one that overtook an earlier one, so that each sender's order is
+kept. A repeated request carries the same number, by which duplicates are known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...model import Batch
+from .packets import Request
+
+if TYPE_CHECKING:
+    from .member import Member
+
+REPEATED_AT_ONCE: Final = 8
+"""So many requests are repeated at a time."""
+
+
+class Requests:
+    """What this process has asked the sequencer to broadcast."""
+
+    __slots__ = ("_armed", "_mark", "_member", "_most", "_window", "last", "outstanding")
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._window = member.parameters.window
+        self._most = 0 if member.parameters.pack else 1
+        self._armed = False
+        self._mark = 0
+        self.last = 0
+        self.outstanding: dict[int, Batch] = {}
+
+    def pump(self) -> None:
+        """Takes messages as long as they may be sent. Not taking is the back-pressure."""
+        member = self._member
+        if member.leaving:
+            return
+        host = member.host
+        office = member.office
+        if office is not None:
+            while office.open:
+                batch = host.take(member.group, host.max_packet, self._most)
+                if batch is None:
+                    return
+                self.last += 1
+                office.number(member.me, self.last, batch)
+        elif member.may_send:
+            while len(self.outstanding) < self._window:
+                batch = host.take(member.group, host.max_packet, self._most)
+                if batch is None:
+                    return
+                self.last += 1
+                self.outstanding[self.last] = batch
+                self._send(self.last, batch)
+                if not self._armed:
+                    self._arm()
+
+    def came_back(self, request: int) -> None:
+        """Our request has its place in the order."""
+        self.outstanding.pop(request, None)
+        if self._member.leaving:
+            self._member.door.go_on_leaving()
+        else:
+            self.pump()
+
+    def _send(self, request: int, batch: Batch) -> None:
+        member = self._member
+        member.speak(Request(member.group, member.epoch, request, member.log.contiguous, batch))
+
+    def _arm(self) -> None:
+        member = self._member
+        self._armed = True
+        self._mark = self.last
+        member.host.set_timer("retry", member.host.now + member.parameters.retry_after)
+
+    def expire(self) -> None:
+        """Repeats what was under way at the last expiry already: each request waits one to two intervals."""
+        self._armed = False
+        member = self._member
+        if not self.outstanding:
+            return
+        if member.may_send:
+            old = [request for request in self.outstanding if request <= self._mark]
+            for request in old[:REPEATED_AT_ONCE]:
+                member.host.record("retransmit", member.group, what="request", request=request)
+                self._send(request, self.outstanding[request])
+        self._arm()
+
+    def send_all_again(self) -> None:
+        """There is a new sequencer: what died with the old one is repeated, what did not is known by its number."""
+        for request, batch in self.outstanding.items():
+            self._send(request, batch)
+        if self.outstanding and not self._armed:
+            self._arm()
+
+    def take_back(self) -> dict[int, Batch]:
+        """We are the sequencer now, and number our own."""
+        own = dict(self.outstanding)
+        self.outstanding.clear()
+        return own

@@ -1,0 +1,238 @@
+"""What no single value of a scenario can be wrong about: names that must exist, times that fit, faults that are whole.
+
+Every rule is a sentence for a person, at the line where the mistake stands. The rules about faults are a table: what
+each kind needs and what it may have besides, so that a ``delay`` on a crash is refused instead of ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, TypeAlias
+
+from ..model import Duration, format_duration
+from ..trace.reference import PROPERTIES
+from .locate import Path
+from .model import FAULTS, Fault, Scenario, Workload
+from .read import Reader, dotted, nearest
+
+Document: TypeAlias = dict[str, Any]
+
+_NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "crash": ("process",),
+    "restart": ("process", "at"),
+    "join": ("process", "at"),
+    "leave": ("process", "at"),
+    "pause": ("process", "at", "length"),
+    "partition": ("at", "parts"),
+    "cut": ("at",),
+    "clog": ("at", "delay"),
+    "loss": ("at", "rate"),
+    "heal": ("at",),
+    "step": ("process", "at", "offset"),
+}
+_MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
+    "crash": ("at", "after_events", "mid_broadcast"),
+    "restart": (),
+    "join": ("group",),
+    "leave": ("group",),
+    "pause": (),
+    "partition": ("length",),
+    "cut": ("source", "target", "length"),
+    "clog": ("source", "target", "length"),
+    "loss": ("source", "target", "length"),
+    "heal": (),
+    "step": (),
+}
+assert _NEEDS.keys() == FAULTS.keys() == _MAY_HAVE.keys()
+
+
+def fault_keys(kind: str) -> tuple[str, ...]:
+    """The keys that a fault of this kind has, needed ones first."""
+    return ("kind", *_NEEDS[kind], *_MAY_HAVE[kind])
+
+
+def check(scenario: Scenario, document: Document, reader: Reader) -> None:
+    """Fails at the first thing that cannot be."""
+    _Check(scenario, document, reader).all()
+
+
+class _Check:
+    def __init__(self, scenario: Scenario, document: Document, reader: Reader) -> None:
+        self.scenario = scenario
+        self.document = document
+        self.reader = reader
+        self.processes = (*scenario.members, *scenario.later)
+
+    def all(self) -> None:
+        for number, name in enumerate(self.scenario.verify):
+            if name not in PROPERTIES:
+                self.reader.fail(("verify", number), f'there is no property "{name}"; {nearest(name, PROPERTIES)}')
+        self._groups()
+        self._network()
+        for number, workload in enumerate(self.scenario.workload):
+            self._workload(workload, ("workload", number))
+        for number, clock in enumerate(self.scenario.clock):
+            self._process(clock.process, ("clock", number, "process"))
+        for number, fault in enumerate(self.scenario.fault):
+            self._fault(fault, ("fault", number))
+
+    def _groups(self) -> None:
+        for number, name in enumerate(self.scenario.later):
+            if name in self.scenario.members:
+                self.reader.fail(("later", number), f'"{name}" is named twice: it is a member from the start already')
+        for group, names in self.scenario.groups.items():
+            for number, name in enumerate(names):
+                if name not in self.scenario.members:
+                    hint = nearest(name, self.scenario.members)
+                    self.reader.fail(
+                        ("groups", group, number), f'"{name}" of group {group} is not among the members; {hint}'
+                    )
+        in_groups = {name for names in self.scenario.groups.values() for name in names}
+        for number, name in enumerate(self.scenario.members):
+            if name not in in_groups:
+                self.reader.fail(
+                    ("members", number), f'"{name}" is in no group; name it in [groups] or leave it out of members'
+                )
+
+    def _network(self) -> None:
+        network = self.scenario.network
+        if network.shared and not network.bandwidth:
+            self.reader.fail(
+                ("network", "shared"), "a shared medium needs a bandwidth: write bandwidth = 10_000_000 for 10 Mbit/s"
+            )
+        for number, link in enumerate(network.link):
+            path = ("network", "link", number)
+            self._process(link.source, (*path, "source"))
+            self._process(link.target, (*path, "target"))
+            if not link.source and not link.target:
+                self.reader.fail(
+                    path,
+                    "a [[network.link]] needs a source, a target or both; what holds for all links goes into [network]",
+                )
+
+    # --- workload ---
+
+    def _workload(self, workload: Workload, path: Path) -> None:
+        for number, name in enumerate(workload.senders):
+            self._process(name, (*path, "senders", number))
+        if workload.group:
+            self._group(workload.group, (*path, "group"))
+        self._no_senseless_zero(path)
+        if workload.closed and workload.rate:
+            self.reader.fail(
+                (*path, "closed"),
+                "a workload is an open loop (rate) or a closed one (closed), not both; leave one of them out",
+            )
+        if workload.size == 0:
+            self.reader.fail((*path, "size"), "size must be at least 1 byte")
+        self._within(workload.start, (*path, "start"), "sending begins")
+        self._within(workload.stop, (*path, "stop"), "sending ends")
+        if workload.stop and workload.stop <= workload.start:
+            self.reader.fail(
+                (*path, "stop"),
+                f"sending stops at {format_duration(workload.stop)}, before it starts "
+                f"at {format_duration(workload.start)}",
+            )
+
+    def _no_senseless_zero(self, path: Path) -> None:
+        """Zero means "no limit" here, but who writes it down means "none": only leaving the key out means no limit."""
+        table = self._table(path)
+        for key, without in (
+            ("rate", "send as fast as accepted"),
+            ("closed", "send in an open loop"),
+            ("count", "send until the end"),
+        ):
+            if key in table and table[key] == 0:
+                self.reader.fail(
+                    (*path, key),
+                    f"{key} must be above 0; leave it out to {without}, or write workload = [] for no messages",
+                )
+
+    # --- faults ---
+
+    def _fault(self, fault: Fault, path: Path) -> None:
+        if not fault.kind:
+            self.reader.fail(path, f"a fault needs a kind, one of: {', '.join(FAULTS)}")
+        self._has_its_keys(fault, path)
+        for key in ("process", "source", "target"):
+            self._process(getattr(fault, key), (*path, key))
+        if fault.group:
+            self._group(fault.group, (*path, "group"))
+        if fault.kind == "partition":
+            self._parts(fault, path)
+        if fault.kind == "cut" and not fault.source and not fault.target:
+            self.reader.fail(path, "a cut needs a source, a target or both")
+        self._within(fault.at, (*path, "at"), f"the {fault.kind} happens")
+
+    def _has_its_keys(self, fault: Fault, path: Path) -> None:
+        table = self._table(path)
+        allowed = fault_keys(fault.kind)
+        for key in table:
+            if key not in allowed:
+                self.reader.fail(
+                    (*path, key), f'a fault of kind {fault.kind} has no "{key}"; it has: {", ".join(allowed[1:])}'
+                )
+        defaults = {field.name: field.default for field in dataclasses.fields(Fault)}
+        for key in _NEEDS[fault.kind]:
+            missing = key not in table if key == "at" else getattr(fault, key) == defaults[key]
+            if missing:
+                self.reader.fail(path, f'a fault of kind {fault.kind} needs "{key}" ({_about(key)})')
+        if fault.kind == "crash":
+            self._crash_has_a_moment(fault, table, path)
+
+    def _crash_has_a_moment(self, fault: Fault, table: Document, path: Path) -> None:
+        if fault.after_events and fault.at:
+            self.reader.fail(
+                (*path, "after_events"), "a crash is at a time or after so many events, not both; leave one of them out"
+            )
+        if not fault.after_events and not fault.mid_broadcast and "at" not in table:
+            self.reader.fail(path, 'a fault of kind crash needs "at", "after_events" or "mid_broadcast" to say when')
+
+    def _parts(self, fault: Fault, path: Path) -> None:
+        seen: dict[str, int] = {}
+        for number, part in enumerate(fault.parts):
+            inside = (*path, "parts", number)
+            if not part:
+                self.reader.fail(inside, "a part of a partition is empty; name its processes or leave it out")
+            for position, name in enumerate(part):
+                self._process(name, (*inside, position))
+                if name in seen:
+                    where = "twice" if seen[name] == number else f"in parts {seen[name] + 1} and {number + 1}"
+                    self.reader.fail(
+                        (*inside, position), f'"{name}" is {where}; a process is in one part of a partition'
+                    )
+                seen[name] = number
+
+    # --- shared ---
+
+    def _process(self, name: str, path: Path) -> None:
+        """Empty, a known process, or one of its later incarnations."""
+        base, mark, number = name.partition("#")
+        if name and (base not in self.processes or (mark and not number.isdecimal())):
+            self.reader.fail(path, f'{dotted(path)}: there is no process "{name}"; {nearest(name, self.processes)}')
+
+    def _group(self, name: str, path: Path) -> None:
+        if name not in self.scenario.groups:
+            self.reader.fail(path, f'{dotted(path)}: there is no group "{name}"; {nearest(name, self.scenario.groups)}')
+
+    def _within(self, moment: Duration, path: Path, what: str) -> None:
+        if moment > self.scenario.duration:
+            self.reader.fail(
+                path,
+                f"{what} at {format_duration(moment)}, but the scenario lasts "
+                f"{format_duration(self.scenario.duration)}; make duration longer or the time earlier",
+            )
+
+    def _table(self, path: Path) -> Document:
+        """The table as it was written: what was left out and what was written as its default are not the same."""
+        value: Any = self.document
+        for key in path:
+            if isinstance(value, dict) and key not in value:
+                return {}  # a default of ours, not of the file's
+            value = value[key]
+        return dict(value)
+
+
+def _about(key: str) -> str:
+    field = next(field for field in dataclasses.fields(Fault) if field.name == key)
+    return str(field.metadata["declared"].about)

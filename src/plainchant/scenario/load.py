@@ -1,0 +1,261 @@
+"""Scenario files to scenarios: TOML, ``--set`` options, defaults, and errors that name the file and the line.
+
+The document is read by ``tomllib``, options are put into it as if they stood in the file, then every table is read
+by the declarations in ``scenario.model`` and in the protocol's parameter class (``read``), and at last the whole is checked
+for what no single value can be wrong about (``check``). What comes out is complete: the groups, the workload and all
+parameters are spelled out, so that writing it down (``dump``) replays the same run whatever later defaults are.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from ..model import ScenarioError, UsageError, declarations
+from ..protocols import registry
+from .check import check
+from .locate import Path, split_key
+from .model import Scenario, Workload
+from .read import Reader, dotted, hints
+
+DEFAULT_GROUP: Final = "g"
+DEFAULT_WORKLOAD: Final = Workload(rate=100.0)
+"""Without any ``[[workload]]`` every member sends at this rate; ``workload = []`` is a run without messages."""
+
+_NAME: Final = re.compile(r"[\w.-]+")
+_MOST_MEMBERS: Final = 10_000
+
+
+def load(path: str | FilePath, overrides: Sequence[str] = ()) -> Scenario:
+    """Reads a scenario file; ``overrides`` are ``key=value`` as after ``--set``, the last one wins."""
+    file = FilePath(path)
+    try:
+        text = file.read_bytes().decode()
+    except FileNotFoundError:
+        raise ScenarioError(
+            f"there is no scenario file {file}; `plainchant run --list` names the shipped ones"
+        ) from None
+    except IsADirectoryError:
+        raise ScenarioError(f"{file} is a directory; name the scenario file in it") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{file} is not text in UTF-8 (at byte {error.start}); a scenario is a TOML file") from None
+    except OSError as error:
+        raise ScenarioError(f"{file} cannot be read: {error.strerror}") from None
+    return parse(text, str(file), overrides)
+
+
+def parse(text: str, filename: str = "scenario", overrides: Sequence[str] = ()) -> Scenario:
+    """Reads a scenario from its text; ``filename`` is for messages, and names the scenario if nothing else does."""
+    text = text.replace("\r\n", "\n")
+    document = _document(text, filename)
+    options: dict[Path, str] = {}
+    for override in overrides:
+        _override(document, override, options)
+    reader = Reader(text, filename, options)
+    scenario = _Assembly(reader, document).scenario(FilePath(filename).stem)
+    check(scenario, document, reader)
+    return scenario
+
+
+def _document(text: str, filename: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = found[1] if found else str(text.count("\n") + 1)
+        problem = (
+            str(error)[: found.start()].strip() if found else str(error).replace("(at end of document)", "").strip()
+        )
+        raise ScenarioError(f"{filename}:{line}: this is not TOML: {problem}") from None
+    except (ValueError, RecursionError):
+        raise ScenarioError(
+            f"{filename}: this is not a scenario: a number or a nesting in it is far too large"
+        ) from None
+
+
+# --- --set ----------------------------------------------------------------------------------------------------------
+
+
+def _override(document: dict[str, Any], override: str, options: dict[Path, str]) -> None:
+    """Puts one ``key=value`` into the document, as if it stood there."""
+    name, equals, raw = override.partition("=")
+    option = f"--set {override}"
+    try:
+        keys = split_key(name.strip())
+    except (tomllib.TOMLDecodeError, RecursionError):
+        keys = ()
+    if not equals or not keys:
+        raise ScenarioError(
+            f"{option}: write --set key=value, for instance --set network.loss=0.05 or --set fault.0.at=1s"
+        )
+    raw = raw.strip()
+    path: Path = ()
+    place: Any = document
+    for key in keys[:-1]:
+        place, path = _step(place, path, key, option)
+    path = _assign(place, path, keys[-1], _option_value(raw), option)
+    for known in [known for known in options if known[: len(path)] == path]:
+        del options[known]  # a later option replaced what an earlier one had set
+    options[path] = raw
+
+
+def _option_value(raw: str) -> Any:
+    """The value of an option: TOML where it is TOML, otherwise the text itself (``1s``, ``p1``)."""
+    try:
+        document = tomllib.loads(f"value = {raw}")
+    except (ValueError, RecursionError):
+        return raw
+    value = document["value"]
+    return value if len(document) == 1 and isinstance(value, bool | int | float | str | list | dict) else raw
+
+
+def _step(place: Any, path: Path, key: str, option: str) -> tuple[Any, Path]:
+    if isinstance(place, list):
+        number = _element(place, path, key, option)
+        if number == len(place):
+            place.append({})
+        return place[number], (*path, number)
+    if not isinstance(place, dict):
+        raise ScenarioError(f"{option}: {dotted(path)} is a single value here and has nothing inside to set")
+    return place.setdefault(key, [] if _is_array((*path, key)) else {}), (*path, key)
+
+
+def _assign(place: Any, path: Path, key: str, value: Any, option: str) -> Path:
+    if isinstance(place, list):
+        number = _element(place, path, key, option)
+        place[number : number + 1] = [value]
+        return (*path, number)
+    if not isinstance(place, dict):
+        raise ScenarioError(f"{option}: {dotted(path)} is a single value here and has nothing inside to set")
+    place[key] = value
+    return (*path, key)
+
+
+def _element(place: list[Any], path: Path, key: str, option: str) -> int:
+    """The number of an array element; the one after the last makes a new element."""
+    if not key.isdecimal():
+        raise ScenarioError(f"{option}: {dotted(path)} is a list; name one of its elements by number: {dotted(path)}.0")
+    if int(key) > len(place):
+        raise ScenarioError(f"{option}: {dotted(path)} has {len(place)} elements, counted from 0")
+    return int(key)
+
+
+def _is_array(path: Path) -> bool:
+    return path in (("workload",), ("clock",), ("fault",), ("network", "link"))
+
+
+# --- putting a scenario together --------------------------------------------------------------------------------------
+
+
+class _Assembly:
+    """Reads the top of a document: what the declarations say, and the three tables that need more."""
+
+    def __init__(self, reader: Reader, document: dict[str, Any]) -> None:
+        self._reader = reader
+        self._document = document
+
+    def scenario(self, stem: str) -> Scenario:
+        declared = {field.name: declaration for field, declaration in declarations(Scenario)}
+        self._reader.table(self._document, (), declared, "in a scenario")
+        description = self._protocol()
+        own = ("members", "later", "groups", "parameters")
+        values = {
+            key: self._reader.value(hints(Scenario)[key], declared[key], given, (key,))
+            for key, given in self._document.items()
+            if key not in own
+        }
+        groups = self._groups()
+        members = self._members(groups)
+        values["later"] = self._names(self._document.get("later", []), ("later",))
+        values.setdefault("name", stem)
+        values.setdefault("workload", (DEFAULT_WORKLOAD,))
+        parameters = self._parameters(description)
+        return Scenario(members=members, groups=groups or {DEFAULT_GROUP: members}, parameters=parameters, **values)
+
+    def _protocol(self) -> registry.Description:
+        name = self._document.get("protocol")
+        if name is None:
+            self._reader.fail(
+                (),
+                f'protocol is missing: write protocol = "{next(iter(registry.protocols()))}" at the top '
+                f"(`plainchant protocols` lists them)",
+            )
+        if not isinstance(name, str):
+            self._reader.fail(
+                ("protocol",), f"protocol must be a name in quotes, one of: {', '.join(registry.protocols())}"
+            )
+        try:
+            return registry.describe(name)
+        except UsageError as error:
+            self._reader.fail(("protocol",), str(error))
+
+    def _parameters(self, description: registry.Description) -> dict[str, Any]:
+        cls = description.parameters
+        path = ("parameters",)
+        given = self._reader.fields(
+            cls, self._document.get("parameters", {}), path, f"among the parameters of {description.name}"
+        )
+        try:
+            complete = cls(**given)
+        except UsageError as error:
+            self._reader.fail(path, str(error))
+        return {field.name: getattr(complete, field.name) for field, _ in declarations(cls)}
+
+    def _groups(self) -> dict[str, tuple[str, ...]]:
+        table = self._document.get("groups", {})
+        if not isinstance(table, dict):
+            self._reader.fail(
+                ("groups",), 'groups must be a table of lists: write [groups] and, below it, g = ["p1", "p2"]'
+            )
+        groups = {}
+        for name, given in table.items():
+            self._checked_name(name, ("groups", name))
+            groups[name] = self._names(given, ("groups", name))
+            if len(groups[name]) < 2:
+                self._reader.fail(
+                    ("groups", name), f"group {name} has {len(groups[name])} member; a group needs at least two"
+                )
+        return groups
+
+    def _members(self, groups: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """The members by number or by name; without either, those that the groups name, in that order."""
+        given = self._document.get("members")
+        path = ("members",)
+        if given is None and groups:
+            return tuple(dict.fromkeys(name for names in groups.values() for name in names))
+        if given is None:
+            self._reader.fail((), 'members is missing: write members = 5, or members = ["p1", "p2", "p3"], at the top')
+        if isinstance(given, int) and not isinstance(given, bool):
+            if not 1 <= given <= _MOST_MEMBERS:
+                self._reader.fail(path, f"members must be from 2 to {_MOST_MEMBERS}, not {given}")
+            given = [f"p{number}" for number in range(1, given + 1)]
+        elif not isinstance(given, list):
+            self._reader.fail(path, f'members must be a number or a list such as ["p1", "p2"], not {given!r}')
+        names = self._names(given, path)
+        if len(names) < 2:
+            self._reader.fail(path, f"members has {len(names)} process; a group needs at least two")
+        return names
+
+    def _names(self, given: Any, path: Path) -> tuple[str, ...]:
+        if not isinstance(given, list):
+            self._reader.fail(path, f'{dotted(path)} must be a list of processes such as ["p1", "p2"], not {given!r}')
+        seen: dict[str, None] = {}
+        for number, name in enumerate(given):
+            self._checked_name(name, (*path, number))
+            if name in seen:
+                self._reader.fail(
+                    (*path, number), f'"{name}" is named twice in {dotted(path)}; every process is named once'
+                )
+            seen[name] = None
+        return tuple(seen)
+
+    def _checked_name(self, name: Any, path: Path) -> None:
+        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+            self._reader.fail(
+                path,
+                f"{name!r} cannot be a name: use letters, digits, dots, dashes and underscores "
+                f"(p3#1 is the name that p3 gets when it restarts)",
+            )

@@ -1,0 +1,159 @@
+"""A scenario as data: who takes part, what they send, on what network, with which faults, for how long.
+
+Every field is declared once (default, unit, one sentence); the loader, ``--set``, error messages, ``plainchant run
+--help`` and the docs are made from these declarations. Durations are nanoseconds here and text such as ``"50ms"`` in
+files. A scenario is complete: written out again it replays the same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from ..model import MS, SECOND, Duration, parameter
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delay:
+    """How long a packet is under way. In a file: ``"1ms"``, ``{uniform = ["1ms", "5ms"]}`` or
+    ``{exponential = "2ms", minimum = "1ms"}`` (mean of the exponential part, added to the minimum)."""
+
+    kind: Literal["constant", "uniform", "exponential"] = parameter("constant", "shape of the distribution")
+    low: Duration = parameter(Duration(1 * MS), "the constant, the smallest value, or the minimum", unit="duration", minimum=0)
+    high: Duration = parameter(Duration(0), "the largest value (uniform) or the mean above the minimum (exponential)", unit="duration", minimum=0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """What one direction of one connection does to packets. Rates are probabilities per packet and destination."""
+
+    delay: Delay = parameter(factory=Delay, about="time under way")
+    loss: float = parameter(0.0, "share of packets lost", minimum=0, maximum=1)
+    duplicate: float = parameter(0.0, "share of packets that arrive twice", minimum=0, maximum=1)
+    reorder: float = parameter(0.0, "share of packets held back by up to four times the delay, so that later ones overtake", minimum=0, maximum=1)
+    corrupt: float = parameter(0.0, "share of packets with flipped bits (the checksum finds it; the packet is dropped)", minimum=0, maximum=1)
+    bandwidth: int = parameter(0, "bits per second of the link; 0 is unlimited", unit="bit/s", minimum=0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinkOverride(Link):
+    """A link that differs from the others: ``[[network.link]]``."""
+
+    source: str = parameter("", "process the packets come from; empty: any")
+    target: str = parameter("", "process the packets go to; empty: any")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Network(Link):
+    """The network: what every link does, and what is common to all."""
+
+    broadcast: bool = parameter(True, "a packet to many is one packet on the wire (hardware broadcast), not one each")
+    shared: bool = parameter(False, "one medium for all, as 1989's Ethernet: packets queue for it (needs bandwidth)")
+    header: int = parameter(0, "bytes that every packet adds on the wire", unit="bytes", minimum=0)
+    minimum_frame: int = parameter(0, "a packet on the wire has at least so many bytes (64 on an Ethernet)", unit="bytes", minimum=0)
+    send_cost: Duration = parameter(Duration(0), "processor time to send a packet", unit="duration", minimum=0)
+    receive_cost: Duration = parameter(Duration(0), "processor time to receive a packet", unit="duration", minimum=0)
+    buffer: int = parameter(0, "packets that wait for a busy receiver; further ones are lost; 0 is unlimited", minimum=0)
+    max_packet: int = parameter(1400, "bytes of messages that a packet may carry", unit="bytes", minimum=64, maximum=65000)
+    wire: bool = parameter(False, "encode every packet to bytes and decode it again, as live hosts do")
+    link: tuple[LinkOverride, ...] = parameter((), "links that differ")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """Who sends what: ``[[workload]]``, as many as wanted."""
+
+    senders: tuple[str, ...] = parameter((), "processes that send; empty: all members of the group")
+    group: str = parameter("", "group they send in; empty: every group each of them is in")
+    rate: float = parameter(0.0, "messages per second and sender (open loop); 0: as fast as accepted", unit="1/s", minimum=0)
+    arrivals: str = parameter("regular", "spacing of an open loop", choices=("regular", "poisson"))
+    closed: int = parameter(0, "closed loop: so many messages of a sender under way; 0: open loop", minimum=0)
+    burst: int = parameter(1, "messages handed over at once", minimum=1)
+    size: int = parameter(32, "bytes of a message", unit="bytes", minimum=0, maximum=64 * 1024 * 1024)
+    count: int = parameter(0, "messages a sender sends in all; 0: until the scenario ends", minimum=0)
+    start: Duration = parameter(Duration(0), "when sending begins", unit="duration", minimum=0)
+    stop: Duration = parameter(Duration(0), "when sending ends; 0: at the end of the scenario", unit="duration", minimum=0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clock:
+    """A process's clock: ``[[clock]]``. It reads true time x (1 + drift) + offset (+ steps)."""
+
+    process: str = parameter("", "whose clock; empty: every process's")
+    offset: int = parameter(0, "how far it is ahead of true time", unit="duration")
+    drift: float = parameter(0.0, "how much faster it runs (0.0001: 100 ppm)", minimum=-0.5, maximum=0.5)
+
+
+FAULTS = {
+    "crash": "the process stops for ever: at a time, after its k-th event, or in the middle of its next broadcast",
+    "restart": "a crashed or halted process comes back as a new incarnation and joins its groups again",
+    "join": "a process that is not a member joins its groups",
+    "leave": "the process leaves its groups (or one of them)",
+    "pause": "the process does nothing for a while (a slow process); packets wait for it",
+    "partition": "the network falls into parts; packets between parts are lost",
+    "cut": "packets from source to target are lost (one way)",
+    "clog": "packets from source to target (or of everybody) take longer by `delay`",
+    "loss": "packets from source to target (or of everybody) are lost at `rate`",
+    "heal": "ends every partition, cut, clog and loss",
+    "step": "the process's clock jumps by `offset`",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong: ``[[fault]]``."""
+
+    kind: str = parameter("", "what happens", choices=tuple(FAULTS))
+    at: Duration = parameter(Duration(0), "when it happens", unit="duration", minimum=0)
+    process: str = parameter("", "the process it happens to")
+    group: str = parameter("", "the group it concerns (join, leave); empty: all of the process's groups")
+    after_events: int = parameter(0, "crash: not at a time, but when the process has handled so many events", minimum=0)
+    mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
+    length: Duration = parameter(Duration(0), "how long it lasts (pause, partition, cut, clog, loss); 0: until healed", unit="duration", minimum=0)
+    parts: tuple[tuple[str, ...], ...] = parameter((), "partition: the parts, as lists of processes; who is in none is alone")
+    source: str = parameter("", "cut, clog, loss: where packets come from; empty: any")
+    target: str = parameter("", "cut, clog, loss: where packets go to; empty: any")
+    delay: Duration = parameter(Duration(0), "clog: added delay", unit="duration", minimum=0)
+    rate: float = parameter(0.0, "loss: share of packets lost", minimum=0, maximum=1)
+    offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RandomFaults:
+    """Faults drawn from the seed: ``[random]``. Rates are expected numbers per second of the whole run."""
+
+    crash: float = parameter(0.0, "crashes (half of them in the middle of a broadcast)", unit="1/s", minimum=0)
+    restart: float = parameter(1.0, "share of crashed processes that come back", minimum=0, maximum=1)
+    restart_after: Duration = parameter(Duration(300 * MS), "how long they stay away, on average", unit="duration", minimum=0)
+    pause: float = parameter(0.0, "pauses", unit="1/s", minimum=0)
+    pause_length: Duration = parameter(Duration(100 * MS), "their mean length", unit="duration", minimum=0)
+    partition: float = parameter(0.0, "partitions into two or three parts", unit="1/s", minimum=0)
+    cut: float = parameter(0.0, "one-way cuts", unit="1/s", minimum=0)
+    clog: float = parameter(0.0, "slow links", unit="1/s", minimum=0)
+    network_length: Duration = parameter(Duration(150 * MS), "mean length of partitions, cuts and slow links", unit="duration", minimum=0)
+    leave: float = parameter(0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0)
+    step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0)
+    most_lost: int = parameter(0, "never more processes crashed, paused or cut off at once than this; 0: a minority", minimum=0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scenario:
+    """All of it. ``members`` in a file is a number (p1, p2, ...) or a list of names."""
+
+    protocol: str = parameter("", "the protocol, by name (see `plainchant protocols`)")
+    name: str = parameter("", "a short name; by default the file's")
+    about: str = parameter("", "what this scenario shows, in a sentence or two")
+    seed: int = parameter(0, "decides everything that is drawn at random", minimum=0)
+    duration: Duration = parameter(Duration(1 * SECOND), "how long senders send and faults happen", unit="duration", minimum=1)
+    drain: Duration = parameter(Duration(30 * SECOND), "after that, how long the run may take to get quiet; 0: it is not drained", unit="duration", minimum=0)
+    members: tuple[str, ...] = parameter((), "the processes that form the groups at the start")
+    later: tuple[str, ...] = parameter((), "processes that exist but join only by a fault of kind join")
+    groups: dict[str, tuple[str, ...]] = parameter(factory=dict, about="groups and their first members; by default one group `g` of all")
+    parameters: dict[str, Any] = parameter(factory=dict, about="the protocol's own parameters")
+    network: Network = parameter(factory=Network, about="the network")
+    workload: tuple[Workload, ...] = parameter((), "who sends what")
+    clock: tuple[Clock, ...] = parameter((), "clocks that are off")
+    fault: tuple[Fault, ...] = parameter((), "what goes wrong, and when")
+    random: RandomFaults = parameter(factory=RandomFaults, about="faults drawn from the seed")
+    verify: tuple[str, ...] = parameter((), "properties to check; empty: those that the protocol promises")
+    expect: str = parameter("holds", "what the verification is meant to find", choices=("holds", "violation"))

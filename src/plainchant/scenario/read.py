@@ -1,0 +1,231 @@
+"""Typed values out of a parsed TOML document, driven by declarations, with errors that name file and line.
+
+A :class:`Reader` turns tables into keyword arguments for a dataclass whose fields are declared with
+``model.parameter``: the field's type says what is read, the declaration which values are right and what it is for, and
+both together make the error messages. It knows nothing of scenarios; ``load`` puts those together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from ..model import Declared, Duration, ScenarioError, UsageError, declarations, parse_duration
+from .locate import Path, lines
+from .model import Delay
+
+_LONGEST = 2**62
+"""Trace columns are 64-bit nanoseconds; a longer duration could not be added to another one."""
+
+
+def hints(cls: type[Any]) -> dict[str, Any]:
+    """The resolved field types of a declared dataclass."""
+    return typing.get_type_hints(cls)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest valid one, or all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    return f"there are: {', '.join(names)}" if names else "there are none"
+
+
+def dotted(path: Path) -> str:
+    """A path as ``--set`` writes it."""
+    return ".".join(str(part) for part in path)
+
+
+class Reader:
+    """Reads one document. ``options`` are the paths that ``--set`` put there, with their text as it was given."""
+
+    def __init__(self, text: str, filename: str, options: Mapping[Path, str]) -> None:
+        self._text = text
+        self._filename = filename
+        self._options = options
+
+    # --- errors ---
+
+    @functools.cached_property
+    def _lines(self) -> dict[Path, int]:
+        return lines(self._text)
+
+    def fail(self, path: Path, problem: str) -> NoReturn:
+        raise ScenarioError(f"{self.where(path)}: {problem}")
+
+    def where(self, path: Path) -> str:
+        """The option or the line that a value comes from; for what is missing, the table it is missing in."""
+        for option, text in self._options.items():
+            if path[: len(option)] == option:
+                return f"--set {dotted(option)}={text}"
+        if path not in self._lines:
+            for option, text in self._options.items():
+                if option[: len(path)] == path and path:
+                    return f"--set {dotted(option)}={text}"
+        while path and path not in self._lines:
+            path = path[:-1]
+        return f"{self._filename}:{self._lines[path]}" if path else self._filename
+
+    # --- tables ---
+
+    def table(self, value: Any, path: Path, known: Iterable[str], what: str) -> dict[str, Any]:
+        """A table with none but these keys."""
+        if not isinstance(value, dict):
+            self.fail(path, f"{dotted(path)} must be a table of keys and values, not {_shown(value)}")
+        names = list(known)
+        for key in value:
+            if key not in names:
+                self.fail((*path, key), f'unknown key "{key}" {what}; {nearest(key, names)}')
+        return value
+
+    def fields(self, cls: type[Any], value: Any, path: Path, what: str) -> dict[str, Any]:
+        """Keyword arguments for ``cls`` from a table; what is left out is left out."""
+        declared = {field.name: declaration for field, declaration in declarations(cls)}
+        table = self.table(value, path, declared, what)
+        return {key: self.value(hints(cls)[key], declared[key], given, (*path, key)) for key, given in table.items()}
+
+    def tables(self, cls: type[Any], value: Any, path: Path) -> tuple[Any, ...]:
+        """An array of tables, each made into a ``cls``."""
+        if not isinstance(value, list):
+            self.fail(path, f"{dotted(path)} must be an array of tables: write [[{dotted(path)}]] above each of them")
+        what = f"in [[{dotted(path)}]]"
+        return tuple(cls(**self.fields(cls, item, (*path, n), what)) for n, item in enumerate(value))
+
+    # --- values ---
+
+    def value(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
+        """A value of the declared type and range."""
+        if hint is Delay:
+            return self._delay(given, path)
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            return hint(**self.fields(hint, given, path, f"in [{dotted(path)}]"))
+        if typing.get_origin(hint) is tuple:
+            return self._sequence(typing.get_args(hint)[0], declared, given, path)
+        if hint is Duration or declared.unit == "duration":
+            return self.duration(
+                given, path, declared.about, signed=hint is not Duration, minimum=declared.minimum or 0
+            )
+        return self._scalar(hint, declared, given, path)
+
+    def _sequence(self, item: Any, declared: Declared, given: Any, path: Path) -> tuple[Any, ...]:
+        if dataclasses.is_dataclass(item) and isinstance(item, type):
+            return self.tables(item, given, path)
+        if not isinstance(given, list):
+            example = '[["p1", "p2"], ["p3"]]' if typing.get_origin(item) is tuple else '["p1", "p2"]'
+            self._wrong(path, f"a list such as {example}", given, declared)
+        return tuple(self.value(item, declared, one, (*path, n)) for n, one in enumerate(given))
+
+    def _scalar(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
+        if hint is str:
+            if not isinstance(given, str) and path in self._options:
+                given = self._options[path]  # on a command line nobody quotes a name that looks like a number
+            if not isinstance(given, str):
+                self._wrong(path, "text in quotes", given, declared)
+            if declared.choices and given not in declared.choices:
+                self.fail(path, f'{dotted(path)} cannot be "{given}"; {nearest(given, declared.choices)}')
+            return given
+        if hint is bool:
+            if not isinstance(given, bool):
+                self._wrong(path, "true or false", given, declared)
+            return given
+        if hint is int or hint is float:
+            return self._number(hint, declared, given, path)
+        raise TypeError(f"{dotted(path)} is declared as {hint}, which scenario files have no way to write")
+
+    def _number(self, hint: Any, declared: Declared, given: Any, path: Path) -> float:
+        wanted = ("a whole number" if hint is int else "a number") + _range(declared)
+        kinds = (int,) if hint is int else (int, float)
+        if isinstance(given, bool) or not isinstance(given, kinds) or not math.isfinite(given):
+            self._wrong(path, wanted, given, declared)
+        low, high = declared.minimum, declared.maximum
+        if (low is not None and given < low) or (high is not None and given > high) or abs(given) >= 2**63:
+            self._wrong(path, wanted, given, declared)
+        return given if hint is int else float(given)
+
+    def duration(self, given: Any, path: Path, about: str, *, signed: bool = False, minimum: float = 0) -> int:
+        """Nanoseconds. A bare 0 is the same in every unit and needs none; any other number does."""
+        if isinstance(given, int | float) and not isinstance(given, bool) and given == 0:
+            given = "0s"
+        if not isinstance(given, str):
+            example = f' (did you mean "{given}ms"?)' if isinstance(given, int) and not isinstance(given, bool) else ""
+            self.fail(
+                path,
+                f'{dotted(path)} must be a duration with its unit, such as "50ms" or "2s", '
+                f"not {_shown(given)}{example}{_about(about)}",
+            )
+        text, sign = given.strip(), 1
+        if text.startswith(("-", "+")):
+            text, sign = text[1:], -1 if text[0] == "-" else 1
+        try:
+            length = sign * parse_duration(text)
+        except OverflowError:
+            length = _LONGEST
+        except UsageError as error:
+            self.fail(path, f"{dotted(path)}: {error}{_about(about)}")
+        if abs(length) >= _LONGEST:
+            self.fail(path, f'{dotted(path)} is longer than 146 years: "{given}"')
+        if not signed and length < minimum:
+            self.fail(
+                path, f'{dotted(path)} must be {"above 0" if minimum else "0 or more"}, not "{given}"{_about(about)}'
+            )
+        return length
+
+    def _delay(self, given: Any, path: Path) -> Delay:
+        about = "time under way"
+        if not isinstance(given, dict):
+            return Delay("constant", Duration(self.duration(given, path, about)), Duration(0))
+        table = self.table(given, path, ("constant", "uniform", "exponential", "minimum"), "of a delay")
+        kinds = [key for key in table if key != "minimum"]
+        if len(kinds) != 1 or ("minimum" in table and kinds != ["exponential"]):
+            self.fail(
+                path,
+                f'{dotted(path)} must be "1ms", {{uniform = ["1ms", "5ms"]}} or '
+                f'{{exponential = "2ms", minimum = "1ms"}}',
+            )
+        kind = kinds[0]
+        inside = (*path, kind)
+        if kind == "constant":
+            return Delay("constant", Duration(self.duration(table[kind], inside, about)), Duration(0))
+        if kind == "exponential":
+            least = self.duration(table.get("minimum", 0), (*path, "minimum"), about)
+            return Delay("exponential", Duration(least), Duration(self.duration(table[kind], inside, about)))
+        if not isinstance(table[kind], list) or len(table[kind]) != 2:
+            self.fail(inside, f'{dotted(inside)} must be the smallest and the largest delay: ["1ms", "5ms"]')
+        low, high = (self.duration(one, (*inside, n), about) for n, one in enumerate(table[kind]))
+        if high < low:
+            self.fail(inside, f"{dotted(inside)}: the smallest delay comes first")
+        return Delay("uniform", Duration(low), Duration(high))
+
+    def _wrong(self, path: Path, wanted: str, given: Any, declared: Declared) -> NoReturn:
+        self.fail(path, f"{dotted(path)} must be {wanted}, not {_shown(given)}{_about(declared.about)}")
+
+
+def _about(about: str) -> str:
+    return f" ({about})" if about else ""
+
+
+def _range(declared: Declared) -> str:
+    low, high = declared.minimum, declared.maximum
+    if low is not None and high is not None:
+        return f" from {low:g} to {high:g}"
+    if low is not None:
+        return f" of at least {low:g}"
+    return f" of at most {high:g}" if high is not None else ""
+
+
+def _shown(value: Any) -> str:
+    """A value as the file would write it, shortened."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,163 @@
+"""Faults that are drawn from the seed: rates become a schedule of ordinary faults, before the run begins.
+
+Drawn up front, the schedule can be listed, written into a scenario file and shrunk. It never has more processes crashed
+and not yet back, paused or cut off at once than ``most_lost``; what would is left out. In a partition everybody
+outside the largest part is cut off, in a one-way cut its source is; a process that leaves counts until it is back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+from typing import Final
+
+from ..model import MS, SECOND, Duration
+from ..scenario.model import Fault, RandomFaults, Scenario
+
+_KINDS: Final = ("crash", "pause", "partition", "cut", "clog", "leave", "step")
+_FOREVER: Final = 1 << 62
+_CLOG: Final = 20 * MS
+"""Mean delay that a slow link adds."""
+_STEP: Final = 50 * MS
+"""Clock steps are up to so much, either way."""
+
+
+def draw_faults(scenario: Scenario, random: Random) -> tuple[Fault, ...]:
+    """The random faults of a scenario, in order of time."""
+    rates = scenario.random
+    moments: list[tuple[int, str]] = []
+    for kind in _KINDS:
+        rate = getattr(rates, kind)
+        time = 0.0
+        while rate:
+            time += random.expovariate(rate) * SECOND
+            if time >= scenario.duration:
+                break
+            moments.append((int(time), kind))
+    drawn = _Schedule(scenario, random)
+    for time, kind in sorted(moments):
+        drawn.add(time, kind)
+    return tuple(sorted(drawn.faults, key=lambda fault: fault.at))
+
+
+@dataclasses.dataclass(slots=True)
+class _Absence:
+    """A process is lost from ``start`` until ``end``."""
+
+    process: str
+    start: int
+    end: int
+
+
+class _Schedule:
+    """Adds faults one by one, in order of time, as long as not too many processes are lost."""
+
+    def __init__(self, scenario: Scenario, random: Random) -> None:
+        self.faults: list[Fault] = []
+        self._members = scenario.members
+        self._rates: RandomFaults = scenario.random
+        self._random = random
+        self._limit = self._rates.most_lost or (len(self._members) - 1) // 2
+        self._absences = _scheduled_absences(scenario.fault)
+
+    def add(self, time: int, kind: str) -> None:
+        present = [name for name in self._members if not self._lost_during(name, time, time)]
+        if len(present) < 2:
+            return
+        getattr(self, f"_{kind}")(Duration(time), present)
+
+    def _crash(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        middle = self._random.random() < 0.5
+        back = self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER
+        if self._lose([process], time, back):
+            self.faults.append(Fault(kind="crash", at=time, process=process, mid_broadcast=middle))
+            self._come_back(process, back)
+
+    def _leave(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        back = self._return_after(time)
+        if self._lose([process], time, back):
+            self.faults.append(Fault(kind="leave", at=time, process=process))
+            self._come_back(process, back)
+
+    def _pause(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        length = self._length(self._rates.pause_length)
+        if self._lose([process], time, time + length):
+            self.faults.append(Fault(kind="pause", at=time, process=process, length=length))
+
+    def _partition(self, time: Duration, present: list[str]) -> None:
+        count = min(self._random.choice((2, 2, 3)), len(self._members))
+        shuffled = self._random.sample(self._members, len(self._members))
+        cut_off = self._random.randint(count - 1, max(count - 1, self._limit))
+        parts = [shuffled[cut_off:]]
+        rest = shuffled[:cut_off]
+        parts += [rest[number :: count - 1] for number in range(count - 1)]
+        length = self._length(self._rates.network_length)
+        if self._lose(rest, time, time + length):
+            ordered = tuple(tuple(name for name in self._members if name in part) for part in parts if part)
+            self.faults.append(Fault(kind="partition", at=time, parts=ordered, length=length))
+
+    def _cut(self, time: Duration, present: list[str]) -> None:
+        source, target = self._random.sample(present, 2)
+        length = self._length(self._rates.network_length)
+        if self._lose([source], time, time + length):
+            self.faults.append(Fault(kind="cut", at=time, source=source, target=target, length=length))
+
+    def _clog(self, time: Duration, present: list[str]) -> None:
+        source, target = self._random.sample(present, 2)
+        delay = self._length(Duration(_CLOG))
+        length = self._length(self._rates.network_length)
+        self.faults.append(Fault(kind="clog", at=time, source=source, target=target, delay=delay, length=length))
+
+    def _step(self, time: Duration, present: list[str]) -> None:
+        offset = self._random.randint(-_STEP, _STEP)
+        self.faults.append(Fault(kind="step", at=time, process=self._random.choice(present), offset=offset))
+
+    def _come_back(self, process: str, back: int) -> None:
+        if back != _FOREVER:
+            self.faults.append(Fault(kind="restart", at=Duration(back), process=process))
+
+    def _return_after(self, time: int) -> int:
+        return time + self._length(self._rates.restart_after)
+
+    def _length(self, mean: Duration) -> Duration:
+        return Duration(1 + int(self._random.expovariate(1 / max(mean, 1))))
+
+    def _lose(self, processes: list[str], start: int, end: int) -> bool:
+        """Notes absences if the limit allows them at every instant from start to end."""
+        if any(self._lost_during(name, start, end) for name in processes):
+            return False
+        # The number of lost processes is highest at the start of some absence.
+        instants = [start] + [absence.start for absence in self._absences if start < absence.start < end]
+        for instant in instants:
+            lost = {absence.process for absence in self._absences if absence.start <= instant < absence.end}
+            if len(lost | set(processes)) > self._limit:
+                return False
+        self._absences += [_Absence(name, start, end) for name in processes]
+        return True
+
+    def _lost_during(self, process: str, start: int, end: int) -> bool:
+        return any(a.process == process and a.start <= end and start < a.end for a in self._absences)
+
+
+def _scheduled_absences(faults: tuple[Fault, ...]) -> list[_Absence]:
+    """Who is lost when by the faults that the scenario itself lists."""
+    absences: list[_Absence] = []
+    for fault in sorted(faults, key=lambda fault: fault.at):
+        end = fault.at + fault.length if fault.length else _FOREVER
+        if fault.kind in ("crash", "leave"):
+            absences.append(_Absence(fault.process, fault.at, _FOREVER))
+        elif fault.kind == "pause":
+            absences.append(_Absence(fault.process, fault.at, end))
+        elif fault.kind == "cut" and fault.source:
+            absences.append(_Absence(fault.source, fault.at, end))
+        elif fault.kind == "partition" and fault.parts:
+            largest = max(fault.parts, key=len)
+            absences += [_Absence(name, fault.at, end) for part in fault.parts if part is not largest for name in part]
+        elif fault.kind in ("restart", "join"):
+            for absence in absences:
+                if absence.process == fault.process and absence.end == _FOREVER:
+                    absence.end = fault.at
+    return absences

@@ -1,0 +1,590 @@
+"""The simulator's Host: one process, its outbox, its processor, its timers and its history.
+
+Theory of operation
+-------------------
+**Turn.** An engine's method is called, and what it asks for is collected: rows of the trace in ``out``, everything else
+(packets, halting, callbacks) in ``effects``, each with its position among the rows. When the method has returned the
+turn is applied: packets leave in order, rows join the history, then application callbacks run, and what they ask for
+becomes new turns, first in, first out. If the method raises, ``out`` and ``effects`` are dropped and the process halts. A crash in the
+middle of a broadcast, and ``halt``, cut both off at that position. Timers need no place in the outbox: a process
+whose effects are dropped is dead, and so are its timers.
+
+**Processor.** A process handles one thing at a time. A paused or busy one queues arrivals, timers and calls in its inbox
+(packets beyond the buffer are lost); :meth:`SimHost.post` handles at once what need not wait. Receiving takes
+``receive_cost`` before the engine sees the packet, and sending takes ``send_cost`` before the packet leaves.
+
+**Charging.** Packets sent in a turn are charged to the last row of that turn, or else to the process's next row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from zlib import crc32
+
+from ..engine import Engine
+from ..model import PACK_OVERHEAD, Batch, Packet, ProtocolError, Reason, Timer, View, format_duration, pack, unpack
+from .clocks import ProcessClock
+from .sends import STRETCH, Window
+from .timers import Timers
+
+if TYPE_CHECKING:
+    from .network import Route
+    from .world import World
+
+Row = tuple[Any, ...]
+
+_SEND: Final = 0
+_HALT: Final = 1
+_CALL: Final = 2
+_FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault"})
+
+
+class History(Protocol):
+    """Where a process's rows go (the trace's writer makes it)."""
+
+    rows: list[Row]
+    packets: dict[int, int]
+
+
+class Watcher(Protocol):
+    """What wants to know about a process's deliveries and views: its application and its workload."""
+
+    def delivered(self, group: str, sender: str, seq: int, payload: bytes) -> None: ...
+
+    def installed(self, view: View) -> None: ...
+
+    def taken(self, group: str) -> None: ...
+
+
+class SimHost:
+    """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
+
+    __slots__ = (
+        "_busy", "_calls", "_pump_token", "_pumping", "_routes", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
+        "base", "clock_", "countdown", "delivered", "effects", "end", "engine", "free_at", "groups", "history", "inbox", "inside",
+        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed", "packets_waiting",
+        "paused_until", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views", "watch_all",
+        "watcher",
+    )
+
+    def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
+        self._world = world
+        self.me = name
+        self.base = base
+        self.history = history
+        self.rows = history.rows
+        self.random = Random(f"{world.seed}/engine/{name}")
+        self.max_packet = world.network.settings.max_packet
+        self.clock_ = clock
+        self.now = self.local = world.kernel.now
+        self.alive = True
+        self.end: tuple[str, str] = ("alive", "")
+        self.engine = Engine()
+        self.receive: Callable[[str, Any], None] = self.engine.receive
+        self.watcher: Watcher | None = None
+        self.watch_all = False
+        self.timers = Timers(world.kernel, self)
+        # the outbox
+        self.out: list[Row] = []
+        self.effects: list[tuple[int, int, Any, Any]] = []
+        self.inside = False
+        self.owed = 0
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._settling = False
+        self._to: Sequence[str] = ()
+        self.last_route: Route | None = None
+        self._routes: dict[tuple[str, ...], Route] = {}
+        # groups and messages
+        self.groups: dict[str, None] = {}
+        self.views: dict[str, int] = {}
+        self.joined: dict[str, None] = {}
+        self.queues: dict[str, deque[bytes]] = {}
+        self._sequence: dict[str, int] = {}
+        self._windows: dict[str, Window] = {}
+        self.marks: dict[tuple[str, str], int] = {}
+        self.sent = 0
+        self.delivered = 0
+        # the processor
+        self.inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool]] = deque()
+        self.packets_waiting = 0
+        self.free_at = 0
+        self.paused_until = 0
+        self._busy = False
+        self._pumping = False
+        self._pump_token = 0
+        # faults to come
+        self.countdown = 0
+        self.mid_crash: Random | None = None
+        self.leaving = False
+        self.restart_waits = False
+        self.special = False
+        self.refresh()
+
+    # --- what engines ask for -----------------------------------------------------------------------------------------
+
+    def clock(self) -> int:
+        return self.local
+
+    def take(self, group: str, max_bytes: int, most: int = 0) -> Batch | None:
+        queue = self.queues.get(group)
+        if not queue:
+            return None
+        payloads = [queue.popleft()]
+        if most != 1 and queue:
+            room = max_bytes - len(payloads[0]) - 2 * PACK_OVERHEAD
+            while queue and len(payloads) != most:
+                room -= len(queue[0]) + PACK_OVERHEAD
+                if room < 0:
+                    break
+                payloads.append(queue.popleft())
+        first = self._sequence.get(group, 0) + 1
+        self._sequence[group] = first + len(payloads) - 1
+        self._note_sends(group, first, payloads)
+        if self.watcher is not None:
+            self.watcher.taken(group)
+        return pack(first, payloads)
+
+    def _note_sends(self, group: str, first: int, payloads: list[bytes]) -> None:
+        window = self._windows.get(group)
+        if window is None:
+            window = self._windows[group] = self._world.sends.window(group, self.me)
+        now, local, me, view = self.now, self.local, self.me, self.views.get(group)
+        times, out = window.times, self.out
+        for seq, payload in enumerate(payloads, first):
+            times.append(now)
+            out.append(("send", local, now, group, view, me, seq, None, None, crc32(payload), len(payload), None))
+            if not seq % STRETCH:
+                self._world.sends.prune(group, me)
+        self.sent += len(payloads)
+
+    def send(self, to: Sequence[str], packet: Packet) -> None:
+        # A list may be changed by the engine before this turn is applied; a tuple cannot.
+        self.effects.append((len(self.out), _SEND, to if to.__class__ is tuple else tuple(to), packet))
+
+    def set_timer(self, timer: Timer, at: int) -> None:
+        self.timers.set(timer, at)
+
+    def cancel_timer(self, timer: Timer) -> None:
+        self.timers.cancel(timer)
+
+    def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
+        sends = self._world.sends
+        if sends.batch is not batch or sends.sender != sender:
+            sends.open(group, sender, batch)
+        now = self.now
+        one = sends.one
+        if one is not None:
+            seq, sent, digest, size = one
+            self.out.append(("deliver", self.local, now, group, self.views.get(group), sender, seq, sent, rank, digest, size, None))
+            self.delivered += 1
+            if not seq % STRETCH:
+                self.marks[group, sender] = seq
+        else:
+            local, view, out = self.local, self.views.get(group), self.out
+            for seq, sent, digest, size in sends.parts:
+                out.append(("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None))
+                if not seq % STRETCH:
+                    self.marks[group, sender] = seq
+            self.delivered += len(sends.parts)
+        if self.watcher is not None and (self.watch_all or sender == self.me):
+            self.effects.append((len(self.out), _CALL, self._tell_delivered, (group, sender, batch)))
+
+    def install(self, view: View) -> None:
+        group = view.group
+        extra: dict[str, Any] = {"members": view.members}
+        detail: dict[str, Any] = {}
+        if view.joined:
+            detail["joined"] = list(view.joined)
+        if view.left:
+            detail["left"] = {name: reason.to_detail() for name, reason in view.left.items()}
+        if detail:
+            extra["detail"] = detail
+        first = group not in self.joined and self.me in view.members
+        if first:
+            self.joined[group] = None
+            self._row("join", group, rank=view.rank)
+        self.views[group] = view.number
+        self._row("view", group, extra=extra)
+        if first:
+            self.effects.append((len(self.out), _CALL, self._offer, (group,)))
+        if self.watcher is not None:
+            self.effects.append((len(self.out), _CALL, self.watcher.installed, (view,)))
+
+    def left(self, group: str, rank: int | None = None) -> None:
+        self._row("leave", group, rank=rank)
+        for names in (self.groups, self.joined):
+            names.pop(group, None)
+        self.views.pop(group, None)
+        self.queues.pop(group, None)
+        if not self.groups:
+            # Packets of this turn still leave (others may wait for a last word); then nothing is asked of it any more.
+            self.effects.append((len(self.out), _CALL, self._gone, ()))
+
+    def stable(self, group: str, rank: int) -> None:
+        """The simulator keeps nothing that stability would let go."""
+
+    def record(self, kind: str, group: str | None = None, **detail: Any) -> None:
+        if kind in _FACTS:
+            raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write: a protocol cannot report its own facts")
+        sender, seq, rank = detail.pop("sender", None), detail.pop("seq", None), detail.pop("rank", None)
+        extra: dict[str, Any] = {}
+        if "deadline" in detail:
+            extra["deadline"] = detail.pop("deadline")
+        if detail:
+            extra["detail"] = {
+                name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()
+            }
+        self._row(kind, group, sender=sender, seq=seq, rank=rank, extra=extra or None)
+
+    def halt(self, reason: Reason) -> None:
+        self.effects.append((len(self.out), _HALT, reason, None))
+
+    def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
+        raise ProtocolError(f"{self.me} spawns {name!r}, but this simulated network has no common memory")
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def turn(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Calls the engine and applies what it asked for. The kernel inlines this for arrivals of packets."""
+        if self.inside:
+            raise ProtocolError(f"{self.me} is called while it is being called; entry points are not re-entrant")
+        if not self.alive:
+            return
+        self._read_clock()
+        self.inside = True
+        try:
+            method(*arguments)
+        except Exception as error:
+            self.failed(error)
+        self.inside = False
+        if self.effects:
+            self.apply()
+        elif self.out:
+            self._keep()
+
+    def apply(self) -> None:
+        """Applies the effects of a turn, in order, up to what stops the process."""
+        effects = self.effects
+        self.effects = []
+        charge = 0
+        for position, what, first, second in effects:
+            if what == _SEND:
+                if first is self._to and self.last_route is not None:
+                    route = self.last_route
+                else:
+                    route = self._route(first)
+                if self.mid_crash is not None and len(route.others) > 1:
+                    charge += self._crash_in(route, second, position, self.mid_crash)
+                    break
+                charge += self._world.network.send(self, route, second)
+            elif what == _CALL:
+                self._calls.append((first, second))
+            else:
+                self._undo(position)
+                detail = {"by": "protocol", **first.to_detail()}
+                self._stop("halted", first.text, detail)
+                break
+        if self.out:
+            self._keep()
+            if charge:
+                last = len(self.rows) - 1
+                packets = self.history.packets
+                packets[last] = packets.get(last, 0) + charge
+        else:
+            self.owed += charge
+        if self._calls:
+            self._settle()
+
+    def _keep(self) -> None:
+        if self.owed:
+            self.pay()
+        self.rows += self.out
+        self.out.clear()
+
+    def pay(self) -> None:
+        """Charges packets of earlier turns to the row that is written next."""
+        following = len(self.rows)
+        packets = self.history.packets
+        packets[following] = packets.get(following, 0) + self.owed
+        self.owed = 0
+
+    def _undo(self, position: int) -> None:
+        """Drops the rows from a position on, as if the engine had not got there."""
+        for row in self.out[position:]:
+            if row[0] == "deliver":
+                self.delivered -= 1
+            elif row[0] == "send":
+                self.sent -= 1
+        del self.out[position:]
+
+    def failed(self, error: Exception) -> None:
+        """The engine raised: its effects are dropped and the process halts."""
+        self.inside = False
+        self.effects.clear()
+        self._undo(0)
+        text = f"{type(error).__name__}: {error}"
+        self._stop("halted", text, {"by": "protocol", "reason": "exception", "text": text})
+        self._keep()
+        if not self._world.tolerate:
+            where = f"{self.me} at {format_duration(self.now)}"
+            raise ProtocolError(f"the engine of {where} raised {text}; replay the scenario with this seed to see it again") from error
+
+    def _settle(self) -> None:
+        """Runs callbacks and what they ask for, first in, first out; a nested turn only adds to the queue."""
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            while self._calls and self.alive:
+                function, arguments = self._calls.popleft()
+                function(*arguments)
+        finally:
+            self._settling = False
+            self._calls.clear()
+
+    def later(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Queues a request of an application behind those that came first."""
+        self._calls.append((function, arguments))
+        if not self.inside:
+            self._settle()
+
+    def _tell_delivered(self, group: str, sender: str, batch: Batch) -> None:
+        watcher = self.watcher
+        if watcher is None:
+            return
+        if batch.count == 1:
+            watcher.delivered(group, sender, batch.first, batch.body)
+            return
+        for seq, payload in enumerate(unpack(batch), batch.first):
+            watcher.delivered(group, sender, seq, payload)
+
+    # --- starting, messages, stopping ---------------------------------------------------------------------------------
+
+    def enter(self, group: str, how: Any) -> None:
+        """Asks the engine to join a group, and offers what waits there."""
+        self.groups[group] = None
+        self.post(self.turn, self.engine.join, group, how)
+        self._offer(group)
+
+    def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
+        """Takes messages of the application into the queue; False if this process is in no position to send any more."""
+        if not self.alive or group not in self.groups:
+            return False
+        queue = self.queues.get(group)
+        if queue is None:
+            queue = self.queues[group] = deque()
+        was_empty = not queue
+        queue.extend(payloads)
+        if self._world.accept_rows:
+            self._read_clock()
+            for payload in payloads:
+                self._row("accept", group, sender=self.me, digest=crc32(payload), size=len(payload))
+            self._keep()
+        if was_empty and queue:
+            self.post(self.turn, self.engine.ready, group)
+        return True
+
+    def _offer(self, group: str) -> None:
+        if self.queues.get(group):
+            self.post(self.turn, self.engine.ready, group)
+
+    def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
+        """Writes a row of the host's own: start, fault, end."""
+        if self.alive:
+            self._read_clock()
+            self._row(kind, None, extra={"detail": detail} if detail else None)
+            self._keep()
+
+    def crash(self, detail: dict[str, Any]) -> None:
+        """Stops for ever, between two events."""
+        if self.alive:
+            self._read_clock()
+            self._stop("crashed", "by a fault", {"by": "fault", **detail})
+            self._keep()
+
+    def _crash_in(self, route: Route, packet: Any, position: int, random: Random) -> int:
+        """Crashes while a packet leaves: a random part of its destinations gets it, some at least, never all."""
+        reached = sorted(random.sample(range(len(route.others)), random.randrange(1, len(route.others))))
+        names = tuple(route.others[index] for index in reached)
+        charge = self._world.network.send_to(self, names, packet)
+        self._undo(position)
+        self._stop("crashed", "in the middle of a broadcast", {"by": "fault", "mid_broadcast": True, "reached": list(names)})
+        return charge
+
+    def _stop(self, state: str, text: str, detail: dict[str, Any]) -> None:
+        self._row("crash", None, extra={"detail": detail})
+        self._die(state, text)
+
+    def _gone(self) -> None:
+        self._die("left", "")
+
+    def _die(self, state: str, text: str) -> None:
+        self.alive = False
+        self.end = (state, text)
+        self.special = True
+        self.timers.clear()
+        self.inbox.clear()
+        self.queues.clear()
+        self._world.stopped(self)
+
+    # --- the processor ------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Works out whether the kernel may hand packets straight to the engine."""
+        network = self._world.network.settings
+        self._busy = bool(network.send_cost or network.receive_cost)
+        self.special = bool(
+            not self.alive or self.paused_until or self.inbox or self._busy or self.countdown or not self.clock_.exact
+        )
+
+    def arrive(self, source: str, packet: Any) -> None:
+        """A packet reaches a process that is not ordinary just now."""
+        if not self.alive:
+            return
+        limit = self._world.network.settings.buffer
+        if limit and self.packets_waiting >= limit + self._pumping:
+            self._world.network.overflow(packet)
+            return
+        self.packets_waiting += 1
+        self.post(self._receive, source, packet, packet=True)
+
+    def arrive_own(self, packet: Any) -> None:
+        """A packet to oneself: an ordinary event, but not the network's, so it costs no receiving and takes no buffer."""
+        self.post(self._receive_own, packet)
+
+    def expire(self, timer: Timer) -> None:
+        """A timer has come due (called by the timers)."""
+        if self.special:
+            self.post(self._expire, timer)
+        else:
+            self._world.kernel.events += 1
+            self.turn(self.engine.expire, timer)
+
+    def post(self, function: Callable[..., None], *arguments: Any, packet: bool = False) -> None:
+        """Does something as soon as the processor is free; ``packet`` if it costs what receiving costs."""
+        if not self.alive:
+            return
+        costly = packet and self._world.network.settings.receive_cost
+        if self.paused_until or self.inbox or costly or self.free_at > self._world.kernel.now:
+            self.inbox.append((function, arguments, packet))
+            self.special = True
+            self._arm()
+        else:
+            self._do(function, arguments, packet)
+
+    def _do(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool) -> None:
+        if packet:
+            self.packets_waiting -= 1
+        function(*arguments)
+
+    def _receive(self, source: str, packet: Any) -> None:
+        kernel = self._world.kernel
+        kernel.events += 1
+        kind = packet.__class__
+        kernel.interrupts[kind] = kernel.interrupts.get(kind, 0) + 1
+        self.turn(self.receive, source, packet)
+        self._count_down()
+
+    def _receive_own(self, packet: Any) -> None:
+        self._world.kernel.events += 1
+        self.turn(self.receive, self.me, packet)
+        self._count_down()
+
+    def _expire(self, timer: Timer) -> None:
+        if self.timers.take_due(timer):
+            self._world.kernel.events += 1
+            self.turn(self.engine.expire, timer)
+            self._count_down()
+
+    def _count_down(self) -> None:
+        if self.countdown:
+            self.countdown -= 1
+            if not self.countdown:
+                self.note("fault", {"fault": "crash", "after_events": True})
+                self.crash({})
+
+    def _arm(self) -> None:
+        """Has the first thing in the inbox done when the processor gets to it."""
+        if self._pumping or self.paused_until or not self.inbox:
+            return
+        kernel = self._world.kernel
+        cost = self._world.network.settings.receive_cost if self.inbox[0][2] else 0
+        self.free_at = max(kernel.now, self.free_at) + cost
+        self._pumping = True
+        self._pump_token += 1
+        kernel.at(self.free_at, self._pump, self._pump_token)
+
+    def _pump(self, token: int) -> None:
+        if token != self._pump_token or not self._pumping or not self.alive:
+            return
+        self._pumping = False
+        self._do(*self.inbox.popleft())
+        if self.inbox:
+            self._arm()
+        else:
+            self.refresh()
+
+    def occupy(self, cost: int) -> int:
+        """Occupies the processor for a send; returns when the packet leaves."""
+        self.free_at = max(self._world.kernel.now, self.free_at) + cost
+        return self.free_at
+
+    def pause(self, until: int) -> None:
+        self.paused_until = max(self.paused_until, until)
+        self._pumping = False
+        self.refresh()
+
+    def resume(self) -> None:
+        """Goes on; what waits is handled in order, before anything that arrives now."""
+        self.paused_until = 0
+        self._arm()
+        self.refresh()
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> str | None:
+        """What this process still has to do before it is at rest."""
+        self._read_clock()
+        reason = self.engine.waiting()
+        if reason is not None:
+            return reason.text
+        for group, queue in self.queues.items():
+            if queue:
+                return f"{len(queue)} messages wait in group {group} and the protocol does not take them"
+        return None
+
+    def forget_routes(self) -> None:
+        self._routes.clear()
+        self._to = ()
+        self.last_route = None
+
+    def _route(self, to: tuple[str, ...]) -> Route:
+        route = self._routes.get(to)
+        if route is None:
+            route = self._routes[to] = self._world.network.route(self, to)
+        self._to = to
+        self.last_route = route
+        return route
+
+    def _read_clock(self) -> None:
+        self.now = self.local = self._world.kernel.now
+        if not self.clock_.exact:
+            self.local = self.clock_.read(self.now)
+
+    def _row(
+        self,
+        kind: str,
+        group: str | None,
+        *,
+        sender: str | None = None,
+        seq: int | None = None,
+        rank: int | None = None,
+        digest: int | None = None,
+        size: int | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        view = self.views.get(group) if group is not None else None
+        self.out.append((kind, self.local, self.now, group, view, sender, seq, None, rank, digest, size, extra))

@@ -1,0 +1,198 @@
+"""Makes faults happen, and writes each into the trace where it hits.
+
+A fault of a process is a ``fault`` row at that process (a crash in the middle of a broadcast: when the process is doomed,
+which is before the broadcast). A partition is one row at the first live process of each part; a cut, clog or
+loss is one at its source, or at its target if it comes from anybody; what concerns everybody is a row at the first live process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Final, Protocol
+
+from ..model import Form, Join, UsageError
+from ..scenario.model import Fault
+from .host import SimHost
+from .kernel import Kernel
+from .network import SimNetwork
+from .summary import describe_fault
+
+FOREVER: Final = 1 << 62
+
+
+class Population(Protocol):
+    """Who takes part; the simulation."""
+
+    latest: dict[str, SimHost]
+
+    def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
+        """A new incarnation starts and enters these groups."""
+
+    def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
+        """A live process enters a group, and its workload there begins."""
+
+    def groups_of(self, base: str) -> tuple[str, ...]:
+        """The groups that a process enters when it comes."""
+
+    def contacts(self, base: str, group: str) -> Join: ...
+
+    def known(self, base: str) -> bool: ...
+
+
+class Injector:
+    """Puts a schedule of faults into effect until it is told that the faults are over."""
+
+    def __init__(self, kernel: Kernel, network: SimNetwork, population: Population, random: Random) -> None:
+        self._kernel = kernel
+        self._network = network
+        self._population = population
+        self._random = random
+        self._over = False
+        self._actions: dict[str, Callable[[Fault], None]] = {
+            "crash": self._crash, "restart": self._restart, "join": self._join, "leave": self._leave, "pause": self._pause,
+            "partition": self._partition, "cut": self._on_link, "clog": self._on_link, "loss": self._on_link, "heal": self._heal,
+            "step": self._step,
+        }
+
+    def schedule(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            if fault.kind not in self._actions:
+                raise UsageError(f"there is no fault {fault.kind!r}; there are: {', '.join(self._actions)}")
+            names = (fault.process, fault.source, fault.target, *(name for part in fault.parts for name in part))
+            for name in names:
+                if name and not self._population.known(name):
+                    raise UsageError(f"a fault of kind {fault.kind} names {name!r}, which is no process of this scenario")
+            if fault.kind == "crash" and fault.after_events:
+                host = self._population.latest.get(fault.process)
+                if host is None:
+                    raise UsageError(f"{fault.process} is not there at the start: give its crash a time instead of after_events")
+                host.countdown = fault.after_events
+                host.refresh()
+            else:
+                self._kernel.at(fault.at, self._inject, fault)
+
+    def stop(self) -> None:
+        """No further faults; those that are under way end."""
+        self._over = True
+        self._network.calm()
+        for host in self._population.latest.values():
+            host.countdown = 0
+            host.mid_crash = None
+            host.restart_waits = False
+            if host.alive:
+                host.refresh()
+                if host.paused_until:
+                    host.resume()
+
+    def stopped(self, host: SimHost) -> None:
+        """A process stopped; one that was to come back after leaving does so now."""
+        if host.restart_waits and not self._over:
+            self._kernel.at(self._kernel.now, self._inject, Fault(kind="restart", process=host.base))
+
+    def _inject(self, fault: Fault) -> None:
+        if not self._over:
+            self._actions[fault.kind](fault)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def _alive(self, base: str) -> SimHost | None:
+        host = self._population.latest.get(base)
+        return host if host is not None and host.alive else None
+
+    def _crash(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is None:
+            return
+        host.note("fault", describe_fault(fault))
+        if fault.mid_broadcast:
+            host.mid_crash = self._random
+        else:
+            host.crash({})
+
+    def _restart(self, fault: Fault) -> None:
+        host = self._population.latest.get(fault.process)
+        if host is None:
+            return
+        if host.alive:
+            # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it has left.
+            host.mid_crash = None
+            host.restart_waits = host.leaving
+            return
+        self._come(fault, self._population.groups_of(fault.process))
+
+    def _join(self, fault: Fault) -> None:
+        groups = (fault.group,) if fault.group else self._population.groups_of(fault.process)
+        host = self._alive(fault.process)
+        if host is None:
+            self._come(fault, groups)
+            return
+        for group in groups:
+            if group not in host.groups:
+                host.note("fault", describe_fault(fault))
+                self._population.enter(host, group, self._population.contacts(fault.process, group))
+
+    def _come(self, fault: Fault, groups: tuple[str, ...]) -> None:
+        how = {group: self._population.contacts(fault.process, group) for group in groups}
+        self._population.come(fault.process, how, fault)
+
+    def _leave(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is None:
+            return
+        host.note("fault", describe_fault(fault))
+        groups = [fault.group] if fault.group else list(host.groups)
+        host.leaving = len(groups) == len(host.groups)
+        for group in groups:
+            if group in host.groups:
+                host.post(host.turn, host.engine.leave, group)
+
+    def _pause(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is None:
+            return
+        host.note("fault", describe_fault(fault))
+        host.pause(self._kernel.now + fault.length if fault.length else FOREVER)
+        if fault.length:
+            self._kernel.at(self._kernel.now + fault.length, self._resume, host)
+
+    def _resume(self, host: SimHost) -> None:
+        # A longer pause that began in the meantime goes on.
+        if host.alive and 0 < host.paused_until <= self._kernel.now:
+            host.resume()
+
+    def _step(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is None:
+            return
+        host.note("fault", describe_fault(fault))
+        host.clock_.step(fault.offset)
+        host.refresh()
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def _partition(self, fault: Fault) -> None:
+        for part in fault.parts:
+            self._note(part, fault)
+        self._put(fault)
+
+    def _on_link(self, fault: Fault) -> None:
+        named = fault.source or fault.target
+        self._note([named] if named else self._population.latest, fault)
+        self._put(fault)
+
+    def _heal(self, fault: Fault) -> None:
+        self._note(self._population.latest, fault)
+        self._network.heal()
+
+    def _put(self, fault: Fault) -> None:
+        self._network.add(fault)
+        if fault.length:
+            self._kernel.at(self._kernel.now + fault.length, self._network.remove, fault)
+
+    def _note(self, names: Iterable[str], fault: Fault) -> None:
+        for name in names:
+            host = self._alive(name)
+            if host is not None:
+                host.note("fault", describe_fault(fault))
+                return

@@ -1,0 +1,318 @@
+"""The network: what happens to a packet between two processes.
+
+Theory of operation
+-------------------
+A host asks for a :class:`Route` for each set of destinations and keeps it until the network changes. If nothing can
+happen to a packet on the way (no rates, no faults, no bandwidth, the same constant delay on every link) the route is
+*fast*: one heap entry carries the packet to all destinations and nothing is drawn at random. Otherwise each copy goes
+through, in this order: the sender's processor, the medium (one for all, or one a link), cuts and partitions, loss,
+corruption, delay, reordering, duplication. Faults apply when a packet leaves: what is under way when a link is cut still
+arrives.
+
+Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
+encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from heapq import heappush
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ..model import SECOND, Batch, Packet, ProtocolError, WireError
+from ..scenario.model import Delay, Fault, Link, Network
+
+if TYPE_CHECKING:
+    from .host import SimHost
+    from .kernel import Kernel
+
+ESTIMATED_OVERHEAD: Final = 16
+HELD_BACK: Final = 4
+"""A reordered packet is held back by up to so many times its delay."""
+_RATES: Final = ("loss", "duplicate", "reorder", "corrupt")
+
+
+class Codec(Protocol):
+    """Packets to bytes and back (``wire.Codec``)."""
+
+    def encode(self, packet: Packet) -> bytes: ...
+
+    def decode(self, data: bytes) -> Packet: ...
+
+
+@dataclasses.dataclass(slots=True)
+class Counters:
+    """What happened to packets. ``sent`` counts a hardware broadcast once, the others count copies."""
+
+    sent: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    corrupted: int = 0
+    overflowed: int = 0
+    broadcasts: int = 0
+    by_type: dict[type, int] = dataclasses.field(default_factory=dict)
+
+
+class Route:
+    """Where packets to one set of destinations go. ``others`` leaves the sender itself out, ``own`` says it is among them."""
+
+    __slots__ = ("cost", "delay", "fast", "hosts", "others", "own")
+
+    def __init__(self, others: tuple[str, ...], own: bool, hosts: tuple[SimHost, ...], delay: int | None, cost: int) -> None:
+        self.others = others
+        self.own = own
+        self.hosts = hosts
+        self.fast = delay is not None
+        self.delay = delay or 0
+        self.cost = cost
+
+
+class _Path:
+    """One direction of one link, with the faults that are on it now."""
+
+    __slots__ = ("added", "blocked", "link", "loss")
+
+    def __init__(self, link: Link, blocked: bool, added: int, loss: float) -> None:
+        self.link = link
+        self.blocked = blocked
+        self.added = added
+        self.loss = loss
+
+    @property
+    def plain_delay(self) -> int | None:
+        """The delay of every packet, if nothing else can happen to one."""
+        link = self.link
+        odd = self.blocked or self.loss or link.bandwidth or link.delay.kind != "constant"
+        if odd or any(getattr(link, rate) for rate in _RATES):
+            return None
+        return link.delay.low + self.added
+
+
+class SimNetwork:
+    """All links, and the faults that are on them."""
+
+    def __init__(self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self.hosts: dict[str, SimHost] = {}
+        self._kernel = kernel
+        self._random = random
+        self._codec = codec if settings.wire else None
+        self._calm = False
+        self._faults: list[Fault] = []
+        self._paths: dict[tuple[str, str], _Path] = {}
+        self._link_free: dict[tuple[str, str], int] = {}
+        self._medium_free = 0
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def route(self, host: SimHost, to: tuple[str, ...]) -> Route:
+        """Works out a route; valid until :meth:`changed`."""
+        others = tuple(name for name in to if name != host.me)
+        hosts = tuple(self.hosts[name] for name in others if name in self.hosts)
+        cost = min(1, len(others)) if self.settings.broadcast else len(others)
+        return Route(others, host.me in to, hosts, self._common_delay(host, hosts), cost)
+
+    def _common_delay(self, host: SimHost, hosts: tuple[SimHost, ...]) -> int | None:
+        if self._codec is not None or self.settings.send_cost or (self.settings.shared and self.settings.bandwidth):
+            return None
+        delays = [self._path(host.base, target.base).plain_delay for target in hosts]
+        if not delays:
+            return 0
+        return delays[0] if delays.count(delays[0]) == len(delays) else None
+
+    def send(self, host: SimHost, route: Route, packet: Any) -> int:
+        """Sends a packet along a route; returns how many packets that is on the network."""
+        kernel = self._kernel
+        cost = route.cost
+        if cost:
+            counters = self.counters
+            counters.sent += cost
+            kind = packet.__class__
+            counters.by_type[kind] = counters.by_type.get(kind, 0) + cost
+            if len(route.others) > 1:
+                counters.broadcasts += 1
+            if route.fast:
+                if route.hosts:
+                    heappush(kernel.heap, (kernel.now + route.delay, next(kernel.order), route.hosts, host.me, packet))
+            else:
+                self._transmit(host, route.others, packet)
+        if route.own:
+            kernel.at(kernel.now, host.arrive_own, packet)
+        return cost
+
+    def send_to(self, host: SimHost, names: tuple[str, ...], packet: Any) -> int:
+        """Sends along a route that is used once."""
+        return self.send(host, self.route(host, names), packet)
+
+    def overflow(self, packet: Any) -> None:
+        """A receiver's buffer was full."""
+        self.counters.overflowed += 1
+        self.counters.lost += 1
+
+    def _transmit(self, host: SimHost, names: tuple[str, ...], packet: Any) -> None:
+        data = self._codec.encode(packet) if self._codec is not None else None
+        settings = self.settings
+        arrivals: dict[int, list[tuple[SimHost, Any]]] = {}
+        leaves = -1
+        for name in names:
+            if leaves < 0 or not settings.broadcast:
+                leaves = self._leave(host, packet, data)
+            target = self.hosts.get(name)
+            if target is not None:
+                self._copy(host, target, packet, data, leaves, arrivals)
+        for time, copies in arrivals.items():
+            self._push(time, copies, host.me)
+
+    def _push(self, time: int, copies: list[tuple[SimHost, Any]], source: str) -> None:
+        """Copies that arrive at one instant are one heap entry, unless each is a packet of its own (wire mode)."""
+        if self._codec is None:
+            self._kernel.arrive(time, tuple(target for target, _ in copies), source, copies[0][1])
+        else:
+            for target, packet in copies:
+                self._kernel.arrive(time, (target,), source, packet)
+
+    def _leave(self, host: SimHost, packet: Any, data: bytes | None) -> int:
+        """When a packet leaves its sender: after the processor, and the medium if there is one for all."""
+        cost = self.settings.send_cost
+        time = host.occupy(cost) if cost else self._kernel.now
+        if self.settings.shared and self.settings.bandwidth:
+            time = max(time, self._medium_free) + self._transmission(packet, data, self.settings.bandwidth)
+            self._medium_free = time
+        return time
+
+    def _copy(
+        self, host: SimHost, target: SimHost, packet: Any, data: bytes | None, time: int, arrivals: dict[int, list[tuple[SimHost, Any]]]
+    ) -> None:
+        path = self._path(host.base, target.base)
+        link = path.link
+        random = self._random.random
+        if link.bandwidth and not self.settings.shared:
+            key = (host.base, target.base)
+            time = max(time, self._link_free.get(key, 0)) + self._transmission(packet, data, link.bandwidth)
+            self._link_free[key] = time
+        if path.blocked or (path.loss and random() < path.loss) or (link.loss and random() < link.loss):
+            self.counters.lost += 1
+            return
+        if link.corrupt and random() < link.corrupt:
+            self._corrupt(data)
+            return
+        copies = 1
+        if link.duplicate and random() < link.duplicate:
+            copies = 2
+            self.counters.duplicated += 1
+        for _ in range(copies):
+            delay = self._draw(link.delay)
+            if link.reorder and random() < link.reorder:
+                delay += int(random() * HELD_BACK * delay)
+            received = packet if data is None or self._codec is None else self._codec.decode(data)
+            arrivals.setdefault(time + delay + path.added, []).append((target, received))
+
+    def _corrupt(self, data: bytes | None) -> None:
+        """Flips bits of a packet. Objects have no bits: there the checksum is taken to have found it."""
+        self.counters.corrupted += 1
+        if data is None or self._codec is None:
+            return
+        flipped = bytearray(data)
+        for _ in range(1 + self._random.randrange(3)):
+            flipped[self._random.randrange(len(flipped))] ^= 1 << self._random.randrange(8)
+        if flipped == data:
+            return
+        try:
+            self._codec.decode(bytes(flipped))
+        except WireError:
+            return
+        raise ProtocolError("a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it")
+
+    def _draw(self, delay: Delay) -> int:
+        if delay.kind == "uniform":
+            return delay.low + int(self._random.random() * (delay.high - delay.low + 1))
+        if delay.kind == "exponential" and delay.high:
+            return delay.low + int(self._random.expovariate(1 / delay.high))
+        return delay.low
+
+    def _transmission(self, packet: Any, data: bytes | None, bandwidth: int) -> int:
+        size = len(data) if data is not None else estimated_size(packet)
+        frame = max(size + self.settings.header, self.settings.minimum_frame)
+        return frame * 8 * SECOND // bandwidth
+
+    # --- links and faults ---------------------------------------------------------------------------------------------
+
+    def add(self, fault: Fault) -> None:
+        """Puts a partition, cut, clog or loss on the network."""
+        self._faults.append(fault)
+        self.changed()
+
+    def remove(self, fault: Fault) -> None:
+        """Ends one; nothing happens if it was healed before."""
+        for index, active in enumerate(self._faults):
+            if active is fault:
+                del self._faults[index]
+                self.changed()
+                return
+
+    def heal(self) -> None:
+        self._faults.clear()
+        self.changed()
+
+    def calm(self) -> None:
+        """From now on nothing is lost, doubled, overtaken or damaged. Delays, bandwidth and costs stay."""
+        self._calm = True
+        self.heal()
+
+    def changed(self) -> None:
+        self._paths.clear()
+        for host in self.hosts.values():
+            host.forget_routes()
+
+    def _path(self, source: str, target: str) -> _Path:
+        key = (source, target)
+        path = self._paths.get(key)
+        if path is None:
+            path = self._paths[key] = self._make_path(source, target)
+        return path
+
+    def _make_path(self, source: str, target: str) -> _Path:
+        link = link_between(self.settings, source, target)
+        if self._calm:
+            link = dataclasses.replace(link, **dict.fromkeys(_RATES, 0.0))
+        blocked, added, kept = False, 0, 1.0
+        for fault in self._faults:
+            if fault.kind == "partition":
+                part = part_of(fault.parts)
+                blocked |= part.get(source, source) != part.get(target, target)
+            elif fault.source in ("", source) and fault.target in ("", target):
+                blocked |= fault.kind == "cut"
+                added += fault.delay if fault.kind == "clog" else 0
+                kept *= 1 - fault.rate if fault.kind == "loss" else 1
+        return _Path(link, blocked, added, 1 - kept)
+
+
+def link_between(network: Network, source: str, target: str) -> Link:
+    """The link of two processes: the last ``[[network.link]]`` that matches, else the network's own."""
+    for link in reversed(network.link):
+        if link.source in ("", source) and link.target in ("", target):
+            return link
+    return network
+
+
+def part_of(parts: tuple[tuple[str, ...], ...]) -> Mapping[str, int]:
+    """The number of the part that each process is in; who is in none is alone."""
+    return {name: number for number, names in enumerate(parts) for name in names}
+
+
+def estimated_size(packet: Any) -> int:
+    """Bytes of a packet that travels as an object: those of its messages, and a constant for the rest."""
+    return ESTIMATED_OVERHEAD + sum(_message_bytes(getattr(packet, field)) for field in packet.__struct_fields__)
+
+
+def _message_bytes(value: Any) -> int:
+    if isinstance(value, Batch):
+        return len(value.body)
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(_message_bytes(item) for item in value)
+    return 0

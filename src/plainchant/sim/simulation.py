@@ -1,0 +1,279 @@
+"""One run of a scenario in virtual time.
+
+Theory of operation
+-------------------
+One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws in
+one place do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two
+phases: until ``duration`` senders send and faults happen; then, if the scenario is drained, everything heals and the run
+goes on until no process waits for anything during a whole *settle* period of the protocol, or until the ``drain`` bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+from ..engine import Engine, Host
+from ..fragmentation import Fragmentation
+from ..model import MS, Form, Join, UsageError
+from ..protocols.registry import Description, describe
+from ..scenario.model import Fault, Scenario, Workload
+from ..wire import Codec
+from .application import Attendant
+from .clocks import ProcessClock, clock_of
+from .faults import draw_faults
+from .host import History, SimHost
+from .inject import Injector
+from .kernel import Kernel
+from .network import SimNetwork
+from .sends import SendTimes
+from .summary import ProcessEnd, Summary, describe_fault
+from .workload import Numbering, Source
+from .world import World
+
+DEFAULT_GROUP = "g"
+TRACE_VERSION = 1
+_SHORTEST_SETTLE = 1 * MS
+
+Make = Callable[[Host, Any], Engine]
+Applications = Mapping[str, Any] | Callable[[str], Any]
+
+
+class Trace(Protocol):
+    """Where rows go: ``trace.TraceBuffer`` or ``trace.TraceWriter``."""
+
+    def history(self, run: str, process: str) -> Any: ...
+
+    def flush_if_full(self) -> None: ...
+
+
+class Simulation:
+    """Runs a scenario once.
+
+    ``make`` replaces the protocol's engine factory (variants, toys) and ``description`` its whole description.
+    ``applications`` maps process names to applications, or makes one for the name of each incarnation. With ``tolerate``
+    an engine that raises only halts its process. ``progress`` is called now and then with the virtual time.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        trace: Trace,
+        run: str = "r0",
+        make: Make | None = None,
+        applications: Applications | None = None,
+        description: Description | None = None,
+        tolerate: bool = False,
+        accept_rows: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.description = description if description is not None else describe(scenario.protocol)
+        self.parameters = self.description.parameters(**scenario.parameters)
+        self._trace = trace
+        self._run = run
+        self._make: Make = make if make is not None else self.description.make
+        self._applications = applications if applications is not None else {}
+        self._progress = progress
+        self.groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
+        self._check_names()
+        self._kernel = Kernel()
+        codec = Codec(self.description.packets) if scenario.network.wire else None
+        self._network = SimNetwork(scenario.network, self._kernel, self._stream("network"), codec)
+        self.hosts: list[SimHost] = []
+        self.latest: dict[str, SimHost] = {}
+        """The last incarnation of each process."""
+        self._injector = Injector(self._kernel, self._network, self, self._stream("faults/middle"))
+        self._world = World(
+            scenario.seed, self._kernel, self._network, SendTimes(self.hosts), self._injector.stopped, tolerate, accept_rows
+        )
+        self._clocks: dict[str, ProcessClock] = {}
+        self._entered: dict[str, dict[str, None]] = {}
+        self._attendants: dict[str, Attendant] = {}
+        self._sources: list[Source] = []
+        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn")))
+        self._start_detail = self._describe_start()
+        self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters))
+        self._quiet_since: int | None = None
+        self._not_quiet: dict[str, str] = {}
+        self._quiet = False
+
+    def run(self) -> Summary:
+        """Runs to the end and says what happened; the trace is the caller's to close."""
+        scenario = self.scenario
+        self._kernel.at(scenario.duration, self._end_of_duration)
+        hosts = [(self._create(base), base) for base in scenario.members]
+        for host, base in hosts:
+            how = {group: Form(tuple(members)) for group, members in self.groups.items() if base in members}
+            self._start(host, how, None)
+        self._injector.schedule(self._faults)
+        self._kernel.run(self._housekeeping)
+        for host in self.hosts:
+            host.note("end", {"drained": True} if self._quiet else None)
+        self._trace.flush_if_full()
+        return self._summary()
+
+    # --- who takes part (Population) ----------------------------------------------------------------------------------
+
+    def known(self, base: str) -> bool:
+        return base in self.scenario.members or base in self.scenario.later
+
+    def groups_of(self, base: str) -> tuple[str, ...]:
+        """Those it was in before, else those that name it, else all."""
+        if base in self._entered:
+            return tuple(self._entered[base])
+        return tuple(group for group, members in self.groups.items() if base in members) or tuple(self.groups)
+
+    def contacts(self, base: str, group: str) -> Join:
+        names = dict.fromkeys((*self.groups[group], *self.scenario.later))
+        return Join(tuple(self.latest[name].me for name in names if name != base and name in self.latest))
+
+    def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
+        self._start(self._create(base), groups, fault)
+
+    def _create(self, base: str) -> SimHost:
+        incarnation = sum(1 for host in self.hosts if host.base == base)
+        name = f"{base}#{incarnation}" if incarnation else base
+        clock = self._clocks.setdefault(base, clock_of(base, self.scenario.clock))
+        history: History = self._trace.history(self._run, name)
+        host = SimHost(self._world, name, base, history, clock)
+        host.engine = Fragmentation(host, lambda inner: self._make(inner, self.parameters))
+        host.receive = host.engine.receive
+        self.hosts.append(host)
+        self.latest[base] = host
+        self._network.hosts[name] = host
+        self._network.changed()
+        return host
+
+    def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
+        host.note("start", self._start_detail)
+        if fault is not None:
+            host.note("fault", describe_fault(fault))
+        attendant = self._attendants[host.me] = Attendant(host, self._application(host))
+        host.turn(host.engine.start)
+        for group, how in groups.items():
+            self.enter(host, group, how)
+        attendant.started()
+
+    def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
+        self._entered.setdefault(host.base, {})[group] = None
+        sources = self._make_sources(host, group)
+        self._attendants[host.me].attach(group, sources)
+        self._sources += sources
+        host.enter(group, how)
+        for source in sources:
+            source.start()
+
+    def _application(self, host: SimHost) -> Any:
+        if callable(self._applications):
+            return self._applications(host.me)
+        return self._applications.get(host.base)
+
+    def _make_sources(self, host: SimHost, group: str) -> list[Source]:
+        numbering = self._attendants[host.me].numbering.setdefault(group, Numbering())
+        sources = []
+        for number, workload in enumerate(self.scenario.workload):
+            if _sends(workload, host.base, group):
+                random = self._stream(f"workload/{host.me}/{group}/{number}")
+                sources.append(Source(self._kernel, host, group, workload, numbering, random, self.scenario.duration))
+        return sources
+
+    # --- the two phases -----------------------------------------------------------------------------------------------
+
+    def _end_of_duration(self, _: None) -> None:
+        if not self.scenario.drain:
+            self._kernel.stop()
+            return
+        for source in self._sources:
+            source.stopped = True
+        self._injector.stop()
+        self._check_quiet(None)
+
+    def _check_quiet(self, _: None) -> None:
+        now = self._kernel.now
+        bound = self.scenario.duration + self.scenario.drain
+        waiting = {host.me: reason for host in self.hosts if host.alive and (reason := host.waiting()) is not None}
+        if waiting:
+            self._quiet_since = None
+            self._not_quiet = waiting
+        elif self._quiet_since is None:
+            self._quiet_since = now
+        elif now - self._quiet_since >= self._settle:
+            self._quiet = True
+            self._not_quiet = {}
+        if self._quiet or now >= bound:
+            self._kernel.stop()
+        else:
+            self._kernel.at(min(bound, now + max(1, self._settle // 4)), self._check_quiet)
+
+    def _housekeeping(self) -> None:
+        self._trace.flush_if_full()
+        if self._progress is not None:
+            self._progress(self._kernel.now)
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _stream(self, name: str) -> Random:
+        return Random(f"{self.scenario.seed}/{name}")
+
+    def _check_names(self) -> None:
+        names = (*self.scenario.members, *self.scenario.later)
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise UsageError(f"{repeated[0]!r} is named twice among the processes; every process has a name of its own")
+        for group, members in self.groups.items():
+            for name in members:
+                if name not in self.scenario.members:
+                    raise UsageError(f"group {group!r} has a member {name!r} that is not among `members`; add it there")
+
+    def _describe_start(self) -> dict[str, Any]:
+        description = self.description
+        groups = {group: tuple(members) for group, members in self.groups.items()}
+        parameters = self.parameters
+        return {
+            "version": TRACE_VERSION,
+            "protocol": description.name,
+            "parameters": dataclasses.asdict(parameters) if dataclasses.is_dataclass(parameters) else {},
+            "promises": [promise.name for promise in description.promises(parameters, groups)],
+            "bounds": dict(description.bounds(parameters)),
+        }
+
+    def _summary(self) -> Summary:
+        kernel, counters = self._kernel, self._network.counters
+        interrupts = {kind.__name__: count for kind, count in kernel.interrupts.items()}
+        return Summary(
+            run=self._run,
+            protocol=self.description.name,
+            seed=self.scenario.seed,
+            virtual_time=kernel.now,
+            events=kernel.events,
+            packets_sent=counters.sent,
+            packets_delivered=sum(interrupts.values()),
+            packets_lost=counters.lost,
+            packets_overflowed=counters.overflowed,
+            packets_duplicated=counters.duplicated,
+            packets_corrupted=counters.corrupted,
+            broadcasts=counters.broadcasts,
+            interrupts=sum(interrupts.values()),
+            packets_by_type={kind.__name__: count for kind, count in counters.by_type.items()},
+            interrupts_by_type=interrupts,
+            messages_sent=sum(host.sent for host in self.hosts),
+            messages_delivered=sum(host.delivered for host in self.hosts),
+            processes={host.me: ProcessEnd(*host.end) for host in self.hosts},
+            drained=bool(self.scenario.drain),
+            quiet=self._quiet,
+            not_quiet=self._not_quiet,
+            faults=self._faults,
+        )
+
+
+def run_scenario(scenario: Scenario, trace: Trace, *, run: str = "r0") -> Summary:
+    """Runs a scenario once, into a trace."""
+    return Simulation(scenario, trace=trace, run=run).run()
+
+
+def _sends(workload: Workload, base: str, group: str) -> bool:
+    return (not workload.senders or base in workload.senders) and workload.group in ("", group)

@@ -1,0 +1,72 @@
+"""What a run amounted to, in numbers and in who ended how."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from ..scenario.model import Fault
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How a process ended: alive, crashed by a fault, halted by its protocol, or it left its last group."""
+
+    state: Literal["alive", "crashed", "halted", "left"]
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Summary:
+    """The outcome of one simulation."""
+
+    run: str
+    protocol: str
+    seed: int
+    virtual_time: int
+    """When the run ended, ns."""
+    events: int
+    """Packet arrivals and timers that engines handled."""
+    packets_sent: int
+    """Packets on the network; a hardware broadcast is one."""
+    packets_delivered: int
+    packets_lost: int
+    """Copies lost, including those that found a full receive buffer; copies to dead processes are not counted."""
+    packets_overflowed: int
+    packets_duplicated: int
+    packets_corrupted: int
+    broadcasts: int
+    """Packets to more than one process."""
+    interrupts: int
+    """Packet arrivals that engines handled, without packets to oneself."""
+    packets_by_type: dict[str, int]
+    interrupts_by_type: dict[str, int]
+    messages_sent: int
+    messages_delivered: int
+    processes: dict[str, ProcessEnd]
+    drained: bool
+    """Whether the run was to be drained."""
+    quiet: bool
+    """Whether it was drained and got quiet."""
+    not_quiet: dict[str, str]
+    """If it did not get quiet: who waits for what."""
+    faults: tuple[Fault, ...]
+    """The schedule: the scenario's own faults and those drawn from the seed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON; faults show only what differs from the defaults."""
+        plain = dataclasses.asdict(self)
+        plain["faults"] = [describe_fault(fault, at=True) for fault in self.faults]
+        return plain
+
+
+def describe_fault(fault: Fault, *, at: bool = False) -> dict[str, Any]:
+    """A fault as the detail of a row: its kind, and every setting that is not the default."""
+    described: dict[str, Any] = {"fault": fault.kind}
+    if at:
+        described["at"] = fault.at
+    for field in dataclasses.fields(fault):
+        value = getattr(fault, field.name)
+        if field.name not in ("kind", "at") and value != field.default:
+            described[field.name] = [list(part) for part in value] if field.name == "parts" else value
+    return described

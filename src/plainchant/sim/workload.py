@@ -1,0 +1,146 @@
+"""Who sends what: sources that hand messages to processes.
+
+An open loop hands over at its rate, whatever the protocol does. A closed loop keeps a number of messages under way: one is
+done when its sender delivers it. A source that is as fast as accepted keeps a bounded queue full. The latter two
+refill by an event of their own, never within the engine's turn, and with a little time in between, so that a protocol that
+takes everything at once cannot make time stand still.
+
+A message says who sent it: it starts with ``sender/group/n`` and is padded (or cut off) to its size. ``n`` counts what this
+process handed over in the group, which is the message's number, because messages are taken in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from ..model import SECOND, US
+from ..scenario.model import Workload
+
+if TYPE_CHECKING:
+    from .host import SimHost
+    from .kernel import Kernel
+
+WAITING: Final = 64
+"""Messages that a source as fast as accepted keeps waiting."""
+REFILL: Final = 10 * US
+"""Time between two refills of such a source, or of a closed loop, that would otherwise fall on one instant."""
+
+
+class Numbering:
+    """Numbers the messages of one process in one group, over all its sources and its application."""
+
+    __slots__ = ("count", "owners")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.owners: dict[int, Source] = {}
+
+
+class Source:
+    """One process's share of one ``[[workload]]`` in one group."""
+
+    __slots__ = (
+        "_first_tick", "_host", "_kernel", "_left", "_numbering", "_pending", "_random", "_refilled", "_stop", "_ticks", "_under_way",
+        "_workload", "group", "stopped",
+    )
+
+    def __init__(
+        self, kernel: Kernel, host: SimHost, group: str, workload: Workload, numbering: Numbering, random: Random, stop: int
+    ) -> None:
+        self._kernel = kernel
+        self._host = host
+        self.group = group
+        self._workload = workload
+        self._numbering = numbering
+        self._random = random
+        self._stop = min(stop, workload.stop or stop)
+        self._left = workload.count or -1
+        self._under_way = 0
+        self._ticks = 0
+        self._first_tick = 0
+        self._pending = False
+        self._refilled = -1
+        self.stopped = False
+
+    @property
+    def greedy(self) -> bool:
+        return not self._workload.closed and not self._workload.rate
+
+    @property
+    def watches(self) -> bool:
+        """Whether it needs to know what becomes of its messages."""
+        return bool(self._workload.closed) or self.greedy
+
+    def start(self) -> None:
+        """Begins at the workload's start, or now for a process that came later."""
+        step: Callable[[None], None] = self._tick if self._workload.rate and not self._workload.closed else self._refill
+        self._kernel.at(self._workload.start, step)
+
+    def taken(self) -> None:
+        """The protocol took messages: a queue that runs low is filled again, soon."""
+        if self.greedy and len(self._host.queues.get(self.group, ())) <= WAITING // 2:
+            self._refill_soon()
+
+    def done(self) -> None:
+        """One of this source's messages was delivered at its sender."""
+        self._under_way -= 1
+        if self._workload.closed:
+            self._refill_soon()
+
+    def _tick(self, _: None) -> None:
+        """An open loop's next burst."""
+        if not self._hand_over(self._workload.burst):
+            return
+        self._ticks += 1
+        gap = self._workload.burst / self._workload.rate * SECOND
+        if self._workload.arrivals == "poisson":
+            self._kernel.at(self._kernel.now + max(1, round(self._random.expovariate(1 / gap))), self._tick)
+        else:
+            # Counted from the start, so that rounding does not add up.
+            if self._ticks == 1:
+                self._first_tick = self._kernel.now
+            self._kernel.at(max(self._kernel.now + 1, self._first_tick + round(self._ticks * gap)), self._tick)
+
+    def _refill_soon(self) -> None:
+        if not self._pending:
+            self._pending = True
+            now = self._kernel.now
+            self._kernel.at(now if self._refilled < now else now + REFILL, self._refill)
+
+    def _refill(self, _: None) -> None:
+        self._pending = False
+        self._refilled = self._kernel.now
+        if self._workload.closed:
+            room = self._workload.closed - self._under_way
+            if room >= min(self._workload.burst, self._workload.closed):
+                self._hand_over(room)
+        else:
+            self._hand_over(WAITING - len(self._host.queues.get(self.group, ())))
+
+    def _hand_over(self, count: int) -> bool:
+        """Hands over messages; False when this source has nothing more to say."""
+        if self._left >= 0:
+            count = min(count, self._left)
+        if self.stopped or count <= 0 or self._kernel.now >= self._stop:
+            return False
+        numbering = self._numbering
+        first = numbering.count + 1
+        payloads = [payload_of(self._host.me, self.group, n, self._workload.size) for n in range(first, first + count)]
+        numbering.count += count
+        self._under_way += count
+        if self._workload.closed:
+            numbering.owners.update(dict.fromkeys(range(first, first + count), self))
+        if self._left > 0:
+            self._left -= count
+        return self._host.accept(self.group, payloads)
+
+
+def payload_of(sender: str, group: str, n: int, size: int) -> bytes:
+    """What a workload's message holds.
+
+    >>> payload_of("p1", "g", 7, 12)
+    b'p1/g/7......'
+    """
+    return f"{sender}/{group}/{n}".encode().ljust(size, b".")[:size]

@@ -1,0 +1,29 @@
+"""What all processes of one simulation share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .host import SimHost
+    from .kernel import Kernel
+    from .network import SimNetwork
+    from .sends import SendTimes
+
+
+@dataclasses.dataclass(slots=True)
+class World:
+    """Virtual time, the network, the table of send times, and the settings that hosts look at."""
+
+    seed: int
+    kernel: Kernel
+    network: SimNetwork
+    sends: SendTimes
+    stopped: Callable[[SimHost], None]
+    """Called when a process has stopped for ever."""
+    tolerate: bool = False
+    """An engine that raises halts its process, and the run goes on."""
+    accept_rows: bool = False
+    """Write an ``accept`` row when a message enters the queue."""

@@ -1,0 +1,156 @@
+"""The reference verifier: every property of a trace, in plain Python, slow and obviously correct.
+
+It serves ``plainchant run`` on small runs, users' own tests, and as the measure for the verification on Spark.
+``facts`` turns the table into runs and histories; ``causality`` and ``owing`` say what happened before what and who
+owes what; ``order``, ``delivery``, ``views`` and ``timing`` hold one function a property, whose docstring is its
+definition and says how an open point of it was decided; ``report`` is what comes out. It imports ``model`` and the
+trace's ``schema`` only.
+
+What speaks of ``end`` is checked by default only in drained runs. That is all of self-delivery, validity, agreement,
+view-exclusion and convergence; of uniform, view-order, causal and total it is a clause, and the rest of each is
+checked in every run. A property that is asked for by name is checked whole.
+
+Start reading here, then ``facts``, then the property you want to know about."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...model import UsageError
+from ..schema import Malformed
+from . import delivery, order, timing, views
+from .facts import Run, runs_of
+from .owing import Owing
+from .report import Outcome, Report, Verification, Violation
+
+__all__ = ["PROPERTIES", "SPEAK_OF_END", "Outcome", "Verification", "Violation", "verify"]
+
+PROPERTIES: Final[Mapping[str, str]] = {
+    "integrity": "a message is delivered at most once, by members, as its sender sent it",
+    "fifo": "messages of one sender are delivered in the order in which it sent them, without holes",
+    "causal": "a message is delivered after everything that happened before it",
+    "identical": "processes that do not crash deliver a group's messages in one order",
+    "total": "all processes deliver in one order, across the groups they share, and it is causal",
+    "acyclic": "the delivery orders of all processes together have no cycle",
+    "self-delivery": "a correct member delivers its own messages",
+    "validity": "what a correct process sends, every correct member that owes it delivers",
+    "agreement": "what one correct member delivers, all correct members of its view deliver",
+    "uniform": "what any member delivers, even one that crashes, all correct members of its view deliver, in one order",
+    "view-order": "members that stay together install the same views in the same order",
+    "view-atomicity": "members that install the same two consecutive views deliver the same messages between them",
+    "view-exclusion": "who crashed or left disappears from the views of the correct members",
+    "convergence": "when faults have stopped, the correct members of a group end in the same view",
+    "sender-in-view": "a message is delivered in a view that its sender is in",
+    "same-view": "a message is delivered in the view in which it was sent",
+    "disjoint-views": "two different views of a group share no signature",
+    "unanimity": "what one correct member rejects, none delivers",
+    "deadline": "a message is delivered by its deadline",
+    "bounded": "no send and no delivery takes longer than the stated bound",
+    "prompt": "no delivery waits unless something that happened before it is missing",
+}
+"""Every property by name, with one sentence for people. The exact definition is its function's docstring."""
+
+SPEAK_OF_END: Final = frozenset({"self-delivery", "validity", "agreement", "view-exclusion", "convergence"})
+"""Properties that, unless asked for by name, are checked in drained runs only."""
+
+_CHECKERS: Final[Mapping[str, Callable[[Report], None]]] = {
+    "integrity": delivery.integrity,
+    "fifo": order.fifo,
+    "causal": order.causal,
+    "identical": order.identical,
+    "total": order.total,
+    "acyclic": order.acyclic,
+    "self-delivery": delivery.self_delivery,
+    "validity": delivery.validity,
+    "agreement": delivery.agreement,
+    "uniform": delivery.uniform,
+    "view-order": views.view_order,
+    "view-atomicity": views.view_atomicity,
+    "view-exclusion": views.view_exclusion,
+    "convergence": views.convergence,
+    "sender-in-view": views.sender_in_view,
+    "same-view": views.same_view,
+    "disjoint-views": views.disjoint_views,
+    "unanimity": delivery.unanimity,
+    "deadline": timing.deadline,
+    "bounded": timing.bounded,
+    "prompt": order.prompt,
+}
+
+
+def verify(
+    table: pa.Table, properties: Sequence[str] | None = None, *, malformed: Sequence[Malformed] = ()
+) -> Verification:
+    """Verifies every run of a trace.
+
+    With ``properties``, exactly these are checked, whole, in every run. Without, each run is checked for what its
+    ``start`` rows promise, or, if they promise nothing, for every property that it has a case of. The table is taken
+    to be well formed; pass what validation found as ``malformed``, and nothing is verified.
+
+    >>> from plainchant.trace.schema import SCHEMA
+    >>> verify(SCHEMA.empty_table(), ["fifo"]).properties["fifo"].verdict
+    'nothing to check'
+    """
+    for name in properties or ():
+        _known(name)
+    outcomes = {name: Outcome() for name in PROPERTIES if properties is not None and name in properties}
+    if malformed:
+        return Verification(outcomes, malformed=tuple(malformed))
+    shown: list[tuple[tuple[Any, ...], Violation]] = []
+    warnings: list[str] = []
+    for run in runs_of(table):
+        warnings += _warnings(run)
+        for report, counts in _check(run, properties):
+            before = outcomes.get(report.name, Outcome())
+            outcomes[report.name] = Outcome(
+                before.runs + counts,
+                before.events + counts * run.events,
+                before.cases + report.cases,
+                before.violations + report.count,
+            )
+            shown += [((*key[:2], run.name, report.name, *key[2:]), violation) for key, violation in report.shown()]
+    shown.sort(key=lambda pair: pair[0])
+    ordered = {name: outcomes[name] for name in PROPERTIES if name in outcomes}
+    return Verification(ordered, tuple(violation for _, violation in shown), (), tuple(warnings))
+
+
+def _check(run: Run, properties: Sequence[str] | None) -> list[tuple[Report, int]]:
+    """The reports of one run, each with 1 if the property was checked in it and 0 if the run is not fit for that."""
+    owing = Owing(run)
+    asked = properties is not None
+    promised = properties if properties is not None else run.promises
+    names = [name for name in PROPERTIES if promised is None or name in promised]
+    reports = []
+    for name in names:
+        report = Report(run, owing, name, until_end=asked or run.drained)
+        checked = report.until_end or name not in SPEAK_OF_END
+        if checked:
+            _CHECKERS[name](report)
+        if report.cases or promised is not None:
+            reports.append((report, int(checked)))
+    return reports
+
+
+def _warnings(run: Run) -> list[str]:
+    found = []
+    if run.unobserved:
+        found.append(
+            f"run {run.name}: views name {', '.join(run.unobserved)}, which have no rows; nothing is asked of them"
+        )
+    unknown = [name for name in run.promises or () if name not in PROPERTIES]
+    if unknown:
+        found.append(
+            f"run {run.name}: promises {', '.join(unknown)}, which this version cannot check; update plainchant"
+        )
+    return found
+
+
+def _known(name: str) -> None:
+    if name not in PROPERTIES:
+        near = difflib.get_close_matches(name, PROPERTIES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROPERTIES)}"
+        raise UsageError(f"there is no property {name!r}; {hint}")

@@ -1,0 +1,348 @@
+"""What a trace says, in a shape that properties can be read off: runs, histories, messages, views.
+
+Theory of operation
+-------------------
+The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps
+the views in force and the memberships, and turns every row that a property needs into an :class:`Event` that carries
+them. Nothing is judged here. Views are interned per run, so that "the same view" (group, number, set of members) is
+``is``.
+
+Two readings of TRACE.md are decided here and nowhere else:
+
+- *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``,
+  ...) and ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last
+  ``leave``. Otherwise leaving out rows that verifiers need not understand would change a verdict.
+- *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host
+  writes first), up to its ``leave``. In a group of whose members no join and no view tells, those that deliver are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from ...model import GroupId, ProcessId
+
+Message: TypeAlias = tuple[GroupId, ProcessId, int]
+"""(group, sender, seq): names a message within a run."""
+Place: TypeAlias = tuple[ProcessId, int]
+"""(process, index): names an event within a run."""
+
+COLUMNS: Final = (
+    *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
+    *("members", "deadline", "sent", "rank", "digest", "detail"),
+)
+_TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
+
+
+class Columns:
+    """The columns of a trace as Python lists; a column that is not there is full of nothing."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._lists: dict[str, list[Any]] = {}
+        for name in COLUMNS:
+            there = name in table.column_names
+            self._lists[name] = table.column(name).to_pylist() if there else [None] * table.num_rows
+        self.true_time: list[int | None] = self._lists["true_time"]
+        self.time: list[int] = self._lists["time"]
+        self.rank: list[int | None] = self._lists["rank"]
+        self.deadline: list[int | None] = self._lists["deadline"]
+        self.sent: list[int | None] = self._lists["sent"]
+        self.digest: list[int | None] = self._lists["digest"]
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._lists[name]
+
+    def detail(self, row: int) -> dict[str, Any]:
+        """The ``detail`` of a row as an object; empty if there is none."""
+        text = self._lists["detail"][row]
+        value = json.loads(text) if text else None
+        return value if isinstance(value, dict) else {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A view that somebody installed. Interned per run: equal views are one object."""
+
+    group: GroupId
+    number: int
+    members: frozenset[ProcessId]
+
+    def __str__(self) -> str:
+        return f"view {self.number} {{{', '.join(sorted(self.members))}}}"
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Event:
+    """A row about a message: ``send``, ``deliver``, ``reject`` or ``block``, with the view in force there."""
+
+    process: ProcessId
+    index: int
+    message: Message
+    view: View | None
+    row: int
+    is_send: bool
+
+    @property
+    def place(self) -> Place:
+        return self.process, self.index
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Installed:
+    """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not
+    consecutive."""
+
+    view: View
+    index: int
+    row: int
+    stay: int
+
+
+@dataclasses.dataclass(slots=True)
+class Stay:
+    """A membership: from the row that began it to the ``leave`` that ended it."""
+
+    begin: int
+    begin_row: int
+    end: int | None = None
+    end_row: int | None = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class History:
+    """Everything that happened at one process, sorted by what properties ask for."""
+
+    name: ProcessId
+    place: int
+    """Its place among the run's processes, in the order of their names."""
+    rows: list[int]
+    """Row of each index."""
+    sends: list[Event] = dataclasses.field(default_factory=list)
+    first: dict[Message, Event] = dataclasses.field(default_factory=dict)
+    """First deliveries, in their order."""
+    repeats: list[Event] = dataclasses.field(default_factory=list)
+    traffic: list[Event] = dataclasses.field(default_factory=list)
+    """Sends and first deliveries, in their order: what happened-before is made of."""
+    rejects: list[Event] = dataclasses.field(default_factory=list)
+    blocks: list[Event] = dataclasses.field(default_factory=list)
+    views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
+    installed: dict[View, int] = dataclasses.field(default_factory=dict)
+    """Index of the first installation of each view."""
+    stays: dict[GroupId, list[Stay]] = dataclasses.field(default_factory=dict)
+    joined: set[GroupId] = dataclasses.field(default_factory=set)
+    """Groups with a ``join`` row here."""
+    left: set[GroupId] = dataclasses.field(default_factory=set)
+    """Groups with a ``leave`` row here."""
+    crashed: bool = False
+    """It has a ``crash``, or its history is cut, which counts as one."""
+    cut: bool = False
+    end: bool = False
+    timing_fault: bool = False
+
+    def is_member_at(self, group: GroupId, index: int) -> bool:
+        stays = self.stays.get(group, ())
+        return any(stay.begin <= index and (stay.end is None or index < stay.end) for stay in stays)
+
+    def is_member_last(self, group: GroupId) -> bool:
+        """Whether it is a member when its history ends."""
+        stays = self.stays.get(group)
+        return stays is not None and stays[-1].end is None
+
+    def is_correct_in(self, group: GroupId) -> bool:
+        return not (self.crashed or self.timing_fault or group in self.left)
+
+    def first_view_without(self, group: GroupId, other: ProcessId, after: int) -> int | None:
+        """Index of the first view of the group, installed after an index, that lacks another process."""
+        for installed in self.views.get(group, ()):
+            if installed.index > after and other not in installed.view.members:
+                return installed.index
+        return None
+
+
+class Run:
+    """One run: its histories in the order of their names, and what follows from all of them together."""
+
+    def __init__(self, name: str, columns: Columns, rows: Sequence[int]) -> None:
+        self.name = name
+        self.columns = columns
+        self.events = len(rows)
+        self.histories: dict[ProcessId, History] = {}
+        self.sends: dict[Message, Event] = {}
+        self.promises: list[str] | None = None
+        self.bounds: dict[str, int] = {}
+        self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
+        self._ends: list[dict[str, Any]] = []
+        self._deliveries: dict[Message, list[Event]] | None = None
+        for place, (process, own) in enumerate(sorted(_by_process(columns, rows).items())):
+            self.histories[process] = self._walk(History(process, place, own))
+        self.viewed: frozenset[GroupId] = frozenset(group for h in self.all for group in h.views)
+        self.joined: frozenset[GroupId] = frozenset(group for h in self.all for group in h.joined)
+        self.groups: list[GroupId] = sorted(
+            {m[0] for m in self.sends} | {m[0] for h in self.all for m in h.first} | self.viewed | self.joined
+        )
+        named: dict[GroupId, set[ProcessId]] = {group: set() for group in self.groups}
+        for view in self._views.values():
+            named[view.group] |= view.members
+        self.named: dict[GroupId, frozenset[ProcessId]] = {group: frozenset(names) for group, names in named.items()}
+        """Processes that some view of the group names."""
+
+    @property
+    def all(self) -> list[History]:
+        return list(self.histories.values())
+
+    @property
+    def drained(self) -> bool:
+        """Faults and senders had stopped long before the end: every ``end`` row says so."""
+        return bool(self._ends) and all(detail.get("drained") is True for detail in self._ends)
+
+    @property
+    def healed(self) -> bool:
+        """Draining heals; a recorder that drains without healing says ``{"healed": false}`` in its ``end`` rows."""
+        return all(detail.get("healed", True) is not False for detail in self._ends)
+
+    @property
+    def unobserved(self) -> list[ProcessId]:
+        """Members that views name but that have no rows."""
+        return sorted({name for names in self.named.values() for name in names} - set(self.histories))
+
+    def deliveries_of(self, message: Message) -> list[Event]:
+        """First deliveries of a message, by process."""
+        if self._deliveries is None:
+            self._deliveries = {}
+            for history in self.all:
+                for delivered, event in history.first.items():
+                    self._deliveries.setdefault(delivered, []).append(event)
+        return self._deliveries.get(message, [])
+
+    def is_member_at(self, history: History, group: GroupId, index: int) -> bool:
+        if group in self.viewed or group in self.joined:
+            return history.is_member_at(group, index)
+        return self.is_ever_member(history, group)
+
+    def is_ever_member(self, history: History, group: GroupId) -> bool:
+        if group in self.viewed or group in self.joined:
+            return group in history.stays
+        return any(message[0] == group for message in history.first)
+
+    def correct_in(self, group: GroupId) -> list[History]:
+        return [history for history in self.all if history.is_correct_in(group)]
+
+    def when(self, place: Place) -> int:
+        """When an event happened, for putting violations into an order: on the global clock where there is one."""
+        row = self.histories[place[0]].rows[place[1]]
+        true_time = self.columns.true_time[row]
+        return self.columns.time[row] if true_time is None else true_time
+
+    def _walk(self, history: History) -> History:
+        columns = self.columns
+        kinds, groups, senders, seqs = columns["kind"], columns["group"], columns["sender"], columns["seq"]
+        name = history.name
+        in_force: dict[GroupId, View] = {}
+        taking_part = False
+        for index, row in enumerate(history.rows):
+            kind = kinds[row]
+            taking_part = taking_part or kind in _TAKES_PART
+            if kind == "deliver":
+                message = (groups[row], senders[row], seqs[row])
+                event = Event(name, index, message, in_force.get(groups[row]), row, False)
+                if message in history.first:
+                    history.repeats.append(event)
+                else:
+                    history.first[message] = event
+                    history.traffic.append(event)
+            elif kind == "send":
+                message = (groups[row], senders[row], seqs[row])
+                event = Event(name, index, message, in_force.get(groups[row]), row, True)
+                self.sends[message] = event
+                history.sends.append(event)
+                history.traffic.append(event)
+            elif kind == "view":
+                in_force[groups[row]] = self._install(history, index, row)
+            elif kind == "join":
+                history.joined.add(groups[row])
+                _begin_stay(history, groups[row], index, row)
+            elif kind == "leave":
+                in_force.pop(groups[row], None)
+                _end_stay(history, groups[row], index, row)
+                taking_part = any(stays[-1].end is None for stays in history.stays.values())
+            elif kind in ("reject", "block") and seqs[row] is not None and groups[row] is not None:
+                message = (groups[row], senders[row], seqs[row])
+                event = Event(name, index, message, in_force.get(groups[row]), row, False)
+                (history.rejects if kind == "reject" else history.blocks).append(event)
+            elif kind == "start":
+                self._start(row)
+            elif kind == "end":
+                history.end = True
+                self._ends.append(columns.detail(row))
+            elif kind == "crash":
+                history.crashed = True
+            elif kind == "fault":
+                history.timing_fault = history.timing_fault or _is_timing_fault(columns.detail(row))
+        history.cut = not (history.crashed or history.end or (history.left and not taking_part))
+        history.crashed = history.crashed or history.cut
+        return history
+
+    def _install(self, history: History, index: int, row: int) -> View:
+        group, number = self.columns["group"][row], self.columns["view"][row]
+        members = frozenset(self.columns["members"][row] or ())
+        view = self._views.setdefault((group, number, members), View(group, number, members))
+        ended = sum(stay.end is not None for stay in history.stays.get(group, ()))
+        history.views.setdefault(group, []).append(Installed(view, index, row, ended))
+        history.installed.setdefault(view, index)
+        if history.name in members:
+            _begin_stay(history, group, index, row)
+        return view
+
+    def _start(self, row: int) -> None:
+        detail = self.columns.detail(row)
+        if isinstance(detail.get("promises"), list):
+            before = self.promises or []
+            self.promises = before + [name for name in detail["promises"] if name not in before]
+        if isinstance(detail.get("bounds"), dict):
+            self.bounds.update(detail["bounds"])
+
+
+def runs_of(table: pa.Table) -> Iterator[Run]:
+    """The runs of a trace, in the order of their names; rows may come in any order."""
+    columns = Columns(table)
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(columns["run"]):
+        rows.setdefault(name, []).append(row)
+    for name in sorted(rows):
+        yield Run(name, columns, rows[name])
+
+
+def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, list[int]]:
+    processes, indices = columns["process"], columns["index"]
+    found: dict[ProcessId, list[int]] = {}
+    for row in rows:
+        found.setdefault(processes[row], []).append(row)
+    for own in found.values():
+        own.sort(key=indices.__getitem__)
+    return found
+
+
+def _begin_stay(history: History, group: GroupId, index: int, row: int) -> None:
+    stays = history.stays.setdefault(group, [])
+    if not stays or stays[-1].end is not None:
+        stays.append(Stay(index, row))
+
+
+def _end_stay(history: History, group: GroupId, index: int, row: int) -> None:
+    history.left.add(group)
+    stays = history.stays.get(group)
+    if stays and stays[-1].end is None:
+        stays[-1].end, stays[-1].end_row = index, row
+
+
+def _is_timing_fault(detail: dict[str, Any]) -> bool:
+    """A timing fault is marked as one: ``{"timing": true}``, or a fault of that kind.
+
+    Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised.
+    """
+    return detail.get("timing") is True or "timing" in (detail.get("fault"), detail.get("kind"))

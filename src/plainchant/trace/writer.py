@@ -1,0 +1,365 @@
+"""From a host's raw rows to Arrow and Parquet.
+
+Theory of operation
+-------------------
+A host appends one tuple an event to the ``rows`` of a :class:`History`, which is nothing but two containers, because
+that append is in the innermost loop of a simulation. Everything else is done for many rows at a time: the rows of all
+histories are laid end to end in the order (run, process, index), flattened into one list, and each column is every
+twelfth element of it. Columns that most rows do not have (members, deadline, detail, packets) are filled in from the
+few that do. ``run``, ``process`` and ``index`` are not in the rows at all: they follow from where a row stands.
+
+:class:`TraceBuffer` keeps everything and gives a table. :class:`TraceWriter` writes a row group whenever enough rows
+are there and empties the histories *in place*, because hosts hold references to the lists. Until ``close`` has
+succeeded, its files are in a hidden directory, which becomes ``trace`` by one rename: a trace that is there is whole.
+
+The same rows give the same bytes: nothing in a file depends on the time, the machine or the order of a set.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..model import GroupId, ProcessId, TraceError
+from .schema import SCHEMA, VERSION, VERSION_KEY
+
+Row: TypeAlias = tuple[
+    str,  # kind
+    int,  # time
+    int | None,  # true_time
+    GroupId | None,
+    int | None,  # view
+    ProcessId | None,  # sender
+    int | None,  # seq
+    int | None,  # sent
+    int | None,  # rank
+    int | None,  # digest
+    int | None,  # size
+    dict[str, Any] | None,  # extra: members (tuple), deadline (int), detail (dict)
+]
+
+_ROW: Final = ("kind", "time", "true_time", "group", "view", "sender", "seq", "sent", "rank", "digest", "size", "extra")
+_STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
+_DELTAS: Final = ("index", "time", "true_time", "view", "seq", "deadline", "sent", "rank", "size", "packets")
+"""Integers that are close to the row before. A digest is not: it is written plain."""
+
+_FILE_BYTES: Final = 128 * 1024 * 1024
+_GROUP_ROWS_MAX: Final = 1_000_000
+
+_encode_detail: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class History:
+    """One process's history in one run, as far as it is not yet converted.
+
+    ``packets`` maps a position in ``rows`` to the packets that this event put on the network.
+    """
+
+    __slots__ = ("first", "packets", "process", "rows", "run")
+
+    def __init__(self, run: str, process: ProcessId) -> None:
+        self.run = run
+        self.process = process
+        self.rows: list[Row] = []
+        self.packets: dict[int, int] = {}
+        self.first = 0
+        """The index of ``rows[0]``: how many rows were written and cleared before."""
+
+
+class TraceBuffer:
+    """A trace in memory.
+
+    >>> trace = TraceBuffer()
+    >>> history = trace.history("r0", "p1")
+    >>> history.rows.append(("start", 5, 5, None, None, None, None, None, None, None, None, {"detail": {"version": 1}}))
+    >>> trace.table().select(["process", "index", "kind", "detail"]).to_pylist()
+    [{'process': 'p1', 'index': 0, 'kind': 'start', 'detail': '{"version":1}'}]
+    """
+
+    def __init__(self) -> None:
+        self._histories: dict[tuple[str, ProcessId], History] = {}
+
+    def history(self, run: str, process: ProcessId) -> History:
+        """Where this process's rows go; asked again, the same."""
+        key = (run, process)
+        if key not in self._histories:
+            self._histories[key] = History(run, process)
+        return self._histories[key]
+
+    def table(self) -> pa.Table:
+        """What is here now, in the order (run, process, index)."""
+        return convert(self._ordered()).cast(SCHEMA)
+
+    def flush_if_full(self) -> None:
+        """Nothing to do: a buffer is never full. Here so that a host need not know what it writes to."""
+
+    def close(self) -> None:
+        """Nothing to do: what is in the buffer stays."""
+
+    def abort(self) -> None:
+        """Forgets everything."""
+        for history in self._histories.values():
+            _clear(history)
+            history.first = 0
+
+    def _ordered(self) -> list[History]:
+        return [self._histories[key] for key in sorted(self._histories) if self._histories[key].rows]
+
+
+class TraceWriter(TraceBuffer):
+    """A trace that goes to ``directory/trace/part-*.parquet``, a row group at a time.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with TraceWriter(directory) as trace:
+    ...         trace.history("r0", "p1").rows.append(("end", 7) + (None,) * 10)
+    ...     [str(path.relative_to(directory)) for path in Path(directory).rglob("*.parquet")]
+    ['trace/part-00000.parquet']
+
+    As a context manager it closes at the end and aborts on any exception, Ctrl-C included. ``row_group`` is how many
+    rows make ``flush_if_full`` write; ``file_bytes`` how large a file gets before the next one is begun.
+    """
+
+    def __init__(
+        self, directory: str | Path, *, row_group: int = 131_072, file_bytes: int = _FILE_BYTES
+    ) -> None:
+        super().__init__()
+        self._row_group = row_group
+        self._file_bytes = file_bytes
+        self._directory = Path(directory)
+        self._final = self._directory / "trace"
+        self._hidden = self._directory / ".trace.partial"
+        self._made: list[Path] = []
+        self._parts = 0
+        self._sink: IO[bytes] | None = None
+        self._parquet: pq.ParquetWriter | None = None
+        if self._final.exists() and any(self._final.iterdir()):
+            raise TraceError(f"{self._final} already holds a trace; choose another directory or remove it first")
+        self._attempt(self._prepare)
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def flush_if_full(self) -> None:
+        """Writes a row group if there are enough rows; call it every few thousand events."""
+        total = 0
+        for history in self._histories.values():
+            total += len(history.rows)
+        if total >= self._row_group:
+            self._attempt(self._flush)
+
+    def close(self) -> None:
+        """Writes the rest and gives the trace its name. Once that is done, or aborted, there is nothing left to do."""
+        if self._parquet is not None:
+            self._attempt(self._finish)
+
+    def abort(self) -> None:
+        """Removes everything that was written, also directories that were made for it."""
+        super().abort()
+        parquet, sink, self._parquet, self._sink = self._parquet, self._sink, None, None
+        # A disk that is full refuses the footer as well; that error says nothing new, and the file goes anyway.
+        for closeable in (parquet, sink):
+            try:
+                if closeable is not None:
+                    closeable.close()
+            except (OSError, pa.ArrowException):
+                continue
+        shutil.rmtree(self._hidden, ignore_errors=True)
+        for path in self._made:
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Runs a step that writes; if it fails, nothing stays behind."""
+        try:
+            step()
+        except TraceError:
+            self.abort()
+            raise
+        except (OSError, pa.ArrowException) as error:
+            self.abort()
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise TraceError(
+                f"cannot write the trace to {self._final}: {reason}; "
+                "nothing was left there; make room or choose another directory"
+            ) from error
+
+    def _prepare(self) -> None:
+        # Opened before the run begins: a directory that cannot be written to should be known before hours of work.
+        missing = [path for path in (self._directory, *self._directory.parents) if not path.exists()]
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._made = missing
+        # What a killed run left here is of no use to anybody.
+        shutil.rmtree(self._hidden, ignore_errors=True)
+        self._hidden.mkdir()
+        self._open()
+
+    def _open(self) -> None:
+        self._sink = open(self._hidden / f"part-{self._parts:05d}.parquet", "wb")  # noqa: SIM115 - open across calls
+        self._parts += 1
+        self._parquet = pq.ParquetWriter(
+            self._sink,
+            _FILE_SCHEMA,
+            compression="zstd",
+            use_dictionary=[*_STRINGS, "members.list.element"],
+            column_encoding=dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
+            # Readers are to see strings, not the dictionaries that we happen to build them with. (This also drops the
+            # schema's metadata, so the version is added when the file is closed.)
+            store_schema=False,
+        )
+
+    def _flush(self) -> None:
+        histories = self._ordered()
+        assert self._sink is not None, "a trace takes no rows after it was closed"
+        assert self._parquet is not None
+        if self._sink.tell() >= self._file_bytes:
+            self._close_part()
+            self._open()
+        self._parquet.write_table(convert(histories), row_group_size=_GROUP_ROWS_MAX)
+        for history in histories:
+            history.first += len(history.rows)
+            _clear(history)
+
+    def _close_part(self) -> None:
+        assert self._sink is not None
+        assert self._parquet is not None
+        self._parquet.add_key_value_metadata({VERSION_KEY.decode(): str(VERSION)})
+        self._parquet.close()
+        self._sink.close()
+        self._parquet = self._sink = None
+
+    def _finish(self) -> None:
+        if self._ordered():
+            self._flush()
+        self._close_part()
+        # On POSIX a rename replaces an empty directory, and nothing else.
+        self._hidden.rename(self._final)
+
+
+def convert(histories: Sequence[History]) -> pa.Table:
+    """The rows of these histories, one history after the other, as a table.
+
+    Strings are dictionary-encoded (``.cast(SCHEMA)`` makes them plain). Raises TraceError if a value does not fit its
+    column.
+    """
+    lengths = [len(history.rows) for history in histories]
+    count = sum(lengths)
+    flat: list[Any] = list(chain.from_iterable(chain.from_iterable(history.rows for history in histories)))
+    if len(flat) != count * len(_ROW):
+        raise TraceError(f"a raw row of a trace has {len(_ROW)} values; a host appended one that has not")
+    columns: dict[str, pa.Array] = {}
+    for place, name in enumerate(_ROW[:-1]):
+        columns[name] = _column(name, flat[place :: len(_ROW)])
+    columns["run"] = _repeated([history.run for history in histories], lengths)
+    columns["process"] = _repeated([history.process for history in histories], lengths)
+    columns["index"] = pa.array(_indices(histories, lengths, count))
+    columns["packets"] = _packets(histories, lengths, count)
+    columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
+    return pa.table([columns[field.name] for field in _FILE_SCHEMA], schema=_FILE_SCHEMA)
+
+
+def _file_schema() -> pa.Schema:
+    """SCHEMA with dictionaries for strings."""
+    fields = [
+        pa.field(field.name, pa.dictionary(pa.int32(), pa.string())) if field.name in _STRINGS else field
+        for field in SCHEMA
+    ]
+    return pa.schema(fields)
+
+
+_FILE_SCHEMA: Final = _file_schema()
+
+
+def _clear(history: History) -> None:
+    history.rows.clear()
+    history.packets.clear()
+
+
+def _column(name: str, values: list[Any]) -> pa.Array:
+    # Often a whole column is one value (the group, the view, the size). Counting it is several times cheaper than
+    # converting it, and the ends give away most columns for which it is not worth trying.
+    if len(values) > 1 and values[0] is values[-1] and values.count(values[0]) == len(values):
+        return pc.take(_column(name, values[:1]), pa.array(np.zeros(len(values), dtype=np.int64)))
+    try:
+        array = pa.array(values, SCHEMA.field(name).type)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        problem = f"a value in column {name!r} of a trace row does not fit: {error}; its host is defective"
+        raise TraceError(problem) from error
+    return array.dictionary_encode() if name in _STRINGS else array
+
+
+def _repeated(values: list[str], lengths: list[int]) -> pa.Array:
+    """Each value as often as its history has rows; equal values (the run) share a code."""
+    codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    indices = np.repeat(np.array([codes[value] for value in values], dtype=np.int32), lengths)
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))
+
+
+def _indices(histories: Sequence[History], lengths: list[int], count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    indices = np.empty(count, dtype=np.int64)
+    at = 0
+    for history, length in zip(histories, lengths, strict=True):
+        indices[at : at + length] = np.arange(history.first, history.first + length)
+        at += length
+    return indices
+
+
+def _packets(histories: Sequence[History], lengths: list[int], count: int) -> pa.Array:
+    positions: list[int] = []
+    values: list[int] = []
+    at = 0
+    for history, length in zip(histories, lengths, strict=True):
+        positions.extend(at + position for position in history.packets)
+        values.extend(history.packets.values())
+        at += length
+    return _sparse("packets", positions, values, count)
+
+
+def _extras(extras: list[dict[str, Any] | None]) -> dict[str, pa.Array]:
+    """The columns that a row carries only in its ``extra``."""
+    present = [(at, extra) for at, extra in enumerate(extras) if extra is not None]
+    columns: dict[str, pa.Array] = {}
+    for name in ("members", "deadline", "detail"):
+        having = [(at, extra[name]) for at, extra in present if extra.get(name) is not None]
+        values = [value for _, value in having]
+        if name == "detail":
+            values = [_json(value) for value in values]
+        columns[name] = _sparse(name, [at for at, _ in having], values, len(extras))
+    return columns
+
+
+def _json(detail: dict[str, Any]) -> str:
+    try:
+        return _encode_detail(detail).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise TraceError(f"the detail {detail!r} of a trace row is not JSON: {error}; its host is defective") from error
+
+
+def _sparse(name: str, positions: list[int], values: list[Any], count: int) -> pa.Array:
+    """A column of ``count`` rows that is null except at these positions."""
+    kind = _FILE_SCHEMA.field(name).type
+    if not positions:
+        return pa.nulls(count, kind)
+    places = np.zeros(count, dtype=np.int64)
+    absent = np.ones(count, dtype=np.bool_)
+    places[positions] = np.arange(len(positions))
+    absent[positions] = False
+    return pc.take(_column(name, values), pa.array(places, mask=absent))

@@ -1,0 +1,35 @@
+"""A protocol that only scenario files know, so that these tests say nothing about any real one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from plainchant.engine import Engine
+from plainchant.model import MS, Duration, UsageError, parameter
+from plainchant.protocols import registry
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    window: int = parameter(16, "batches under way", unit="batches", minimum=1, maximum=1000)
+    share: float = parameter(0.5, "a share", minimum=0, maximum=1)
+    pack: bool = parameter(True, "whether to pack")
+    mode: str = parameter("calm", "the mood", choices=("calm", "hasty"))
+    heartbeat: Duration = parameter(Duration(20 * MS), "how often", unit="duration", minimum=1)
+
+    def __post_init__(self) -> None:
+        if self.mode == "hasty" and not self.pack:
+            raise UsageError("a hasty chant has to pack; set pack = true")
+
+
+CHANT = registry.Description(
+    name="chant", seed="none", about="For tests.", parameters=Parameters, packets=(),
+    make=lambda host, parameters: Engine(), promises=lambda parameters, groups: (), faults=(), settle=lambda parameters: MS,
+)
+
+
+@pytest.fixture(autouse=True)
+def _chant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "protocols", lambda: {"chant": CHANT})

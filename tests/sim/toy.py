@@ -1,0 +1,136 @@
+"""Small protocols to try the simulator with.
+
+``Flood`` sends each message to everybody and hopes. ``Sequencer`` asks the first member to number messages: correct as long
+as nothing is lost and nobody stops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from plainchant.engine import Engine, Host
+from plainchant.model import MS, Batch, Form, Join, Packet, Reason, View
+from plainchant.protocols.registry import Description, Promise
+
+
+class Data(Packet, frozen=True, array_like=True, gc=False, tag=1):
+    group: str
+    batch: Batch
+
+
+class Request(Packet, frozen=True, array_like=True, gc=False, tag=2):
+    group: str
+    batch: Batch
+
+
+class Ordered(Packet, frozen=True, array_like=True, gc=False, tag=3):
+    group: str
+    number: int
+    sender: str
+    batch: Batch
+
+
+class Hello(Packet, frozen=True, array_like=True, gc=False, tag=4):
+    group: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToyParameters:
+    settle: int = 20 * MS
+    window: int = 8
+
+
+class Flood(Engine):
+    """Unreliable: whoever gets a packet delivers it. Joiners greet their contacts and are members of their own view."""
+
+    def __init__(self, host: Host, parameters: ToyParameters) -> None:
+        self.host = host
+        self.members: dict[str, tuple[str, ...]] = {}
+
+    def join(self, group: str, how: Form | Join) -> None:
+        if isinstance(how, Form):
+            self.members[group] = how.members
+        else:
+            self.members[group] = (*how.contacts, self.host.me)
+            self.host.send(how.contacts, Hello(group))
+        self.host.install(View(group, 1, self.members[group]))
+
+    def leave(self, group: str) -> None:
+        self.host.left(group)
+
+    def ready(self, group: str) -> None:
+        while (batch := self.host.take(group, self.host.max_packet, 1)) is not None:
+            self.host.send([name for name in self.members[group] if name != self.host.me], Data(group, batch))
+            self.host.deliver(group, self.host.me, batch)
+
+    def receive(self, source: str, packet: Any) -> None:
+        if isinstance(packet, Hello):
+            self.members[packet.group] = (*self.members[packet.group], source)
+        else:
+            self.host.deliver(packet.group, source, packet.batch)
+
+
+class Sequencer(Engine):
+    """The first member numbers messages. A window of messages a sender; no recovery at all."""
+
+    def __init__(self, host: Host, parameters: ToyParameters) -> None:
+        self.host = host
+        self.window = parameters.window
+        self.under_way = 0
+        self.number = 0
+
+    def join(self, group: str, how: Form | Join) -> None:
+        assert isinstance(how, Form)
+        self.group = group
+        self.head = how.members[0]
+        self.to_head = (self.head,)
+        self.others = tuple(name for name in how.members if name != self.host.me)
+        self.host.install(View(group, 1, how.members, rank=0))
+
+    def ready(self, group: str) -> None:
+        while self.under_way < self.window:
+            batch = self.host.take(group, 1400, 1)
+            if batch is None:
+                return
+            self.under_way += 1
+            if self.host.me == self.head:
+                self.order(self.host.me, batch)
+            else:
+                self.host.send(self.to_head, Request(group, batch))
+
+    def order(self, sender: str, batch: Batch) -> None:
+        self.number += 1
+        self.host.send(self.others, Ordered(self.group, self.number, sender, batch))
+        self.deliver(sender, batch, self.number)
+
+    def deliver(self, sender: str, batch: Batch, number: int) -> None:
+        self.host.deliver(self.group, sender, batch, number)
+        if sender == self.host.me:
+            self.under_way -= 1
+            self.ready(self.group)
+
+    def receive(self, source: str, packet: Any) -> None:
+        if packet.__class__ is Ordered:
+            self.deliver(packet.sender, packet.batch, packet.number)
+        else:
+            self.order(source, packet.batch)
+
+    def waiting(self) -> Reason | None:
+        if self.under_way:
+            return Reason("under-way", f"{self.under_way} messages of {self.host.me} have no number yet")
+        return None
+
+
+def describe_toy(engine: type[Engine]) -> Description:
+    return Description(
+        name=engine.__name__.lower(),
+        seed="000",
+        about="a toy",
+        parameters=ToyParameters,
+        packets=(Data, Request, Ordered, Hello),
+        make=engine,
+        promises=lambda parameters, groups: (Promise("integrity", "always"),),
+        faults=(),
+        settle=lambda parameters: parameters.settle,
+    )
