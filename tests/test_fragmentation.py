@@ -26,6 +26,10 @@ class Toy(Engine):
         self.eager = False
         self.expired: list[Timer] = []
         self.reason: Reason | None = None
+        self.left: list[GroupId] = []
+
+    def leave(self, group: GroupId) -> None:
+        self.left.append(group)
 
     def ready(self, group: GroupId) -> None:
         self.eager = True
@@ -311,6 +315,43 @@ def test_a_process_that_left_starts_with_nothing(a: Process) -> None:
     assert a.layer.waiting() is None
     a.submit(b"new")
     assert a.take_all(3) == [Batch(2, 1, b"new")]
+
+
+def test_a_process_leaves_at_once_if_nothing_large_is_under_way(a: Process) -> None:
+    a.submit(b"abcd")
+    a.layer.leave(G)
+    assert a.engine.left == [G]
+
+
+@pytest.mark.parametrize("taken_before", [1, 2])
+def test_a_process_leaves_when_its_large_message_is_back_and_takes_no_other(a: Process, taken_before: int) -> None:
+    a.submit(b"abcd")
+    a.submit(b"never")
+    before = [fragment for fragment in (a.engine.take(2) for _ in range(taken_before)) if fragment is not None]
+    a.layer.leave(G)
+    after = a.take_all(2)
+    assert len(before + after) == 2
+    a.deliver("a", *before, *after)
+    assert a.delivered == [("a", Batch(1, 1, b"abcd"))]
+    assert a.take_all(5) == []
+    assert a.engine.left == []
+    a.fire()
+    assert a.engine.left == [G]
+    assert a.layer.waiting() is None
+
+
+def test_a_join_does_not_lose_the_message_of_a_process_that_is_leaving(a: Process) -> None:
+    a.submit(b"abcd")
+    heard = a.engine.take(2)
+    assert heard is not None
+    a.deliver("a", heard)
+    a.layer.leave(G)
+    a.install(2, "aj", joined="j")
+    a.fire()
+    a.deliver("a", *a.take_all(2))
+    a.fire()
+    assert a.delivered == [("a", Batch(1, 1, b"abcd"))]
+    assert a.engine.left == [G]
 
 
 # --- broken contracts -----------------------------------------------------------------------------------------------

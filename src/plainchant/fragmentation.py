@@ -23,6 +23,7 @@ does not matter, nor does another join before they are all there.
 a view with J, a2, a view with K, b. K hears b and cannot know that the others still wait for a1 again.)
 
 **A partial message disappears with the view that removes its sender**, at everybody. A restarted process is a new one.
+A process that asks to leave does so when its own large message has come back: it was accepted for good.
 
 Memory is bounded by what senders have under way: at each member one partial message a sender and group, and the whole
 of one's own; nothing is reserved on the mere word of a fragment.
@@ -94,9 +95,16 @@ class Fragmentation(Layer):
     def expire(self, timer: Timer) -> None:
         # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
         if timer[0] == _LAYER and len(timer) == 3:
-            self.inner.ready(timer[2])
+            self._go_on(timer[2])
         else:
             self.inner.expire(timer)
+
+    def leave(self, group: GroupId) -> None:
+        outgoing = self._outgoing.get(group)
+        if outgoing is None:
+            self.inner.leave(group)
+        else:
+            outgoing.leaves_after = True
 
     def waiting(self) -> Reason | None:
         reason = self.inner.waiting()
@@ -126,10 +134,24 @@ class Fragmentation(Layer):
             self._came_back(group)
 
     def _came_back(self, group: GroupId) -> None:
-        outgoing = self._outgoing.pop(group, None)
+        outgoing = self._outgoing.get(group)
+        if outgoing is None:
+            return
+        outgoing.is_back = True
+        if not outgoing.leaves_after:
+            del self._outgoing[group]
         # The protocol was told that there is nothing to take; now there may be. Calling it from here would re-enter it.
-        if outgoing is not None and outgoing.refused:
+        if outgoing.refused or outgoing.leaves_after:
             self.host.set_timer(_nudge(group), self.host.now)
+
+    def _go_on(self, group: GroupId) -> None:
+        """Tells the protocol, now that it may be called, that it can take or leave."""
+        outgoing = self._outgoing.get(group)
+        if outgoing is not None and outgoing.is_back:
+            del self._outgoing[group]
+            self.inner.leave(group)
+        else:
+            self.inner.ready(group)
 
     def _start_afresh(self, group: GroupId, partial: dict[ProcessId, _Partial]) -> None:
         mine = partial.get(self.me)
@@ -141,13 +163,18 @@ class Fragmentation(Layer):
 
 
 class _Outgoing:
-    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message."""
+    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message.
 
-    __slots__ = ("_untaken", "body", "first", "refused")
+    One that ``is_back`` stays only if the process ``leaves_after``, so that nothing more is taken before it does.
+    """
+
+    __slots__ = ("_untaken", "body", "first", "is_back", "leaves_after", "refused")
 
     def __init__(self, batch: Batch) -> None:
         self.first = batch.first
         self.body = batch.body
+        self.is_back = False
+        self.leaves_after = False
         self.refused = False
         """Whether the protocol asked for more and got nothing, so that it has to be told when there is something."""
         self._untaken = deque([(0, len(batch.body))])

@@ -26,7 +26,8 @@ class Parameters:
 
 CHANT = registry.Description(
     name="chant", seed="none", about="For tests.", parameters=Parameters, packets=(),
-    make=lambda host, parameters: Engine(), promises=lambda parameters, groups: (), faults=(), settle=lambda parameters: MS,
+    make=lambda host, parameters: Engine(), promises=lambda parameters, groups: (), faults=(),
+    settle=lambda parameters: MS,
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plainchant.model import MS, SECOND, ScenarioError
-from plainchant.scenario import Scenario, load, parse
+from plainchant.scenario import Scenario, find, load, parse, shipped
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Workload
 
 TOP = 'protocol = "chant"\nmembers = 3\n'
@@ -53,7 +53,7 @@ source = "p1"
 delay = {uniform = ["1ms", "5ms"]}
 loss = 1
 [[workload]]
-senders = ["p1", "q#1"]
+senders = ["p1", "q"]
 closed = 4
 [[clock]]
 process = "p1"
@@ -65,7 +65,7 @@ at = "1500ms"
 [[fault]]
 kind = "partition"
 at = "1s"
-parts = [["p1"], ["p2", "p3#2"]]
+parts = [["p1"], ["p2", "p3"]]
 [random]
 crash = 1
 ''')
@@ -73,10 +73,10 @@ crash = 1
     assert scenario.parameters["heartbeat"] == 5 * MS
     assert scenario.network.delay == Delay("exponential", 1 * MS, 2 * MS)  # type: ignore[arg-type]
     assert scenario.network.link == (LinkOverride(delay=Delay("uniform", 1 * MS, 5 * MS), loss=1.0, source="p1"),)  # type: ignore[arg-type]
-    assert scenario.workload[0].senders == ("p1", "q#1")
+    assert scenario.workload[0].senders == ("p1", "q")
     assert scenario.clock[0].offset == -3 * MS
     assert scenario.fault[0] == Fault(kind="crash", process="p3", at=1500 * MS)  # type: ignore[arg-type]
-    assert scenario.fault[1].parts == (("p1",), ("p2", "p3#2"))
+    assert scenario.fault[1].parts == (("p1",), ("p2", "p3"))
     assert scenario.random.crash == 1.0
 
 
@@ -152,7 +152,9 @@ WRONG = {
     "a crash at no time": ("[[fault]]\nkind = 'crash'\nprocess = 'p1'", 'needs "at", "after_events" or "mid_broadcast"'),
     "a crash twice timed": ("[[fault]]\nkind = 'crash'\nprocess = 'p1'\nat = '1ms'\nafter_events = 5", "at a time or after so many events, not both"),
     "a crash of a stranger": ("[[fault]]\nkind = 'crash'\nprocess = 'p11'\nat = '1ms'", 's.toml:5: fault.0.process: there is no process "p11"; did you mean "p1"?'),
-    "a crash of no incarnation": ("[[fault]]\nkind = 'crash'\nprocess = 'p1#x'\nat = '1ms'", 'there is no process "p1#x"'),
+    "a crash of an incarnation": ("[[fault]]\nkind = 'crash'\nprocess = 'p1#2'\nat = '1ms'", 's.toml:5: fault.0.process: write "p1", which means whichever incarnation'),
+    "a member that joins": ("[[fault]]\nkind = 'join'\nprocess = 'p1'\nat = '1ms'", 's.toml:3: "p1" is a member from the start; name who joins in `later` instead'),
+    "a stranger that leaves": ("later = ['q']\n[[fault]]\nkind = 'leave'\nprocess = 'q'\nat = '1ms'", 's.toml:4: "q" is not a member: it needs a fault of kind join'),
     "a pause without length": ("[[fault]]\nkind = 'pause'\nprocess = 'p1'\nat = '1ms'", 'a fault of kind pause needs "length"'),
     "a restart at no time": ("[[fault]]\nkind = 'restart'\nprocess = 'p1'", 'a fault of kind restart needs "at"'),
     "a step of nothing": ("[[fault]]\nkind = 'step'\nprocess = 'p1'\nat = '1ms'", 'a fault of kind step needs "offset"'),
@@ -267,3 +269,24 @@ def test_errors_in_options_name_the_option(override: str, message: str | None) -
 
 def test_an_error_in_the_file_is_not_blamed_on_an_option() -> None:
     assert refused(TOP + "[network]\nloss = 7", "network.duplicate=0.1").startswith("s.toml:4:")
+
+
+# --- shipped scenarios ------------------------------------------------------------------------------------------------
+
+
+def test_a_shipped_scenario_is_found_by_name_also_beside_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "partition").mkdir()
+    assert find("partition") == shipped()["partition"]
+    assert find("scenarios/partition.toml") == shipped()["partition"]
+
+
+def test_a_file_of_ones_own_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "partition").write_text(TOP)
+    assert find("partition") == Path("partition")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ScenarioError, match='no shipped scenario of that name; did you mean "partition"'):
+        find("partitoin.toml")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plainchant.trace.reference import Verification, verify
+from plainchant.trace.reference import Verification, Violation, verify
 from plainchant.trace.schema import SCHEMA
 
 _ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "deliver", "reject", "block", "drop"})
@@ -49,6 +49,30 @@ def trace(
 def check(histories: Mapping[str, str], *properties: str, **options: Any) -> Verification:
     """Verifies a hand-written trace for the properties named."""
     return verify(trace(histories, **options), properties)
+
+
+def assert_flagged(histories: Mapping[str, str], name: str, culprit: str, **options: Any) -> Violation:
+    """The property is violated, and some violation blames that process; returns the first. It points at rows there are."""
+    table = trace(histories, **options)
+    verification = verify(table, [name])
+    assert verification.verdict == "violated"
+    assert verification.properties[name].verdict == "violated"
+    there = set(zip(table.column("process").to_pylist(), table.column("index").to_pylist(), strict=True))
+    for violation in verification.violations:
+        assert violation.property == name
+        assert violation.sentence
+        assert violation.events
+        assert set(violation.events) <= there
+        assert {process for process, _ in violation.events} <= set(violation.processes)
+    assert any(culprit in violation.processes for violation in verification.violations)
+    return verification.violations[0]
+
+
+def assert_passes(histories: Mapping[str, str], name: str, **options: Any) -> None:
+    """The property holds, and not for want of a case."""
+    verification = check(histories, name, **options)
+    assert [violation.sentence for violation in verification.violations] == []
+    assert verification.properties[name].verdict == "holds"
 
 
 def _history(run: str, process: str, events: list[list[str]], *, drained: bool) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from plainchant.model import TraceError
-from plainchant.trace.schema import FINAL_KINDS, KINDS, MESSAGE_KINDS, REQUIRED, SCHEMA, VERSION, Malformed, MalformedTrace
+from plainchant.trace import KINDS, SCHEMA, VERSION, Malformed, MalformedTrace
+from plainchant.trace.schema import FINAL_KINDS, MESSAGE_KINDS, REQUIRED
 
 
 def test_the_columns_are_these_in_this_order() -> None:

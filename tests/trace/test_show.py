@@ -50,7 +50,7 @@ def test_a_view_shows_its_members_and_a_reason_its_sentence() -> None:
         lines(
             table(
                 {"kind": "view", "group": "g", "view": 2, "members": ["p1", "p2"]},
-                {"kind": "suspect", "group": "g", "sender": "p2", "detail": '{"reason":"silent","text":"p2 is silent"}'},
+                {"kind": "suspect", "group": "g", "sender": "p2", "detail": '{"reason":"x","text":"p2 is silent"}'},
                 {"kind": "end"},
             )
         )

@@ -286,7 +286,17 @@ def test_a_newer_run_does_not_hide_problems_of_another() -> None:
 
 @pytest.mark.parametrize(
     "detail",
-    ["", "{", "[]", "[" * 100_000, '{"version":"1"}', '{"promises":"fifo"}', '{"promises":[1]}', '{"bounds":{"send":"5ms"}}'],
+    [
+        "",
+        "{",
+        "[]",
+        '{"version":"1"}',
+        '{"promises":"fifo"}',
+        '{"promises":[1]}',
+        '{"bounds":{"send":"5ms"}}',
+        '{"parameters":' + "[" * 100_000,
+    ],
+    ids=range(8),
 )
 def test_a_start_that_cannot_be_read(detail: str) -> None:
     assert the_problem(history(start(detail)))[2].startswith("the detail of 'start' cannot be read")

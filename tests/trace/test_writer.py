@@ -229,10 +229,26 @@ def test_nothing_looks_whole_before_it_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("interruption", [RuntimeError, KeyboardInterrupt])
 def test_an_exception_leaves_nothing_behind(tmp_path: Path, interruption: type[BaseException]) -> None:
-    with pytest.raises(interruption), TraceWriter(tmp_path / "made" / "for it", row_group=1) as trace:
-        trace.history("r0", "p1").rows.append(delivery(1))
-        trace.flush_if_full()
-        raise interruption
+    def interrupted_run() -> None:
+        with TraceWriter(tmp_path / "made" / "for it", row_group=1) as trace:
+            trace.history("r0", "p1").rows.append(delivery(1))
+            trace.flush_if_full()
+            raise interruption
+
+    with pytest.raises(interruption):
+        interrupted_run()
+    assert everything_in(tmp_path) == []
+
+
+def test_ctrl_c_while_closing_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    trace = TraceWriter(tmp_path / "out")
+    trace.history("r0", "p1").rows.append(delivery(1))
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trace.close()
     assert everything_in(tmp_path) == []
 
 
@@ -257,9 +273,11 @@ def test_a_trace_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_run(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(TraceError, match="cannot write the trace"):
-        TraceWriter(tmp_path / "file" / "out")
+    (tmp_path / "trace").write_text("not a directory")
+    for directory in (tmp_path / "trace" / "out", tmp_path):
+        with pytest.raises(TraceError, match="cannot write the trace"):
+            TraceWriter(directory)
+    assert everything_in(tmp_path) == ["trace"]
 
 
 @pytest.fixture

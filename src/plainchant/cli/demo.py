@@ -26,7 +26,10 @@ def demo(
     ),
     seed: Annotated[int | None, typer.Option(help="Another seed is another story.", min=0)] = None,
 ) -> None:
-    """Five members in the simulator, with loss and a sequencer crash, and an account of what happened.
+    """Show a group that survives loss and a crash.
+
+    Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
+    readable account of what happened.
 
     Examples:
 

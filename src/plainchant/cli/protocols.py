@@ -22,7 +22,9 @@ def protocols(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """List protocols, or show one: parameters, promises and the faults they hold under.
+    """List protocols, or show what one promises.
+
+    With a name: its parameters, its promises, and the faults under which they hold.
 
     Examples:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from ..trace.reference import Verification
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 from .output import staged
 from .running import VERIFY_UP_TO, Result, execute
+
+_TOLD: Final = 3
+"""So many violations of a property are told; the others are counted."""
 
 
 @guarded
@@ -130,5 +133,18 @@ def tell_verification(verification: Verification, console: Console) -> None:
         style = {"holds": "green", "violated": "red"}.get(verdict, "yellow")
         table.add_row(name, f"{outcome.cases:,}", f"[{style}]{verdict}[/{style}]")
     console.print(table)
-    for violation in verification.violations:
-        console.print(f"\n{violation.property}: {violation.sentence}", markup=False)
+    for name, outcome in verification.properties.items():
+        if outcome.violations:
+            _tell_violations(name, outcome.violations, verification, console)
+    for warning in verification.warnings:
+        console.print(f"\nNote: {warning}", markup=False)
+
+
+def _tell_violations(name: str, count: int, verification: Verification, console: Console) -> None:
+    """The first few, which are the smallest and earliest; the summary has more of them."""
+    found = [violation for violation in verification.violations if violation.property == name]
+    for violation in found[:_TOLD]:
+        places = ", ".join(f"{process} at index {index}" for process, index in violation.events)
+        console.print(f"\n{name}: {violation.sentence} ({places})", markup=False)
+    if count > _TOLD:
+        console.print(f"\n{name}: and {count - _TOLD:,} more violations")

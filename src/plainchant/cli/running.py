@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -77,8 +77,8 @@ def execute(
     ``verify_it``: None verifies runs that are small enough, True all, False none.
     """
     trace = _Kept(limit=None if verify_it else VERIFY_UP_TO) if directory is None else _Written(directory)
-    with _progress(trace, scenario):
-        summary = _simulate(scenario, trace)
+    with _progress(trace, scenario) as progress:
+        summary = _simulate(scenario, trace, progress)
     wanted = verify_it if verify_it is not None else trace.events <= VERIFY_UP_TO
     table = _table(trace, directory) if wanted or trace.events <= VERIFY_UP_TO else None
     verification = verify(table, scenario.verify or None) if wanted and table is not None else None
@@ -90,9 +90,9 @@ def execute(
     return result
 
 
-def _simulate(scenario: Scenario, trace: _Watched) -> Summary:
+def _simulate(scenario: Scenario, trace: _Watched, progress: Callable[[int], None] | None) -> Summary:
     try:
-        summary = Simulation(scenario, trace=trace).run()
+        summary = Simulation(scenario, trace=trace, progress=progress).run()
         trace.finish()
     except BaseException:
         trace.abort()
@@ -110,27 +110,20 @@ def _table(trace: _Watched, directory: Path | None) -> pa.Table | None:
 
 
 class _Watched(TraceBuffer):
-    """A trace that knows how many events it has had, and tells when asked to make room."""
+    """A trace that knows how many events it has had."""
 
     events = 0
-    now = 0
-    """Virtual time of the newest event."""
-    on_progress: Any = None
 
     def flush_if_full(self) -> None:
         self._count()
         super().flush_if_full()
-        if self.on_progress is not None:
-            self.on_progress()
 
     def finish(self) -> None:
         self._count()
         self.close()
 
     def _count(self) -> None:
-        histories = self._histories.values()
-        self.events = sum(history.first + len(history.rows) for history in histories)
-        self.now = max((history.rows[-1][2] or 0 for history in histories if history.rows), default=self.now)
+        self.events = sum(history.first + len(history.rows) for history in self._histories.values())
 
 
 class _Kept(_Watched):
@@ -157,18 +150,17 @@ class _Written(_Watched, TraceWriter):
 
 
 @contextmanager
-def _progress(trace: _Watched, scenario: Scenario) -> Iterator[None]:
+def _progress(trace: _Watched, scenario: Scenario) -> Iterator[Callable[[int], None] | None]:
     """A line that moves, for people who wait; nothing where nobody looks."""
     console = Console(stderr=True)
     if not (sys.stderr.isatty() and console.is_terminal):
-        yield
+        yield None
         return
     with console.status("running") as status:
 
-        def tell() -> None:
-            done = min(trace.now, scenario.duration) / scenario.duration
-            draining = ", getting quiet" if trace.now > scenario.duration else ""
+        def tell(now: int) -> None:
+            done = min(now, scenario.duration) / scenario.duration
+            draining = ", getting quiet" if now > scenario.duration else ""
             status.update(f"{done:.0%} of {format_duration(scenario.duration)}, {trace.events:,} events{draining}")
 
-        trace.on_progress = tell
-        yield
+        yield tell

@@ -10,11 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
+from ..model import format_duration
 from ..trace.show import decode, in_order
+
+_WORTH_TELLING: Final = 25
+"""Fewer everyday events than this between two sentences are left to the next count."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class _Teller:
         self._counts: Counter[str] = Counter()
         self._suspected: set[tuple[str, str]] = set()
         self._last = 0
+        self._last_fault = ""
 
     def hear(self, row: dict[str, Any]) -> Iterator[Moment]:
         kind = row["kind"]
@@ -64,19 +69,21 @@ class _Teller:
         self._last = time
 
     def end(self) -> Iterator[Moment]:
-        yield from self._meanwhile()
+        yield from self._meanwhile(at_end=True)
 
-    def _meanwhile(self) -> Iterator[Moment]:
+    def _meanwhile(self, at_end: bool = False) -> Iterator[Moment]:
         """What went on between two sentences, in one."""
+        if self._counts.total() < (1 if at_end else _WORTH_TELLING):
+            return
         counts, self._counts = self._counts, Counter()
-        parts = [
-            _times(counts["send"], "message") + " sent" if counts["send"] else "",
-            _times(counts["deliver"], "delivery").replace("deliverys", "deliveries") if counts["deliver"] else "",
-            f"lost packets asked for {_times(counts['retransmit'], 'time')}" if counts["retransmit"] else "",
-        ]
-        told = [part for part in parts if part]
-        if told:
-            yield Moment(self._last, f"(until here: {_listed(told)})")
+        sentences = {
+            "send": _times(counts["send"], "message") + " sent",
+            "deliver": f"{_times(counts['deliver'], 'time')} delivered",
+            "ask": f"missing packets asked for {_times(counts['ask'], 'time')}",
+            "repeat": f"{_times(counts['repeat'], 'request')} repeated",
+        }
+        told = [sentence for kind, sentence in sentences.items() if counts[kind]]
+        yield Moment(self._last, f"(meanwhile: {_listed(told)})")
 
     # --- one method a kind; the sentence, or nothing ---
 
@@ -87,7 +94,11 @@ class _Teller:
         self._counts[row["kind"]] += 1
         return ""
 
-    _on_send = _on_deliver = _on_retransmit = _count
+    _on_send = _on_deliver = _count
+
+    def _on_retransmit(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
+        self._counts["repeat" if detail.get("what") == "request" else "ask"] += 1
+        return ""
 
     def _on_view(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         group, number, members = row["group"], row["view"], list(row["members"])
@@ -127,7 +138,13 @@ class _Teller:
         what = detail.get("fault", detail.get("kind", ""))
         if what == "crash":
             return ""  # the crash itself has a row, and says more
-        return f"Fault at {row['process']}: {_words(detail)}."
+        if what == "restart":
+            return f"{detail.get('process')} comes back, as {row['process']}, and asks to be let in."
+        told = _words(detail)
+        if told == self._last_fault:
+            return ""  # the same partition, written down at each of its parts
+        self._last_fault = told
+        return f"Fault at {row['process']}: {told}."
 
     def _on_crash(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         if "text" in detail:
@@ -141,11 +158,21 @@ class _Teller:
         group = row["group"]
         if group not in self._views or "#" not in row["process"]:
             return ""
-        return f"{row['process']} has joined {group}: the process came back, as a new one."
+        return f"{row['process']} has joined {group}."
 
     def _on_leave(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         return f"{row['process']} has left {row['group']}, as it wished."
 
 
 def _words(detail: dict[str, Any]) -> str:
-    return " ".join(f"{value}" if key in ("fault", "kind") else f"{key}={value}" for key, value in detail.items())
+    """A fault's settings: its kind first, durations as people write them."""
+    words = [str(detail.get("fault", detail.get("kind", "")))]
+    for key, value in detail.items():
+        if key in ("length", "delay", "offset") and isinstance(value, int):
+            sign = "-" if value < 0 else ""
+            words.append(f"{key} {sign}{format_duration(abs(value))}")
+        elif key == "parts":
+            words.append(" | ".join(" ".join(part) for part in value))
+        elif key not in ("fault", "kind", "process"):
+            words.append(f"{key} {value}")
+    return ", ".join(words)

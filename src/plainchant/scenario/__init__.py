@@ -3,7 +3,8 @@
 May import ``model``, ``protocols.registry`` and, for the names of properties, ``trace.reference``.
 
 ``load`` and ``parse`` read a scenario, ``dump`` writes one out completely, ``find`` and ``shipped`` name those that
-come with plainchant. Errors are made in ``read`` (a single value) and ``check`` (the whole), at lines that ``locate`` finds.
+come with plainchant. Errors are made in ``read`` (a single value) and ``check`` (the whole), at lines that
+``locate`` finds.
 """
 
 from .dump import dump

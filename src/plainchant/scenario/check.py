@@ -163,6 +163,26 @@ class _Check:
         if fault.kind == "cut" and not fault.source and not fault.target:
             self.reader.fail(path, "a cut needs a source, a target or both")
         self._within(fault.at, (*path, "at"), f"the {fault.kind} happens")
+        self._membership(fault, path)
+
+    def _membership(self, fault: Fault, path: Path) -> None:
+        """Who is in cannot join and who is not cannot leave. Only what is certain before the run is refused."""
+        groups = [fault.group] if fault.group else list(self.scenario.groups)
+        is_in = all(
+            fault.process in self.scenario.groups[group] for group in groups if not self._is_other(fault, group)
+        )
+        kinds = {other.kind for other in self.scenario.fault if other.process == fault.process}
+        if fault.kind == "join" and is_in and "leave" not in kinds and not self.scenario.random.leave:
+            self.reader.fail(path, f'"{fault.process}" is a member from the start; name who joins in `later` instead')
+        if fault.kind == "leave" and fault.process in self.scenario.later and "join" not in kinds:
+            self.reader.fail(
+                path, f'"{fault.process}" is not a member: it needs a fault of kind join before it can leave'
+            )
+
+    def _is_other(self, fault: Fault, group: str) -> bool:
+        """A group that the fault leaves alone: a member that names no group joins its own groups, not all."""
+        mine = any(fault.process in names for names in self.scenario.groups.values())
+        return not fault.group and mine and fault.process not in self.scenario.groups[group]
 
     def _has_its_keys(self, fault: Fault, path: Path) -> None:
         table = self._table(path)
@@ -206,9 +226,11 @@ class _Check:
     # --- shared ---
 
     def _process(self, name: str, path: Path) -> None:
-        """Empty, a known process, or one of its later incarnations."""
-        base, mark, number = name.partition("#")
-        if name and (base not in self.processes or (mark and not number.isdecimal())):
+        """Empty or a known process. A scenario cannot know incarnations: the process stands for the one that runs."""
+        base, mark, _ = name.partition("#")
+        if mark and base in self.processes:
+            self.reader.fail(path, f'{dotted(path)}: write "{base}", which means whichever incarnation of it runs then')
+        if name and name not in self.processes:
             self.reader.fail(path, f'{dotted(path)}: there is no process "{name}"; {nearest(name, self.processes)}')
 
     def _group(self, name: str, path: Path) -> None:

@@ -1,8 +1,8 @@
 """Scenario files to scenarios: TOML, ``--set`` options, defaults, and errors that name the file and the line.
 
 The document is read by ``tomllib``, options are put into it as if they stood in the file, then every table is read
-by the declarations in ``scenario.model`` and in the protocol's parameter class (``read``), and at last the whole is checked
-for what no single value can be wrong about (``check``). What comes out is complete: the groups, the workload and all
+by the declarations in ``scenario.model`` and in the protocol's parameter class (``read``), and at last the whole is
+checked for what no single value can be wrong about (``check``). What comes out is complete: groups, workload and all
 parameters are spelled out, so that writing it down (``dump``) replays the same run whatever later defaults are.
 """
 

@@ -25,9 +25,9 @@ def shipped() -> dict[str, Path]:
 def find(name: str) -> Path:
     """The file that a person means: a path, or the name of a shipped scenario."""
     path = Path(name)
-    if path.exists():
-        return path
     known = shipped()
+    if path.exists() and not (path.is_dir() and name in known):  # results are often named after their scenario
+        return path
     if path.name in known and path.name == name:
         return known[name]
     if path.parent.name == "scenarios" and path.stem in known and path.suffix == ".toml":

@@ -63,7 +63,8 @@ class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
-        "_busy", "_calls", "_pump_token", "_pumping", "_routes", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
+        "_busy", "_calls", "_network", "_pump_token", "_pumping", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows",
+        "_world", "alive",
         "base", "clock_", "countdown", "delivered", "effects", "end", "engine", "free_at", "groups", "history", "inbox", "inside",
         "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed", "packets_waiting",
         "paused_until", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views", "watch_all",
@@ -72,6 +73,8 @@ class SimHost:
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
         self._world = world
+        self._sends = world.sends
+        self._network = world.network
         self.me = name
         self.base = base
         self.history = history
@@ -133,7 +136,7 @@ class SimHost:
         if not queue:
             return None
         payloads = [queue.popleft()]
-        if most != 1 and queue:
+        if queue and most != 1:
             room = max_bytes - len(payloads[0]) - 2 * PACK_OVERHEAD
             while queue and len(payloads) != most:
                 room -= len(queue[0]) + PACK_OVERHEAD
@@ -150,14 +153,14 @@ class SimHost:
     def _note_sends(self, group: str, first: int, payloads: list[bytes]) -> None:
         window = self._windows.get(group)
         if window is None:
-            window = self._windows[group] = self._world.sends.window(group, self.me)
+            window = self._windows[group] = self._sends.window(group, self.me)
         now, local, me, view = self.now, self.local, self.me, self.views.get(group)
         times, out = window.times, self.out
         for seq, payload in enumerate(payloads, first):
             times.append(now)
             out.append(("send", local, now, group, view, me, seq, None, None, crc32(payload), len(payload), None))
             if not seq % STRETCH:
-                self._world.sends.prune(group, me)
+                self._sends.prune(group, me)
         self.sent += len(payloads)
 
     def send(self, to: Sequence[str], packet: Packet) -> None:
@@ -171,7 +174,7 @@ class SimHost:
         self.timers.cancel(timer)
 
     def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
-        sends = self._world.sends
+        sends = self._sends
         if sends.batch is not batch or sends.sender != sender:
             sends.open(group, sender, batch)
         now = self.now
@@ -279,7 +282,7 @@ class SimHost:
                 if self.mid_crash is not None and len(route.others) > 1:
                     charge += self._crash_in(route, second, position, self.mid_crash)
                     break
-                charge += self._world.network.send(self, route, second)
+                charge += self._network.send(self, route, second)
             elif what == _CALL:
                 self._calls.append((first, second))
             else:
@@ -384,12 +387,16 @@ class SimHost:
                 self._row("accept", group, sender=self.me, digest=crc32(payload), size=len(payload))
             self._keep()
         if was_empty and queue:
-            self.post(self.turn, self.engine.ready, group)
+            self._offer(group)
         return True
 
     def _offer(self, group: str) -> None:
-        if self.queues.get(group):
+        if not self.queues.get(group):
+            return
+        if self.special:
             self.post(self.turn, self.engine.ready, group)
+        else:
+            self.turn(self.engine.ready, group)
 
     def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
         """Writes a row of the host's own: start, fault, end."""
@@ -409,7 +416,7 @@ class SimHost:
         """Crashes while a packet leaves: a random part of its destinations gets it, some at least, never all."""
         reached = sorted(random.sample(range(len(route.others)), random.randrange(1, len(route.others))))
         names = tuple(route.others[index] for index in reached)
-        charge = self._world.network.send_to(self, names, packet)
+        charge = self._network.send_to(self, names, packet)
         self._undo(position)
         self._stop("crashed", "in the middle of a broadcast", {"by": "fault", "mid_broadcast": True, "reached": list(names)})
         return charge
@@ -434,7 +441,7 @@ class SimHost:
 
     def refresh(self) -> None:
         """Works out whether the kernel may hand packets straight to the engine."""
-        network = self._world.network.settings
+        network = self._network.settings
         self._busy = bool(network.send_cost or network.receive_cost)
         self.special = bool(
             not self.alive or self.paused_until or self.inbox or self._busy or self.countdown or not self.clock_.exact
@@ -444,9 +451,9 @@ class SimHost:
         """A packet reaches a process that is not ordinary just now."""
         if not self.alive:
             return
-        limit = self._world.network.settings.buffer
+        limit = self._network.settings.buffer
         if limit and self.packets_waiting >= limit + self._pumping:
-            self._world.network.overflow(packet)
+            self._network.overflow(packet)
             return
         self.packets_waiting += 1
         self.post(self._receive, source, packet, packet=True)
@@ -467,7 +474,7 @@ class SimHost:
         """Does something as soon as the processor is free; ``packet`` if it costs what receiving costs."""
         if not self.alive:
             return
-        costly = packet and self._world.network.settings.receive_cost
+        costly = packet and self._network.settings.receive_cost
         if self.paused_until or self.inbox or costly or self.free_at > self._world.kernel.now:
             self.inbox.append((function, arguments, packet))
             self.special = True
@@ -511,7 +518,7 @@ class SimHost:
         if self._pumping or self.paused_until or not self.inbox:
             return
         kernel = self._world.kernel
-        cost = self._world.network.settings.receive_cost if self.inbox[0][2] else 0
+        cost = self._network.settings.receive_cost if self.inbox[0][2] else 0
         self.free_at = max(kernel.now, self.free_at) + cost
         self._pumping = True
         self._pump_token += 1
@@ -564,7 +571,7 @@ class SimHost:
     def _route(self, to: tuple[str, ...]) -> Route:
         route = self._routes.get(to)
         if route is None:
-            route = self._routes[to] = self._world.network.route(self, to)
+            route = self._routes[to] = self._network.route(self, to)
         self._to = to
         self.last_route = route
         return route

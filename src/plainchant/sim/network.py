@@ -44,9 +44,8 @@ class Codec(Protocol):
 
 @dataclasses.dataclass(slots=True)
 class Counters:
-    """What happened to packets. ``sent`` counts a hardware broadcast once, the others count copies."""
+    """What happened to packets. ``by_type`` counts packets sent, a hardware broadcast once; the others count copies."""
 
-    sent: int = 0
     lost: int = 0
     duplicated: int = 0
     corrupted: int = 0
@@ -129,7 +128,6 @@ class SimNetwork:
         cost = route.cost
         if cost:
             counters = self.counters
-            counters.sent += cost
             kind = packet.__class__
             counters.by_type[kind] = counters.by_type.get(kind, 0) + cost
             if len(route.others) > 1:

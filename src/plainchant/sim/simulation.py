@@ -156,7 +156,7 @@ class Simulation:
         host.turn(host.engine.start)
         for group, how in groups.items():
             self.enter(host, group, how)
-        attendant.started()
+        host.later(attendant.started)
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         self._entered.setdefault(host.base, {})[group] = None
@@ -250,7 +250,7 @@ class Simulation:
             seed=self.scenario.seed,
             virtual_time=kernel.now,
             events=kernel.events,
-            packets_sent=counters.sent,
+            packets_sent=sum(counters.by_type.values()),
             packets_delivered=sum(interrupts.values()),
             packets_lost=counters.lost,
             packets_overflowed=counters.overflowed,

@@ -92,7 +92,8 @@ def in_order(table: pa.Table) -> pa.Table:
 def moments(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     """When each row of a table that is sorted by (run, process, index) happened: the global clock where there is one,
     else the process's own, never earlier than the row before it."""
-    times = np.array(pc.coalesce(table.column("true_time"), table.column("time")), dtype=np.int64)
+    clock = pc.coalesce(table.column("true_time"), table.column("time"))
+    times: np.ndarray[Any, np.dtype[np.int64]] = clock.to_numpy().astype(np.int64)
     begins = np.zeros(table.num_rows, dtype=np.bool_)
     for name in ("run", "process"):
         codes = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()

@@ -135,26 +135,31 @@ class _History:
 
     def problems(self, row: _Row) -> Iterator[str]:
         """What is wrong with the next row, given those before it."""
-        yield from self._index(row)
+        if row.place != self._expected:
+            yield self._misplaced(row.place)
+        self._expected = row.place + 1
         if row.kind == "view":
             yield from self._view(row)
-        elif row.view is not None and row.group is not None:
-            yield from self._in_view(row, row.group, row.view)
+        elif row.view is not None and row.group is not None and row.view != self._views.get(row.group):
+            yield self._in_other_view(row)
         if row.kind in MESSAGE_KINDS:
             yield from self._message(row)
         if row.detail is not None and row.kind in _KNOWN:
             yield from _detail_problems(row)
-        yield from self._end(row)
+        if self._final is not None and not self._told_final:
+            # One complaint is enough, however many rows follow.
+            self._told_final = True
+            yield f"a row after the history ended with {self._final!r}"
+        if row.kind in FINAL_KINDS:
+            self._final = row.kind
 
-    def _index(self, row: _Row) -> Iterator[str]:
-        if row.place < 0:
-            yield "a negative index: histories count from 0"
-        elif row.place == self._expected - 1:
-            yield f"index {row.place} stands here twice"
-        elif row.place != self._expected:
-            upto = "" if row.place == self._expected + 1 else f" to {row.place - 1}"
-            yield f"a gap: index {self._expected}{upto} is missing"
-        self._expected = row.place + 1
+    def _misplaced(self, place: int) -> str:
+        if place < 0:
+            return "a negative index: histories count from 0"
+        if place == self._expected - 1:
+            return f"index {place} stands here twice"
+        upto = "" if place == self._expected + 1 else f" to {place - 1}"
+        return f"a gap: index {self._expected}{upto} is missing"
 
     def _view(self, row: _Row) -> Iterator[str]:
         if row.group is None or row.view is None:
@@ -169,11 +174,10 @@ class _History:
             repeated = sorted({str(name) for name in row.members if row.members.count(name) > 1})
             yield f"a view with repeated members: {', '.join(repeated)}"
 
-    def _in_view(self, row: _Row, group: str, view: int) -> Iterator[str]:
-        last = self._views.get(group)
-        if last != view:
-            known = "no view of it was installed here" if last is None else f"the last one installed here is {last}"
-            yield f"{row.kind!r} in view {view} of group {group!r}, but {known}"
+    def _in_other_view(self, row: _Row) -> str:
+        last = self._views.get(row.group or "")
+        known = "no view of it was installed here" if last is None else f"the last one installed here is {last}"
+        return f"{row.kind!r} in view {row.view} of group {row.group!r}, but {known}"
 
     def _message(self, row: _Row) -> Iterator[str]:
         if row.group is None or row.sender is None or row.seq is None:
@@ -196,14 +200,6 @@ class _History:
         if seq not in sent:
             self._last_sent[group] = seq
         sent.add(seq)
-
-    def _end(self, row: _Row) -> Iterator[str]:
-        """One complaint is enough, however many rows follow."""
-        if self._final is not None and not self._told_final:
-            self._told_final = True
-            yield f"a row after the history ended with {self._final!r}"
-        if row.kind in FINAL_KINDS:
-            self._final = row.kind
 
 
 def _detail_problems(row: _Row) -> Iterator[str]:

@@ -93,7 +93,7 @@ class Door:
             member.host.left(member.group, member.log.delivered + 1)
         elif member.office.waiting() is None and member.election is None:
             member.host.record("elect", member.group, stage="hand-over", situation="sequencer leaves")
-            member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), hand_over=True)
+            member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), binding=True)
 
     def on_ask_leave(self, source: ProcessId, packet: AskLeave) -> None:
         member = self._member

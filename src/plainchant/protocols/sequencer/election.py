@@ -15,7 +15,7 @@ and therefore never acknowledges the earlier one's view. A minority tries for ``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...model import ProcessId, Reason
 from .packets import Elected, Invite, Promise, Refuse
@@ -24,74 +24,82 @@ if TYPE_CHECKING:
     from .member import Member
 
 
-class Election:
-    """Exists at a member that coordinates, until somebody's new epoch begins."""
+ROUNDS: Final = 4
+"""Members that have not answered are asked so often before an election goes on without them."""
+VOTES: Final = 3
+"""A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch so
+often before it goes on without that member."""
 
-    def __init__(self, member: Member, reason: Reason, *, hand_over: bool = False) -> None:
-        assert member.view is not None
+
+class Election:
+    """Exists at a member that coordinates, until somebody's new epoch begins.
+
+    ``binding``: there is no trial. It is the sequencer itself that calls the election, to leave or because it is alone.
+    """
+
+    def __init__(self, member: Member, reason: Reason, *, binding: bool = False) -> None:
         self.member = member
         self.host = member.host
         self.group = member.group
         self.reason = reason
-        self.hand_over = hand_over
+        self.binding = binding
         self.epoch = 0
         self.since = self.host.now
         """Since when no majority has answered anything."""
         self.seen = member.promised
         self.stage = ""
+        self.rounds = 0
+        self.votes = 0
         self.yes: dict[ProcessId, Promise] = {}
-        self.answered: dict[ProcessId, None] = {}
-        self.refused = 0
-        self.winner: ProcessId = ""
-        if hand_over:
+        self.refused: dict[ProcessId, None] = {}
+        if binding:
             self._vote()
         else:
             self._try()
 
-    @property
-    def others(self) -> tuple[ProcessId, ...]:
-        assert self.member.view is not None
-        return tuple(process for process in self.member.view.members if process != self.member.me)
-
-    def _start(self, stage: str) -> None:
-        self.stage = stage
-        self.yes = {self.member.me: self.member.status(self.epoch, trial=stage == "trial")}
-        self.answered = {}
-        self.refused = 0
-        self._arm()
-
-    def _arm(self) -> None:
-        wait = self.member.parameters.suspect_after // 2
-        self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
-
     def _try(self) -> None:
         self.epoch = self.seen + 1
+        self.votes = 0
         self._start("trial")
-        self.host.send(self.others, Invite(self.group, self.epoch, True))
-        self._judge()
 
     def _vote(self) -> None:
         member = self.member
         self.epoch = max(self.seen, member.promised) + 1
+        self.votes += 1
         self.host.record("elect", self.group, stage="vote", epoch=self.epoch, **self.reason.to_detail())
         member.step_down(self.epoch, member.me)
         self._start("vote")
-        self.host.send(self.others, Invite(self.group, self.epoch, False))
+
+    def _start(self, stage: str) -> None:
+        self.stage = stage
+        self.rounds = 0
+        self.refused = {}
+        self.yes = {self.member.me: self.member.status(self.epoch, trial=stage == "trial")}
+        self._ask()
         self._judge()
+
+    def _ask(self) -> None:
+        """Invites everybody who has not answered, and sets the timer for the next round."""
+        assert self.member.view is not None
+        silent = tuple(p for p in self.member.view.members if p not in self.yes and p not in self.refused)
+        self.host.send(silent, Invite(self.group, self.epoch, self.stage == "trial"))
+        self._arm()
+
+    def _arm(self) -> None:
+        wait = self.member.parameters.suspect_after // ROUNDS
+        self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
     def on_promise(self, source: ProcessId, packet: Promise) -> None:
         if packet.epoch == self.epoch and packet.trial == (self.stage == "trial") and self.stage in ("trial", "vote"):
-            self.answered[source] = None
             self.yes[source] = packet
             self._judge()
 
     def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
         self.seen = max(self.seen, packet.epoch)
         if packet.trial == (self.stage == "trial"):
-            self.answered[source] = None
-            self.refused += 1
+            self.refused[source] = None
 
     def _electorate(self) -> tuple[ProcessId, ...]:
         """The members of the newest view in force at anybody who answered: it is they who decide."""
@@ -112,17 +120,17 @@ class Election:
         member = self.member
         best = max(self._history(process) for process in voters)
         longest = [process for process in voters if self._history(process) == best]
-        if self.hand_over and len(longest) > 1:
+        if member.leaving and len(longest) > 1:
             longest = [process for process in longest if process != member.me]
-        self.winner = member.me if member.me in longest else longest[0]
-        self.stage = "announced"
+        winner = member.me if member.me in longest else longest[0]
+        self.stage = "decided"
         allowed = max(self.yes[process].allowed for process in voters)
-        self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=self.winner, voters=list(voters))
+        self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=winner, voters=list(voters))
         self._arm()
-        if self.winner == member.me:
+        if winner == member.me:
             member.become_sequencer(self.epoch, voters, allowed, self.reason.text)
         else:
-            self.host.send((self.winner,), Elected(self.group, self.epoch, voters, allowed, self.reason.text))
+            self.host.send((winner,), Elected(self.group, self.epoch, voters, allowed, self.reason.text))
 
     def _history(self, process: ProcessId) -> tuple[int, int]:
         status = self.yes[process]
@@ -131,23 +139,35 @@ class Election:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """No result in time: decide with those who answered, give way, or try again; in the end, halt."""
-        member = self.member
+        """Asks again; after the last round decides with those who answered, gives way, or starts anew."""
+        self.rounds += 1
+        if self.rounds < ROUNDS:
+            if self.stage == "decided":
+                self._arm()
+            else:
+                self._ask()
+            return
         if self.stage == "vote":
+            if self.refused and self.votes < VOTES:
+                self._vote()
+                return
             self._judge(deadline=True)
             if self.stage != "vote":
                 return
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        member = self.member
         assert member.view is not None
         size = len(member.view.members)
-        reached = len(self.answered) + 1
+        reached = len(self.yes) + len(self.refused)
         now = self.host.now
-        if 2 * reached > size or self.stage == "announced":
+        if 2 * reached > size or self.stage == "decided":
             self.since = now
         elif now - self.since > member.parameters.patience:
             member.halt_as_minority(reached, size, now - self.since)
             return
         if self.stage == "trial" and self.refused and member.listening >= 0:
-            # The others hear the sequencer: so shall we.
-            member.hear_again()
-            return
-        self._try()
+            member.hear_again()  # the others hear the sequencer: so shall we
+        else:
+            self._try()

@@ -128,7 +128,7 @@ class Member(Engine):
         else:
             self.joined_later = True
             self.door.ask_to_join(how.contacts)
-        self._set_tick()
+        self._set_tick(self.host.random.randrange(self.parameters.quiet_after))
 
     def _form(self, members: tuple[ProcessId, ...]) -> None:
         """All members start with the same first view and epoch; the first of them is the sequencer."""
@@ -514,7 +514,7 @@ class Member(Engine):
         self.base, self.voters, self.sequencer = base, voters, sequencer
         self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew
         self.election = None
-        self.phase = self.phase_over = 0
+        self.phase = 0
         self.acked = 0
         self.gaps.reset()
         self._silent_ticks = 0
@@ -535,8 +535,7 @@ class Member(Engine):
         self.deliver_ready()
         self._choose_interval()
         self.office.begin(why)
-        for request, batch in self.requests.take_back().items():
-            self.office.on_request(self.me, request, log.contiguous, batch)
+        self.requests.hand_to_office(self.office)
 
     # --- elections --------------------------------------------------------------------------------------------------
 
@@ -544,6 +543,10 @@ class Member(Engine):
         if self.election is None and self.office is None and self.view is not None:
             self.host.record("suspect", self.group, process=self.sequencer, **reason.to_detail())
             self.election = Election(self, reason)
+
+    def resign(self, reason: Reason) -> None:
+        """A sequencer that nobody follows calls an election itself."""
+        self.election = Election(self, reason, binding=True)
 
     def _election_timer(self) -> None:
         if self.election is not None:
@@ -600,9 +603,10 @@ class Member(Engine):
 
     # --- the clock's tick -------------------------------------------------------------------------------------------
 
-    def _set_tick(self) -> None:
+    def _set_tick(self, less: int = 0) -> None:
+        """The first tick comes earlier by chance: members that tick in step would all call elections at once."""
         interval = self.parameters.heartbeat if self.office is not None else self.parameters.quiet_after
-        self._tick_due = self.host.now + interval
+        self._tick_due = self.host.now + interval - min(less, interval - 1)
         self.host.set_timer("tick", self._tick_due)
 
     def _tick(self) -> None:

@@ -25,6 +25,9 @@ BROUGHT_AT_ONCE: Final = 32
 """So many missing entries are sent for one negative acknowledgement; the rest is asked for again."""
 
 
+PHASES_AN_EPOCH: Final = 1 << 20
+
+
 class Phase:
     """A synchronisation phase under way."""
 
@@ -57,7 +60,7 @@ class Office:
         self.proposed: list[tuple[int, tuple[ProcessId, ...]]] = []
         """Views in the order but not in force: (number, the members who decide on it)."""
         self.phase: Phase | None = None
-        self.phase_number = 0
+        self.phase_number = member.epoch * PHASES_AN_EPOCH  # they grow from epoch to epoch, as views carry them across
         self.joining: dict[ProcessId, None] = {}
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
@@ -65,7 +68,6 @@ class Office:
         self._full_since: int | None = None
         self._busy = False
         self._heard: dict[ProcessId, int] = {}
-        self._lonely_since: int | None = None
         self._suspects: dict[ProcessId, Reason] = {}
         self.others: tuple[ProcessId, ...] = ()
         self._admit(member.log.newest.members)
@@ -125,6 +127,8 @@ class Office:
         log = self.log
         entry = Entry(sender, request, batch)
         number = log.append(entry)
+        if sender == member.me:
+            member.requests.outstanding.pop(request, None)
         if not number % self._stride:
             self._update_stable()
         self._advance()
@@ -142,6 +146,7 @@ class Office:
         elif request == last + 1 and self.open:
             self.number(source, request, batch)
             if source in self.held:
+                self.held[source].pop(request, None)
                 self._number_held()
         elif request <= last + self.parameters.window:
             held = self.held.setdefault(source, {})
@@ -283,7 +288,7 @@ class Office:
         if self.others:
             self.host.send(self.others, Phase1(self.group, self.epoch, self.phase_number, highest))
         else:
-            self._phase_step()
+            self._end_phase_step()
 
     def on_ack_commit(self, source: ProcessId, phase: int, step: int, ack: int) -> None:
         if not self._note(source, ack):
@@ -293,9 +298,9 @@ class Office:
             return  # of an earlier phase or step: phases are numbered so that a late answer ends nothing
         current.waiting.pop(source, None)
         if not current.waiting:
-            self._phase_step()
+            self._end_phase_step()
 
-    def _phase_step(self) -> None:
+    def _end_phase_step(self) -> None:
         phase = self.phase
         assert phase is not None
         if phase.step == 1:
@@ -387,7 +392,6 @@ class Office:
         """A view that we proposed is in force."""
         self._suspects = {p: reason for p, reason in self._suspects.items() if p in change.members}
         self.leaving = {p: None for p in self.leaving if p in change.members}
-        self._lonely_since = None
         if not self.proposed:
             self._admit(change.members)
             self.welcomes = {p: welcome for p, welcome in self.welcomes.items() if p in change.members}
@@ -413,7 +417,7 @@ class Office:
             self._next_step()
 
     def _look_for_silence(self, now: int) -> None:
-        """Suspects whom we have not heard; halts if we hear no majority for too long."""
+        """Suspects whom we have not heard; gives the office up if that is a majority."""
         limit = self.parameters.suspect_after
         for process in self.others:
             silent = now - self._heard[process]
@@ -425,22 +429,15 @@ class Office:
                     {"silent_ns": silent})
                 self._suspects[process] = reason
                 self.host.record("suspect", self.group, process=process, **reason.to_detail())
-        if self._majority_heard():
-            self._lonely_since = None
-        elif self._lonely_since is None:
-            self._lonely_since = now
-        elif now - self._lonely_since > self.parameters.patience:
-            reached, size = self._reached()
-            self.member.halt_as_minority(reached, size, now - self._lonely_since)
-
-    def _reached(self) -> tuple[int, int]:
-        assert self.member.view is not None
-        members = self.member.view.members
-        return sum(1 for process in members if process not in self._suspects), len(members)
+        if not self._majority_heard():
+            # Members who did not vote for us may be there, and cannot follow us: only a new election brings them back.
+            missing = ", ".join(self._suspects)
+            self.member.resign(Reason("alone", f"the sequencer {self.member.me} hears no majority without {missing}"))
 
     def _majority_heard(self) -> bool:
-        reached, size = self._reached()
-        return 2 * reached > size
+        assert self.member.view is not None
+        members = self.member.view.members
+        return 2 * sum(1 for process in members if process not in self._suspects) > len(members)
 
     def _repeat_phase(self, now: int) -> None:
         phase = self.phase

@@ -13,6 +13,7 @@ from .packets import Request
 
 if TYPE_CHECKING:
     from .member import Member
+    from .office import Office
 
 REPEATED_AT_ONCE: Final = 8
 """So many requests are repeated at a time."""
@@ -95,8 +96,7 @@ class Requests:
         if self.outstanding and not self._armed:
             self._arm()
 
-    def take_back(self) -> dict[int, Batch]:
-        """We are the sequencer now, and number our own."""
-        own = dict(self.outstanding)
-        self.outstanding.clear()
-        return own
+    def hand_to_office(self, office: Office) -> None:
+        """We are the sequencer now. What is not numbered yet stays here too: the office may not last."""
+        for request, batch in list(self.outstanding.items()):
+            office.on_request(self._member.me, request, self._member.log.contiguous, batch)

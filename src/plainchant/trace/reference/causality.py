@@ -22,6 +22,7 @@ class Causality:
 
     def __init__(self, run: Run, group: GroupId | None = None) -> None:
         self._histories = run.all
+        self._places = {history.name: history.place for history in self._histories}
         self.sends: list[list[Event]] = []
         """Each process's sends, by place; clocks count into these."""
         self.clocks: dict[Message, Clock] = {}
@@ -42,8 +43,16 @@ class Causality:
         for event in self._traffic[history.place]:
             if event.index > index:
                 break
-            _merge(clock, self.clocks.get(event.message))
+            self.include(clock, event.message)
         return clock
+
+    def include(self, clock: Clock, message: Message) -> None:
+        """Adds a message and its past to a clock. Whoever knows the message knows its past already."""
+        known = self.clocks.get(message)
+        if known is not None and self.number[message] > clock[self._places[message[1]]]:
+            for place, count in enumerate(known):
+                if count > clock[place]:
+                    clock[place] = count
 
     def _walk(self) -> bool:
         """Follows every history as far as the messages that it delivers have been sent; False if that does not end."""
@@ -67,10 +76,9 @@ class Causality:
                 clock[place] += 1
                 self.clocks[event.message] = clock.copy()
             elif event.message in self.number:
-                known = self.clocks.get(event.message)
-                if known is None:
+                if event.message not in self.clocks:
                     break
-                _merge(clock, known)
+                self.include(clock, event.message)
             cursor += 1
         return cursor
 
@@ -88,11 +96,5 @@ class Causality:
                             self.clocks[event.message] = clock.copy()
                             changed = True
                     else:
-                        _merge(clock, self.clocks.get(event.message))
+                        clock = [max(pair) for pair in zip(clock, self.clocks.get(event.message, clock), strict=True)]
 
-
-def _merge(clock: Clock, other: Clock | None) -> None:
-    if other is not None:
-        for place, count in enumerate(other):
-            if count > clock[place]:
-                clock[place] = count

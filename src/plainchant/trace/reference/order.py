@@ -98,19 +98,22 @@ def _in_causal_order(report: Report, history: History, causality: Causality) -> 
     """Every send is looked at once, when it first belongs to the past of a delivery: delivered before that one, it is
     before all later ones."""
     looked_at = [0] * len(causality.sends)
+    lowest = [next((n for n, send in enumerate(sends, 1) if send.message in history.first), 0) for sends in causality.sends]
     for message, delivery in history.first.items():
         clock = causality.clocks.get(message)
         if clock is None:
             continue
+        sender = report.run.histories[message[1]].place
+        if 0 < lowest[sender] < clock[sender] or any(
+            0 < low <= count for place, (low, count) in enumerate(zip(lowest, clock, strict=True)) if place != sender
+        ):
+            report.cases += 1
         for place, count in enumerate(clock):
             if count <= looked_at[place]:
                 continue
             for send in causality.sends[place][looked_at[place] : count]:
                 mine = history.first.get(send.message)
-                if mine is None or mine is delivery:
-                    continue
-                report.cases += 1
-                if mine.index > delivery.index:
+                if mine is not None and mine.index > delivery.index:
                     report.violation(
                         f"{say(send.message)} happened before {say(message)}, and {history.name} delivers it after",
                         events=[delivery, mine],
@@ -126,10 +129,8 @@ def _no_missing_cause(
     that delivery, for that group's messages; without, at the end, unless it was blamed already."""
     reach = [0] * len(causality.sends)
     followers = [d for m, d in history.first.items() if group is None or m[0] == group]
-    for follower in followers:
-        for place, count in enumerate(causality.clocks.get(follower.message, ())):
-            if count > reach[place]:
-                reach[place] = count
+    for follower in reversed(followers):
+        causality.include(reach, follower.message)
     for place, count in enumerate(reach):
         for number, send in enumerate(causality.sends[place][:count], 1):
             if send.message in history.first or send.message in blamed or not _may_owe(report, history, send.message):

@@ -1,0 +1,157 @@
+"""The fault sweep of the sequencer: from a seed to a scenario, and from a run to a verdict and its situations.
+
+A seed decides the shape of the group, the parameters, the network and the faults. Seeds fall into families, so that every
+kind of trouble has its share; within a family everything is drawn. The larger sweeps of the lab use the same scenarios.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plainchant.engine import Engine, Host
+from plainchant.model import MS, SECOND, Duration
+from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
+from plainchant.sim import Simulation, Summary
+from plainchant.trace.reference import Verification, verify
+from plainchant.trace.writer import TraceBuffer
+
+FAMILIES = ("packets", "crashes", "churn", "pauses", "partitions", "bursts", "uniform", "mixed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run of the sweep came to."""
+
+    seed: int
+    scenario: Scenario
+    summary: Summary
+    table: pa.Table
+    verification: Verification
+    situations: Counter[str]
+
+    @property
+    def violated(self) -> list[str]:
+        """The properties that do not hold, and ``quiet`` if the run did not come to rest."""
+        names = [name for name, outcome in self.verification.properties.items() if outcome.violations]
+        return names if self.summary.quiet else [*names, "quiet"]
+
+
+def ms(low: float, high: float, random: Random) -> Duration:
+    return Duration(round(random.uniform(low, high) * MS))
+
+
+def scenario_of(seed: int) -> Scenario:
+    """The scenario of a seed: always at least two kinds of fault."""
+    random = Random(f"sequencer sweep {seed}")
+    family = FAMILIES[seed % len(FAMILIES)]
+    size = random.choice((3, 4, 5, 5, 6, 7)) if family != "uniform" else random.choice((3, 4, 5, 5))
+    members = tuple(f"p{i + 1}" for i in range(size))
+    parameters: dict[str, Any] = {
+        "history": random.choice((4, 8, 16, 64)),
+        "window": random.choice((1, 2, 4, 8)),
+        "pack": random.random() < 0.5,
+        "sync_after": random.choice((Duration(0), Duration(2 * MS), Duration(10 * MS))),
+    }
+    if random.random() < 0.3:
+        parameters["acknowledge_every"] = parameters["history"]
+    if random.random() < 0.2:
+        parameters["gap_patience"] = Duration(2 * MS)
+    if family == "uniform":
+        parameters["resilience"] = size // 2
+    elif random.random() < 0.1:
+        parameters["resilience"] = 1
+    network = Network(
+        delay=_delay(random),
+        loss=random.choice((0.01, 0.03, 0.08, 0.15)),
+        duplicate=random.choice((0.0, 0.02, 0.1)),
+        reorder=random.choice((0.0, 0.05, 0.2)),
+        corrupt=random.choice((0.0, 0.0, 0.02)),
+        wire=random.random() < 0.1,
+    )
+    faults: list[Fault] = []
+    rates = RandomFaults()
+    if family == "crashes":
+        rates = RandomFaults(crash=2.0, restart=0.5, restart_after=ms(100, 500, random))
+        faults.append(_sequencer_crash(random, members))
+    elif family == "churn":
+        rates = RandomFaults(crash=1.0, leave=2.0, restart_after=ms(50, 300, random))
+        if random.random() < 0.5:
+            faults.append(Fault(kind="leave", at=ms(100, 800, random), process=members[0]))
+    elif family == "pauses":
+        rates = RandomFaults(pause=4.0, pause_length=ms(60, 400, random), crash=0.5, step=1.0)
+    elif family == "partitions":
+        rates = RandomFaults(partition=1.5, cut=1.5, clog=1.0, network_length=ms(60, 500, random))
+    elif family == "bursts":
+        rates = RandomFaults(crash=1.0, pause=1.0, pause_length=ms(60, 250, random))
+    elif family == "uniform":
+        rates = RandomFaults(crash=1.0, restart=0.0, pause=1.0, partition=0.5, most_lost=max(1, size // 2) if size > 3 else 1)
+    elif family == "mixed":
+        rates = RandomFaults(crash=1.0, pause=1.0, partition=0.7, cut=0.7, clog=0.5, leave=0.7, step=0.5)
+    workload = _workload(random, family, size)
+    later = ("q1", "q2") if family in ("churn", "mixed") and random.random() < 0.7 else ()
+    faults += [Fault(kind="join", at=ms(50, 900, random), process=process) for process in later]
+    return Scenario(
+        protocol="sequencer", name=f"sweep-{seed}", about=family, seed=seed, duration=Duration(2_000 * MS),
+        drain=Duration(20 * SECOND), members=members, later=later, groups={"g": members}, parameters=parameters,
+        network=network, workload=workload, fault=tuple(faults), random=rates,
+    )
+
+
+def _delay(random: Random) -> Delay:
+    kind = random.choice(("constant", "uniform", "exponential"))
+    low = Duration(random.choice((200_000, 500_000, 1 * MS)))
+    return Delay(kind, low, Duration(3 * MS) if kind != "constant" else Duration(0))
+
+
+def _sequencer_crash(random: Random, members: tuple[str, ...]) -> Fault:
+    """The first sequencer crashes: at a time, after so many events, or in the middle of a broadcast."""
+    how = random.randrange(3)
+    if how == 0:
+        return Fault(kind="crash", at=ms(20, 600, random), process=members[0])
+    if how == 1:
+        return Fault(kind="crash", after_events=random.randrange(20, 800), process=members[0])
+    return Fault(kind="crash", at=ms(20, 600, random), process=members[0], mid_broadcast=True)
+
+
+def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
+    if family == "bursts":
+        return (
+            Workload(rate=450.0 / size**2, burst=random.choice((5, 12)), size=random.choice((8, 40))),
+            Workload(senders=("p2",), rate=3.0, size=4000),
+        )
+    kind = random.randrange(3)
+    rate = 2_600.0 / size**2
+    if kind == 0:
+        return (Workload(rate=rate, arrivals="poisson", size=random.choice((0, 8, 40))),)
+    if kind == 1:
+        return (Workload(senders=("p2",), closed=1, stop=Duration(700 * MS)), Workload(rate=rate * 0.7, arrivals="poisson"))
+    return (Workload(rate=rate, burst=2),)
+
+
+def run(seed: int, make: Callable[[Host, Any], Engine] | None = None, scenario: Scenario | None = None) -> Outcome:
+    """Runs and verifies one seed, with the protocol or a variant of it."""
+    scenario = scenario or scenario_of(seed)
+    trace = TraceBuffer()
+    summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
+    table = trace.table()
+    return Outcome(seed, scenario, summary, table, verify(table), situations(table, summary))
+
+
+def situations(table: pa.Table, summary: Summary) -> Counter[str]:
+    """What happened, by the names that the protocol's records give it."""
+    found: Counter[str] = Counter()
+    details = table.filter(pc.match_substring(table["detail"], '"situation"'))["detail"].to_pylist()
+    for text in details:
+        found[json.loads(text)["situation"]] += 1
+    for end in summary.processes.values():
+        if end.state == "halted":
+            found[f"halted: {end.reason}"] += 1
+    return found
