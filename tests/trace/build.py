@@ -2,12 +2,11 @@
 
     trace({"p": "view 1 p,q | send | deliver p 1 | end", "q": "view 1 p,q | deliver p 1 | end"})
 
-An event is a kind, what that kind needs, and ``column=value`` for anything else: ``view NUMBER MEMBERS``, ``send`` (the
-next number is given), ``deliver SENDER SEQ`` (also ``reject``, ``block``, ``drop``), ``join``, ``leave``, ``crash``, ``end``,
-``fault``. The group is ``g`` unless ``group=h`` says otherwise. What is left out is filled in: ``index``, the view in
-force, ``time`` (the index), and ``{"drained": true}`` in ``end`` rows. A history without ``crash``, ``end`` or its last
-``leave`` is cut.
-"""
+An event is a kind, what that kind needs, and ``column=value`` for anything else: ``view NUMBER MEMBERS``, ``send``
+(the next number is given), ``deliver SENDER SEQ`` (also ``reject``, ``block``, ``drop``), ``join``, ``leave``,
+``crash``, ``end``, ``fault``. The group is ``g`` unless ``group=h`` says otherwise. What is left out is filled in:
+``index``, the view in force, ``time`` (the index), and ``{"drained": true}`` in ``end`` rows. A history without
+``crash``, ``end`` or its last ``leave`` is cut."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def check(histories: Mapping[str, str], *properties: str, **options: Any) -> Ver
 
 
 def assert_flagged(histories: Mapping[str, str], name: str, culprit: str, **options: Any) -> Violation:
-    """The property is violated, and some violation blames that process; returns the first. It points at rows there are."""
+    """The property is violated, some violation blames that process, all point at rows there are; returns the first."""
     table = trace(histories, **options)
     verification = verify(table, [name])
     assert verification.verdict == "violated"
@@ -71,7 +70,7 @@ def assert_flagged(histories: Mapping[str, str], name: str, culprit: str, **opti
 def assert_passes(histories: Mapping[str, str], name: str, **options: Any) -> None:
     """The property holds, and not for want of a case."""
     verification = check(histories, name, **options)
-    assert [violation.sentence for violation in verification.violations] == []
+    assert not verification.violations, [violation.sentence for violation in verification.violations]
     assert verification.properties[name].verdict == "holds"
 
 
@@ -81,7 +80,7 @@ def _history(run: str, process: str, events: list[list[str]], *, drained: bool) 
     in_force: dict[str, int] = {}
     for index, words in enumerate(events):
         row = {"run": run, "process": process, "index": index, "time": index, **_event(words)}
-        group = row.get("group")
+        group = str(row.get("group"))
         if row["kind"] == "send":
             taken[group] = taken.get(group, 0) + 1
             row = {"sender": process, "seq": taken[group], **row}
@@ -115,12 +114,14 @@ def _event(words: list[str]) -> dict[str, Any]:
     return row
 
 
-def correct_run(random: Random, *, processes: int = 5, messages: int = 60, changes: bool = True) -> dict[str, list[str]]:
+def correct_run(
+    random: Random, *, processes: int = 5, messages: int = 60, changes: bool = True
+) -> dict[str, list[str]]:
     """Histories of a random run that keeps every order and every view property: all processes follow one log.
 
-    With ``changes``, one process crashes, one leaves and one joins on the way. Senders send in whatever view they have come
-    to, so that messages cross views. Events are lists, for tests to spoil; :func:`joined` makes them a trace's input.
-    """
+    With ``changes``, one process crashes, one leaves and one joins on the way. Senders send in whatever view they
+    have come to, so that messages cross views. Events are lists, for tests to spoil; :func:`joined` makes them a
+    trace's input."""
     log = _Log(random, [f"p{number}" for number in range(1, processes + 1)])
     steps = {messages // 4: log.crash, messages // 2: log.join, 3 * messages // 4: log.leave} if changes else {}
     for count in range(messages):

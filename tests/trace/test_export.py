@@ -183,10 +183,10 @@ def test_blocks_and_faults_with_a_length_are_spans() -> None:
     rows = history(
         "a",
         {"kind": "block", "group": "g"},
-        {"kind": "fault", "detail": '{"kind":"pause","length":50000}'},
+        {"kind": "fault", "detail": '{"fault":"pause","length":50000}'},
         {"kind": "unblock", "group": "g"},
         {"kind": "block", "group": "h"},
-        {"kind": "fault", "detail": '{"kind":"crash"}'},
+        {"kind": "fault", "detail": '{"fault":"crash"}'},
         {"kind": "crash"},
     )
     spans: dict[str, list[tuple[str, float]]] = {}
@@ -200,8 +200,8 @@ def test_blocks_and_faults_with_a_length_are_spans() -> None:
 
 
 def test_what_a_row_says_can_be_clicked_on() -> None:
-    (event,) = chrome(table(history("a", {"kind": "fault", "detail": '{"kind":"crash"}'})), "i")
-    assert event["args"] == {"index": 0, "time": 0, "kind": "fault", "detail": {"kind": "crash"}}
+    (event,) = chrome(table(history("a", {"kind": "fault", "detail": '{"fault":"crash"}'})), "i")
+    assert event["args"] == {"index": 0, "time": 0, "kind": "fault", "detail": {"fault": "crash"}}
 
 
 def test_an_empty_trace_is_valid_for_both() -> None:

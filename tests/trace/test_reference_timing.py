@@ -41,7 +41,7 @@ GOOD = [
         "b": f"{AB} | crash time=19",
     }),
     ("the sender of the late one crashed", {
-        "a": f"{AB} | send time=10 deadline=20 | crash time=11",
+        "a": f"{AB} | deliver b 1 time=5 | send time=10 deadline=20 | crash time=11",
         "b": f"{AB} | send time=1 deadline=9 | deliver b 1 time=2 | deliver a 1 time=50 | end time=99",
     }),
     ("they had parted before the deadline", {

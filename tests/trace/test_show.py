@@ -139,6 +139,8 @@ def test_a_message_that_is_not_one_is_refused_with_an_example(text: str) -> None
     [
         ('{"a":1,"b":{"c":true}}', 'a=1 b={"c":true}'),
         ('{"text":5}', "text=5"),
+        ('{"a":{"b":1},"c":[2,3],"d":4,"e":{},"f":[],"g":null}', 'd=4 c=2,3 a={"b":1}'),
+        ('{"parts":[["p1","p2"],["p3"]]}', "parts=p1,p2|p3"),
         ("[1,2]", "1,2"),
         ("no JSON\nat all", "no JSON at all"),
     ],

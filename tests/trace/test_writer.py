@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from plainchant.model import TraceError
+from plainchant.model import TraceError, UsageError
 from plainchant.trace import SCHEMA, TraceBuffer, TraceWriter
 from plainchant.trace.writer import Row
 
@@ -195,6 +195,11 @@ def test_the_layout_is_the_one_that_spark_reads_fast(tmp_path: Path) -> None:
 
 def test_readers_see_plain_types(tmp_path: Path) -> None:
     assert pq.read_schema(write(tmp_path) / "part-00000.parquet").remove_metadata().equals(SCHEMA)
+
+
+def test_a_trace_that_goes_to_files_gives_no_half_of_itself(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path) as trace, pytest.raises(UsageError, match="read it from there"):
+        trace.table()
 
 
 def test_a_new_file_begins_when_one_is_large_enough(tmp_path: Path) -> None:

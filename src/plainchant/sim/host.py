@@ -27,7 +27,7 @@ from zlib import crc32
 from ..engine import Engine
 from ..model import PACK_OVERHEAD, Batch, Packet, ProtocolError, Reason, Timer, View, format_duration, pack, unpack
 from .clocks import ProcessClock
-from .sends import STRETCH, Window
+from .sends import STRETCH, Part, Window
 from .timers import Timers
 
 if TYPE_CHECKING:
@@ -135,33 +135,40 @@ class SimHost:
         queue = self.queues.get(group)
         if not queue:
             return None
-        payloads = [queue.popleft()]
-        if queue and most != 1:
-            room = max_bytes - len(payloads[0]) - 2 * PACK_OVERHEAD
+        payload = queue.popleft()
+        first = self._sequence.get(group, 0) + 1
+        if most == 1 or not queue:
+            batch = Batch(first, 1, payload)
+            self._sends.remember(group, self.me, batch, self._note_send(group, first, payload))
+        else:
+            payloads = [payload]
+            room = max_bytes - len(payload) - 2 * PACK_OVERHEAD
             while queue and len(payloads) != most:
                 room -= len(queue[0]) + PACK_OVERHEAD
                 if room < 0:
                     break
                 payloads.append(queue.popleft())
-        first = self._sequence.get(group, 0) + 1
-        self._sequence[group] = first + len(payloads) - 1
-        self._note_sends(group, first, payloads)
+            batch = pack(first, payloads)
+            for seq, body in enumerate(payloads, first):
+                self._note_send(group, seq, body)
         if self.watcher is not None:
             self.watcher.taken(group)
-        return pack(first, payloads)
+        return batch
 
-    def _note_sends(self, group: str, first: int, payloads: list[bytes]) -> None:
+    def _note_send(self, group: str, seq: int, payload: bytes) -> Part:
+        """Writes down that a message has its number now."""
         window = self._windows.get(group)
         if window is None:
             window = self._windows[group] = self._sends.window(group, self.me)
-        now, local, me, view = self.now, self.local, self.me, self.views.get(group)
-        times, out = window.times, self.out
-        for seq, payload in enumerate(payloads, first):
-            times.append(now)
-            out.append(("send", local, now, group, view, me, seq, None, None, crc32(payload), len(payload), None))
-            if not seq % STRETCH:
-                self._sends.prune(group, me)
-        self.sent += len(payloads)
+        now = self.now
+        digest, size = crc32(payload), len(payload)
+        self._sequence[group] = seq
+        window.times.append(now)
+        self.out.append(("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, None))
+        self.sent += 1
+        if not seq % STRETCH:
+            self._sends.prune(group, self.me)
+        return seq, now, digest, size
 
     def send(self, to: Sequence[str], packet: Packet) -> None:
         # A list may be changed by the engine before this turn is applied; a tuple cannot.
@@ -175,23 +182,25 @@ class SimHost:
 
     def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
         sends = self._sends
-        if sends.batch is not batch or sends.sender != sender:
-            sends.open(group, sender, batch)
-        now = self.now
-        one = sends.one
-        if one is not None:
-            seq, sent, digest, size = one
-            self.out.append(("deliver", self.local, now, group, self.views.get(group), sender, seq, sent, rank, digest, size, None))
-            self.delivered += 1
-            if not seq % STRETCH:
-                self.marks[group, sender] = seq
+        view = self.views.get(group)
+        if (
+            sends.batch is batch
+            and sends.now is self.now
+            and sends.local is self.local
+            and sends.rank == rank
+            and sends.view == view
+            and sends.group == group
+            and sends.sender == sender
+        ):
+            # A broadcast that arrives everywhere at one instant is the same row at every process.
+            self.out += sends.rows
         else:
-            local, view, out = self.local, self.views.get(group), self.out
-            for seq, sent, digest, size in sends.parts:
-                out.append(("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None))
-                if not seq % STRETCH:
-                    self.marks[group, sender] = seq
-            self.delivered += len(sends.parts)
+            sends.open(group, sender, batch)
+            sends.write(self.now, self.local, view, rank)
+            self.out += sends.rows
+        self.delivered += batch.count
+        if sends.milestone:
+            self.marks[group, sender] = sends.milestone
         if self.watcher is not None and (self.watch_all or sender == self.me):
             self.effects.append((len(self.out), _CALL, self._tell_delivered, (group, sender, batch)))
 
@@ -275,9 +284,8 @@ class SimHost:
         charge = 0
         for position, what, first, second in effects:
             if what == _SEND:
-                if first is self._to and self.last_route is not None:
-                    route = self.last_route
-                else:
+                route = self.last_route
+                if route is None or first is not self._to:
                     route = self._route(first)
                 if self.mid_crash is not None and len(route.others) > 1:
                     charge += self._crash_in(route, second, position, self.mid_crash)
@@ -287,13 +295,17 @@ class SimHost:
                 self._calls.append((first, second))
             else:
                 self._undo(position)
-                detail = {"by": "protocol", **first.to_detail()}
-                self._stop("halted", first.text, detail)
+                self._stop("halted", first.text, {"by": "protocol", **first.to_detail()})
                 break
         if self.out:
-            self._keep()
+            if self.owed:
+                self.pay()
+            rows = self.rows
+            rows += self.out
+            self.out.clear()
             if charge:
-                last = len(self.rows) - 1
+                # What was owed may have gone to the same row.
+                last = len(rows) - 1
                 packets = self.history.packets
                 packets[last] = packets.get(last, 0) + charge
         else:

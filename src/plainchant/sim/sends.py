@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from ..model import Batch, ProtocolError, unpack
@@ -20,27 +20,40 @@ if TYPE_CHECKING:
 
 STRETCH: Final = 1024
 LONGEST: Final = 1 << 20
+RECENT: Final = 512
+"""Batches whose contents are remembered."""
 
 Part = tuple[int, int | None, int, int]
 """Of one delivered message: seq, send time, digest, size."""
 
 
 class SendTimes:
-    """Send times of the messages under way, and what is in the batch that was opened last.
+    """Send times of the messages under way, and the rows of the batch that was delivered last.
 
-    The same batch object is delivered at every member, mostly one right after the other, so its digest (of the very
-    same immutable bytes) and send time are worked out once.
+    The same batch object is delivered at every member, mostly one right after the other and often at the same instant. So
+    its digest (of the very same immutable bytes) and its send time are worked out once, and the rows themselves are
+    shared as long as nothing in them differs; the attributes from ``batch`` to ``rank`` say what they are made of.
     """
 
-    __slots__ = ("_hosts", "_windows", "batch", "one", "parts", "sender")
+    __slots__ = (
+        "_hosts", "_parts", "_recent", "_windows", "batch", "group", "local", "milestone", "now", "rank", "rows", "sender", "view",
+    )
 
     def __init__(self, hosts: Iterable[SimHost]) -> None:
         self._hosts = hosts
         self._windows: dict[tuple[str, str], Window] = {}
+        self._recent: dict[int, tuple[Batch, str, str, list[Part]]] = {}
+        self._parts: list[Part] = []
         self.batch: Batch | None = None
+        self.group = ""
         self.sender = ""
-        self.one: Part | None = None
-        self.parts: list[Part] = []
+        self.now = 0
+        self.local = 0
+        self.view: int | None = None
+        self.rank: int | None = None
+        self.rows: list[tuple[Any, ...]] = []
+        self.milestone = 0
+        """The last number in the batch at which progress is noted; 0 if there is none."""
 
     def window(self, group: str, sender: str) -> Window:
         """The window of a sender, made when it sends first."""
@@ -52,20 +65,48 @@ class SendTimes:
         marks = [host.marks.get(key, 0) for host in self._hosts if host.alive and group in host.views]
         self._windows[key].forget(min(marks, default=0) - STRETCH)
 
+    def remember(self, group: str, sender: str, batch: Batch, part: Part) -> None:
+        """What a batch of one message holds, known when it was taken."""
+        recent = self._recent
+        if len(recent) >= RECENT:
+            recent.clear()
+        recent[id(batch)] = (batch, group, sender, [part])
+
     def open(self, group: str, sender: str, batch: Batch) -> None:
-        """Looks into a batch: sets ``parts``, and ``one`` if it holds one message."""
+        """Looks into a batch."""
+        known = self._recent.get(id(batch))
+        if known is not None and known[0] is batch and known[1] == group and known[2] == sender:
+            # The entry holds on to its batch, so the number of the object cannot have become another's.
+            self._parts = known[3]
+        else:
+            self._parts = self._look_into(group, sender, batch)
+        self.batch = batch
+        self.group = group
+        self.sender = sender
+        last = batch.first + batch.count - 1
+        milestone = last - last % STRETCH
+        self.milestone = milestone if milestone >= batch.first else 0
+
+    def write(self, now: int, local: int, view: int | None, rank: int | None) -> None:
+        """Makes the rows of the batch that is open."""
+        self.now = now
+        self.local = local
+        self.view = view
+        self.rank = rank
+        group, sender = self.group, self.sender
+        self.rows = [
+            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
+            for seq, sent, digest, size in self._parts
+        ]
+
+    def _look_into(self, group: str, sender: str, batch: Batch) -> list[Part]:
         if batch.total:
-            raise ProtocolError(f"a fragment of {sender}'s message {batch.first} reached the host; Fragmentation must be at the top")
+            raise ProtocolError(
+                f"a fragment of {sender}'s message {batch.first} reached the host; Fragmentation must be at the top"
+            )
         window = self._windows.get((group, sender))
         at = window.at if window is not None else _never
-        if batch.count == 1:
-            self.one = (batch.first, at(batch.first), crc32(batch.body), len(batch.body))
-            self.parts = [self.one]
-        else:
-            self.one = None
-            self.parts = [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(unpack(batch), batch.first)]
-        self.batch = batch
-        self.sender = sender
+        return [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(unpack(batch), batch.first)]
 
 
 class Window:

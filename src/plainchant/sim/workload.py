@@ -42,7 +42,7 @@ class Source:
     """One process's share of one ``[[workload]]`` in one group."""
 
     __slots__ = (
-        "_first_tick", "_host", "_kernel", "_left", "_numbering", "_pending", "_random", "_refilled", "_stop", "_ticks", "_under_way",
+        "_first_tick", "_gap", "_host", "_kernel", "_left", "_numbering", "_pending", "_poisson", "_random", "_refilled", "_stop", "_ticks", "_under_way",
         "_workload", "group", "stopped",
     )
 
@@ -60,6 +60,8 @@ class Source:
         self._under_way = 0
         self._ticks = 0
         self._first_tick = 0
+        self._gap = workload.burst / workload.rate * SECOND if workload.rate else 0.0
+        self._poisson = workload.arrivals == "poisson"
         self._pending = False
         self._refilled = -1
         self.stopped = False
@@ -93,15 +95,15 @@ class Source:
         """An open loop's next burst."""
         if not self._hand_over(self._workload.burst):
             return
+        kernel = self._kernel
+        if self._poisson:
+            kernel.at(kernel.now + max(1, round(self._random.expovariate(1 / self._gap))), self._tick)
+            return
+        # Counted from the first, so that rounding does not add up.
+        if not self._ticks:
+            self._first_tick = kernel.now
         self._ticks += 1
-        gap = self._workload.burst / self._workload.rate * SECOND
-        if self._workload.arrivals == "poisson":
-            self._kernel.at(self._kernel.now + max(1, round(self._random.expovariate(1 / gap))), self._tick)
-        else:
-            # Counted from the start, so that rounding does not add up.
-            if self._ticks == 1:
-                self._first_tick = self._kernel.now
-            self._kernel.at(max(self._kernel.now + 1, self._first_tick + round(self._ticks * gap)), self._tick)
+        kernel.at(max(kernel.now + 1, self._first_tick + round(self._ticks * self._gap)), self._tick)
 
     def _refill_soon(self) -> None:
         if not self._pending:
@@ -127,14 +129,15 @@ class Source:
             return False
         numbering = self._numbering
         first = numbering.count + 1
-        payloads = [payload_of(self._host.me, self.group, n, self._workload.size) for n in range(first, first + count)]
         numbering.count += count
         self._under_way += count
-        if self._workload.closed:
-            numbering.owners.update(dict.fromkeys(range(first, first + count), self))
         if self._left > 0:
             self._left -= count
-        return self._host.accept(self.group, payloads)
+        if self._workload.closed:
+            numbering.owners.update(dict.fromkeys(range(first, first + count), self))
+        host = self._host
+        size = self._workload.size
+        return host.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
 
 
 def payload_of(sender: str, group: str, n: int, size: int) -> bytes:

@@ -8,7 +8,7 @@ have been; an edge is left out where the circle closes, so that one can still lo
 
 Chrome's format has a row a process. Sends and deliveries are thin slices, because arrows can only be tied to slices;
 everything else is an instant; what has a length (``block`` to ``unblock``, a fault with a ``length`` in its detail, in
-ns) is a span above the row.
+ns) is a span above the row, named for the ``fault`` in the detail.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _chrome_spans(pid: int, tid: int, rows: list[_Event]) -> Iterator[_Event]:
             detail = decode(row["detail"])
             length = detail.get("length") if isinstance(detail, dict) else None
             if isinstance(length, int) and length > 0:
-                yield from _chrome_span(pid, tid, str(detail.get("kind", "fault")), row, row["_moment"] + length)
+                yield from _chrome_span(pid, tid, str(detail.get("fault", "fault")), row, row["_moment"] + length)
     for row in open_blocks.values():
         yield from _chrome_span(pid, tid, "block", row, rows[-1]["_moment"])
 

@@ -157,7 +157,10 @@ def summarise(detail: str) -> str:
     if isinstance(decoded, dict) and isinstance(decoded.get("text"), str):
         text = decoded["text"]
     elif isinstance(decoded, dict):
-        text = " ".join(f"{key}={_brief(value)}" for key, value in decoded.items())
+        # The line may be cut: what is short comes first, what is empty says nothing.
+        told = [(key, value) for key, value in decoded.items() if value not in ([], {}, None)]
+        told.sort(key=lambda item: isinstance(item[1], list) + 2 * isinstance(item[1], dict))
+        text = " ".join(f"{key}={_brief(value)}" for key, value in told)
     else:
         text = _brief(decoded)
     text = " ".join(text.split())
@@ -176,7 +179,8 @@ def decode(detail: str | None) -> Any:
 
 def _brief(value: Any) -> str:
     if isinstance(value, list):
-        return ",".join(_brief(element) for element in value)
+        between = "|" if any(isinstance(element, list) for element in value) else ","
+        return between.join(_brief(element) for element in value)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..model import GroupId, ProcessId, TraceError
+from ..model import GroupId, ProcessId, TraceError, UsageError
 from .schema import SCHEMA, VERSION, VERSION_KEY
 
 Row: TypeAlias = tuple[
@@ -161,6 +161,10 @@ class TraceWriter(TraceBuffer):
             self.close()
         else:
             self.abort()
+
+    def table(self) -> pa.Table:
+        """Refused: most of it is in files. Read those when they are whole."""
+        raise UsageError(f"this trace is written to {self._final}; close it, then read it from there")
 
     def flush_if_full(self) -> None:
         """Takes the rows out of the histories if there are enough, and writes a row group if there are enough of those.

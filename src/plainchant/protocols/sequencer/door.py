@@ -91,7 +91,7 @@ class Door:
         elif len(member.view.members) == 1:
             member.finish()
             member.host.left(member.group, member.log.delivered + 1)
-        elif member.office.waiting() is None and member.election is None:
+        elif member.office.may_be_handed_over() and member.election is None:
             member.host.record("elect", member.group, stage="hand-over", situation="sequencer leaves")
             member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), binding=True)
 

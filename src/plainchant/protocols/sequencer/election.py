@@ -52,6 +52,8 @@ class Election:
         self.votes = 0
         self.yes: dict[ProcessId, Promise] = {}
         self.refused: dict[ProcessId, None] = {}
+        self.winner: ProcessId = ""
+        self.elected: Elected | None = None
         if binding:
             self._vote()
         else:
@@ -86,7 +88,7 @@ class Election:
         self._arm()
 
     def _arm(self) -> None:
-        wait = self.member.parameters.suspect_after // ROUNDS
+        wait = self.member.parameters.suspect_after // (2 * ROUNDS)
         self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
 
     # --- answers ----------------------------------------------------------------------------------------------------
@@ -122,15 +124,21 @@ class Election:
         longest = [process for process in voters if self._history(process) == best]
         if member.leaving and len(longest) > 1:
             longest = [process for process in longest if process != member.me]
-        winner = member.me if member.me in longest else longest[0]
+        self.winner = winner = member.me if member.me in longest else longest[0]
         self.stage = "decided"
+        self.rounds = 0
         allowed = max(self.yes[process].allowed for process in voters)
         self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=winner, voters=list(voters))
-        self._arm()
+        self.elected = Elected(self.group, self.epoch, voters, allowed, self.reason.text)
         if winner == member.me:
-            member.become_sequencer(self.epoch, voters, allowed, self.reason.text)
+            member.become_sequencer(self.elected)
         else:
-            self.host.send((winner,), Elected(self.group, self.epoch, voters, allowed, self.reason.text))
+            self._tell_winner()
+
+    def _tell_winner(self) -> None:
+        assert self.elected is not None
+        self.host.send((self.winner,), self.elected)
+        self._arm()
 
     def _history(self, process: ProcessId) -> tuple[int, int]:
         status = self.yes[process]
@@ -143,7 +151,7 @@ class Election:
         self.rounds += 1
         if self.rounds < ROUNDS:
             if self.stage == "decided":
-                self._arm()
+                self._tell_winner()
             else:
                 self._ask()
             return

@@ -473,8 +473,8 @@ class Member(Engine):
         self.promised = epoch
         self.promised_to = promised_to
         self.listening = NOBODY
-        wait = self.parameters.suspect_after
-        self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
+        wait = self.parameters.suspect_after  # longer than a coordinator takes, or elections would interrupt each other
+        self.host.set_timer("election", self.host.now + 3 * wait + self.host.random.randrange(wait))
 
     def _close_office(self, epoch: int) -> None:
         if self.office is not None:
@@ -520,21 +520,21 @@ class Member(Engine):
         self._silent_ticks = 0
         self.host.cancel_timer("election")
 
-    def become_sequencer(self, epoch: int, voters: tuple[ProcessId, ...], allowed: int, why: str) -> None:
-        """Elected: our history is the longest that the voters have."""
+    def become_sequencer(self, elected: Elected) -> None:
+        """Our history is the longest that the voters have."""
         log = self.log
-        in_force = min(max(self.allowed, allowed), log.contiguous)
-        self._enter(epoch, log.contiguous, voters, self.me)
+        in_force = min(max(self.allowed, elected.allowed), log.contiguous)
+        self._enter(elected.epoch, log.contiguous, elected.voters, self.me)
         log.highest = log.contiguous
         self.allowed = in_force
         self.host.record(
-            "elect", self.group, stage="elected", epoch=epoch, voters=list(voters), base=log.contiguous, why=why,
-            situation="joiner elected" if self.joined_later else "sequencer elected",
+            "elect", self.group, stage="elected", epoch=self.epoch, voters=list(self.voters), base=log.contiguous,
+            why=elected.why, situation="joiner elected" if self.joined_later else "sequencer elected",
         )
-        self.office = Office(self, voters)
+        self.office = Office(self, self.voters)
         self.deliver_ready()
         self._choose_interval()
-        self.office.begin(why)
+        self.office.begin(elected.why)
         self.requests.hand_to_office(self.office)
 
     # --- elections --------------------------------------------------------------------------------------------------
@@ -599,7 +599,7 @@ class Member(Engine):
 
     def _on_elected(self, source: ProcessId, packet: Elected) -> None:
         if self.view is not None and packet.epoch == self.promised and self.listening == NOBODY:
-            self.become_sequencer(packet.epoch, packet.voters, packet.allowed, packet.why)
+            self.become_sequencer(packet)
 
     # --- the clock's tick -------------------------------------------------------------------------------------------
 

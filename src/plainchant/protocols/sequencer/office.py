@@ -108,6 +108,8 @@ class Office:
         """Whether a number may be given now."""
         if self.proposed or self.phase is not None:
             return False
+        if self.member.leaving and not self.member.requests.outstanding:
+            return False  # closed, so that everybody catches up and the office can be handed over
         if self.log.contiguous - self.log.low < self.parameters.history:
             return True
         return self._make_room()
@@ -198,7 +200,7 @@ class Office:
                 self.welcomes.pop(source, None)
             if self.proposed or self.parameters.resilience:
                 self._advance()
-        return True
+        return source in self.acked  # what was just decided may have removed it
 
     def on_ack(self, source: ProcessId, ack: int) -> None:
         if self._note(source, ack) and self._full_since is not None:
@@ -457,6 +459,13 @@ class Office:
 
     # --- being at rest ----------------------------------------------------------------------------------------------
 
+    def may_be_handed_over(self) -> bool:
+        """Nothing is under way, and everybody has everything."""
+        return not self.proposed and self.phase is None and self._behind() is None
+
+    def _behind(self) -> ProcessId | None:
+        return next((process for process, ack in self.acked.items() if ack < self.log.contiguous), None)
+
     def waiting(self) -> Reason | None:
         """What the office still has to do."""
         if self.proposed:
@@ -469,7 +478,6 @@ class Office:
             return Reason("suspects", f"{', '.join(self._suspects)} are suspected and still members")
         if self.held:
             return Reason("held", f"requests of {', '.join(self.held)} wait for earlier ones")
-        behind = [process for process, ack in self.acked.items() if ack < self.log.contiguous]
-        if behind:
-            return Reason("acknowledgement", f"{behind[0]} has not acknowledged number {self.log.contiguous}")
+        if (process := self._behind()) is not None:
+            return Reason("acknowledgement", f"{process} has not acknowledged number {self.log.contiguous}")
         return None

@@ -97,4 +97,3 @@ class Causality:
                             changed = True
                     else:
                         clock = [max(pair) for pair in zip(clock, self.clocks.get(event.message, clock), strict=True)]
-

@@ -145,10 +145,8 @@ class History:
     timing_fault: bool = False
 
     def is_member_at(self, group: GroupId, index: int) -> bool:
-        for stay in self.stays.get(group, ()):
-            if stay.begin <= index and (stay.end is None or index < stay.end):
-                return True
-        return False
+        stays = self.stays.get(group, ())
+        return any(stay.begin <= index and (stay.end is None or index < stay.end) for stay in stays)
 
     def is_member_last(self, group: GroupId) -> bool:
         """Whether it is a member when its history ends."""

@@ -36,7 +36,7 @@ def _increasing(report: Report, deliveries: Sequence[Event]) -> None:
 
 
 def _without_holes(report: Report, history: History, deliveries: Sequence[Event]) -> None:
-    """Looks at each message that the process skipped, and judges it at the first later one delivered while it could be
+    """Looks at each message that the process skipped, and judges it at the first later one delivered since it can be
     owed: parting only ever excuses more, so that one decides."""
     group, sender, _ = deliveries[0].message
     by_seq = sorted(deliveries, key=lambda delivery: delivery.message[2])
@@ -48,33 +48,31 @@ def _without_holes(report: Report, history: History, deliveries: Sequence[Event]
     delivered = set(seqs)
     for seq in range(1, highest):
         message = (group, sender, seq)
-        if seq in delivered or not _may_owe(report, history, message):
+        starts = [] if seq in delivered else report.owing.starts(history, message)
+        if not starts:
             continue
         later = by_seq[bisect_right(seqs, seq) :]
         if not in_order:
             later.sort(key=lambda delivery: delivery.index)
-        send = report.run.sends.get(message)
-        since = history.installed.get(send.view, 0) if send is not None and send.view is not None else 0
-        judged = next((delivery for delivery in later if delivery.index > since), None)
-        if judged is None:
-            continue
-        report.cases += 1
-        if report.owing.owes(history, message, judged.index):
+        judged = [next((delivery for delivery in later if delivery.index > start), None) for start in starts]
+        owed = _first_owed(report, history, message, judged)
+        if owed is not None:
+            send = report.run.sends.get(message)
             report.violation(
-                f"{history.name} delivers {say(judged.message)} without {say(message)}, which it owes",
-                events=[judged, *([send] if send else [])],
-                messages=[message, judged.message],
+                f"{history.name} delivers {say(owed.message)} without {say(message)}, which it owes",
+                events=[owed, *([send] if send else [])],
+                messages=[message, owed.message],
             )
 
 
-def _may_owe(report: Report, history: History, message: Message) -> bool:
-    """Cheap: False only if the process certainly never owes the message."""
-    if message[0] not in report.run.viewed:
-        return report.run.is_ever_member(history, message[0])
-    send = report.run.sends.get(message)
-    if send is not None and send.view is not None:
-        return send.view in history.installed
-    return bool(report.run.deliveries_of(message))
+def _first_owed(report: Report, history: History, message: Message, judged: Sequence[Event | None]) -> Event | None:
+    """The first of some deliveries up to which a message that the process never delivers is owed."""
+    for delivery in judged:
+        if delivery is not None:
+            report.cases += 1
+            if report.owing.owes(history, message, delivery.index):
+                return delivery
+    return None
 
 
 def causal(report: Report) -> None:
@@ -98,7 +96,9 @@ def _in_causal_order(report: Report, history: History, causality: Causality) -> 
     """Every send is looked at once, when it first belongs to the past of a delivery: delivered before that one, it is
     before all later ones."""
     looked_at = [0] * len(causality.sends)
-    lowest = [next((n for n, send in enumerate(sends, 1) if send.message in history.first), 0) for sends in causality.sends]
+    lowest = [
+        next((n for n, send in enumerate(sends, 1) if send.message in history.first), 0) for sends in causality.sends
+    ]
     for message, delivery in history.first.items():
         clock = causality.clocks.get(message)
         if clock is None:
@@ -133,21 +133,24 @@ def _no_missing_cause(
         causality.include(reach, follower.message)
     for place, count in enumerate(reach):
         for number, send in enumerate(causality.sends[place][:count], 1):
-            if send.message in history.first or send.message in blamed or not _may_owe(report, history, send.message):
+            if send.message in history.first or send.message in blamed:
                 continue
-            since = 0 if group is None or send.view is None else history.installed.get(send.view, 0)
-            judged = _first_follower(followers, causality, place, number, since)
-            if judged is None:
-                continue
-            report.cases += 1
-            if report.owing.owes(history, send.message, None if group is None else judged.index):
+            starts = report.owing.starts(history, send.message)
+            if group is not None:
+                judged = [_first_follower(followers, causality, place, number, start) for start in starts]
+                owed = _first_owed(report, history, send.message, judged)
+            else:
+                report.cases += bool(starts)
+                owes = report.owing.owes(history, send.message)
+                owed = _first_follower(followers, causality, place, number, -1) if owes else None
+            if owed is not None:
                 blamed.add(send.message)
                 until = "" if group is not None else " until the end"
                 report.violation(
-                    f"{say(send.message)} happened before {say(judged.message)}, which {history.name} delivers; "
+                    f"{say(send.message)} happened before {say(owed.message)}, which {history.name} delivers; "
                     f"it never delivers the first, which it owes{until}",
-                    events=[send, judged],
-                    messages=[send.message, judged.message],
+                    events=[send, owed],
+                    messages=[send.message, owed.message],
                 )
 
 

@@ -59,6 +59,23 @@ class Owing:
                 return True
         return False
 
+    def starts(self, q: History, message: Message) -> list[int]:
+        """The indices after which q can come to owe the message; none if it never does.
+
+        From each on, q can only cease to owe it, so whether q owes it at any of some events is decided at the first
+        event after each start.
+        """
+        group = message[0]
+        if group not in self.run.viewed:
+            if group in self.run.joined:
+                return [stay.begin for stay in q.stays.get(group, ())]
+            return [-1] if self.run.is_ever_member(q, group) else []
+        send = self.run.sends.get(message)
+        if send is not None and send.view is not None:
+            return [q.installed[send.view]] if send.view in q.installed else []
+        views = [delivery.view for delivery in self.run.deliveries_of(message) if delivery.view is not None]
+        return sorted({q.installed[view] for view in views if view in q.installed})
+
     def _stayed_together(self, q: History, event: Event, at: int | None) -> bool:
         """Whether q installed the view in force at another's event and the two did not part since."""
         view = event.view
