@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
+from plainchant import model
 from plainchant.engine import Engine
-from plainchant.model import MS
 from plainchant.scenario.model import Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.validate import validate
 from plainchant.trace.writer import TraceBuffer
 
 from .toy import Flood, describe_toy
+
+MS: Any = model.MS
+US: Any = model.US
+SECOND: Any = model.SECOND
+"""Scenarios want durations, tests have numbers: the type is left open."""
 
 Rows = list[dict[str, Any]]
 ONE_EACH_10MS = Workload(rate=100.0)
@@ -39,14 +44,22 @@ class Run:
         return [(row["sender"], row["seq"]) for row in rows if sender in (None, row["sender"])]
 
 
-def run_toy(engine: type[Engine] = Flood, *, valid: bool = True, options: dict[str, Any] | None = None, **settings: Any) -> Run:
+def run_toy(
+    engine: type[Engine] = Flood, *, valid: bool = True, options: dict[str, Any] | None = None, **settings: Any
+) -> Run:
     """Runs a toy protocol with three members for 100 ms and drains it, unless told otherwise."""
     given: dict[str, Any] = {
-        "protocol": engine.__name__, "members": ("p1", "p2", "p3"), "duration": 100 * MS, "drain": 1000 * MS, "network": Network(),
+        "protocol": engine.__name__,
+        "members": ("p1", "p2", "p3"),
+        "duration": 100 * MS,
+        "drain": 1000 * MS,
+        "network": Network(),
         "workload": (ONE_EACH_10MS,),
     }
     trace = TraceBuffer()
-    simulation = Simulation(Scenario(**{**given, **settings}), trace=trace, description=describe_toy(engine), **(options or {}))
+    simulation = Simulation(
+        Scenario(**{**given, **settings}), trace=trace, description=describe_toy(engine), **(options or {})
+    )
     run = Run(simulation.run(), trace)
     if valid:
         assert validate(run.table) == []

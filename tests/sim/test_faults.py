@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, SECOND, US
+from plainchant.model import Duration
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import draw_faults
 
-from .conftest import Run, run_toy
+from .conftest import MS, SECOND, US, Run, run_toy
 from .toy import Flood
 
 FIVE = ("p1", "p2", "p3", "p4", "p5")
 
 
 def fault(kind: str, at_ms: float, process: str = "", **settings: Any) -> Fault:
-    return Fault(kind=kind, at=int(at_ms * MS), process=process, **settings)  # type: ignore[arg-type]
+    return Fault(kind=kind, at=Duration(int(at_ms * MS)), process=process, **settings)
 
 
 def run_faults(*faults: Fault, **settings: Any) -> Run:
@@ -84,7 +84,9 @@ def test_timers_of_a_paused_process_wait_and_may_still_be_cancelled() -> None:
 
 def test_a_buffer_also_bounds_what_waits_for_a_paused_process() -> None:
     run = run_faults(
-        fault("pause", 20.5, "p2", length=30 * MS), network=Network(buffer=10), workload=(Workload(senders=("p1",), rate=1000.0),)
+        fault("pause", 20.5, "p2", length=30 * MS),
+        network=Network(buffer=10),
+        workload=(Workload(senders=("p1",), rate=1000.0),),
     )
     assert run.summary.packets_lost == 20
 
@@ -96,7 +98,12 @@ def test_a_pause_without_length_ends_when_the_run_is_drained() -> None:
 
 
 def test_a_restarted_process_is_a_new_incarnation_that_joins_by_its_contacts_and_sends_again() -> None:
-    run = run_faults(fault("crash", 20.5, "p2"), fault("restart", 40.5, "p2"), fault("crash", 60.5, "p2"), fault("restart", 70.5, "p2"))
+    run = run_faults(
+        fault("crash", 20.5, "p2"),
+        fault("restart", 40.5, "p2"),
+        fault("crash", 60.5, "p2"),
+        fault("restart", 70.5, "p2"),
+    )
     assert run.history("p2#1")[:4] == ["start", "fault", "join", "view"]
     assert run.of("view", "p2#1")[0]["members"] == ["p1", "p3", "p2#1"]
     assert run.of("view", "p2#2")[0]["members"] == ["p1", "p3", "p2#2"]
@@ -129,7 +136,9 @@ def test_a_process_that_leaves_one_group_stays_in_the_other() -> None:
     groups = {"g": ("p1", "p2", "p3"), "h": ("p1", "p2", "p3")}
     run = run_faults(fault("leave", 20.5, "p2", group="h"), groups=groups)
     assert run.history("p2")[-1] == "end"
-    last = {group: max(row["true_time"] for row in run.of("deliver", "p2") if row["group"] == group) for group in groups}
+    last = {
+        group: max(row["true_time"] for row in run.of("deliver", "p2") if row["group"] == group) for group in groups
+    }
     assert last["g"] > 90 * MS
     # What others send it afterwards is the toy's own fault: it does not look at who is a member.
     assert max(row["true_time"] for row in run.of("send", "p2") if row["group"] == "h") < 21 * MS
@@ -140,8 +149,8 @@ def test_faults_after_the_duration_do_not_happen() -> None:
     assert not run.of("crash")
 
 
-def scenario(**rates: float) -> Scenario:
-    return Scenario(protocol="toy", members=FIVE, duration=20 * SECOND, random=RandomFaults(**rates))  # type: ignore[arg-type]
+def scenario(**rates: Any) -> Scenario:
+    return Scenario(protocol="toy", members=FIVE, duration=20 * SECOND, random=RandomFaults(**rates))
 
 
 def test_drawn_faults_are_the_seeds() -> None:

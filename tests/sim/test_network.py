@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, US, ProtocolError, WireError
+from plainchant.model import Batch, ProtocolError
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Workload
 from plainchant.sim.network import ESTIMATED_OVERHEAD, estimated_size
 
-from .conftest import Run, run_toy
+from .conftest import MS, US, Run, run_toy
 from .toy import Data, Flood, Hello, Sequencer
-
-P1_SENDS = Workload(senders=("p1",), rate=1000.0, count=90)
-"""One message a millisecond, from p1, while the scenario lasts."""
 
 
 def run_network(network: Network = Network(), *faults: Fault, size: int = 32, count: int = 90, **settings: Any) -> Run:  # noqa: B008
@@ -31,17 +28,17 @@ def numbers(run: Run, process: str) -> list[int]:
 
 
 def test_constant_delay() -> None:
-    assert set(latencies(run_network(Network(delay=Delay("constant", 3 * MS))), "p2")) == {3 * MS}  # type: ignore[arg-type]
+    assert set(latencies(run_network(Network(delay=Delay("constant", 3 * MS))), "p2")) == {3 * MS}
 
 
 def test_uniform_delay() -> None:
-    delays = latencies(run_network(Network(delay=Delay("uniform", 1 * MS, 5 * MS))), "p2")  # type: ignore[arg-type]
+    delays = latencies(run_network(Network(delay=Delay("uniform", 1 * MS, 5 * MS))), "p2")
     assert 1 * MS <= min(delays) < 1.5 * MS
     assert 4.5 * MS < max(delays) <= 5 * MS
 
 
 def test_exponential_delay_with_a_minimum() -> None:
-    delays = latencies(run_network(Network(delay=Delay("exponential", 1 * MS, 2 * MS))), "p2")  # type: ignore[arg-type]
+    delays = latencies(run_network(Network(delay=Delay("exponential", 1 * MS, 2 * MS))), "p2")
     assert min(delays) >= 1 * MS
     assert 2 * MS < sum(delays) / len(delays) < 4 * MS
 
@@ -81,7 +78,6 @@ def test_a_decoder_that_accepts_flipped_bits_is_found_out(monkeypatch: pytest.Mo
     monkeypatch.setattr("plainchant.wire.Codec.decode", lambda self, data: Hello("g"))
     with pytest.raises(ProtocolError, match="flipped bits"):
         run_network(Network(corrupt=1.0, wire=True))
-    assert issubclass(WireError, Exception)
 
 
 def test_the_wire_changes_nothing_else() -> None:
@@ -113,13 +109,11 @@ def test_a_shared_medium_carries_one_packet_at_a_time() -> None:
 
 
 def test_estimated_size_counts_the_bytes_of_messages() -> None:
-    from plainchant.model import Batch
-
     assert estimated_size(Data("g", Batch(1, 1, b"12345"))) == 5 + ESTIMATED_OVERHEAD
 
 
 def test_costs_occupy_the_processors() -> None:
-    network = Network(send_cost=1 * MS, receive_cost=2 * MS, delay=Delay("constant", 10 * MS))  # type: ignore[arg-type]
+    network = Network(send_cost=1 * MS, receive_cost=2 * MS, delay=Delay("constant", 10 * MS))
     burst = Workload(senders=("p1",), rate=1000.0, burst=3, count=3)
     run = run_toy(Flood, network=network, workload=(burst,))
     # Packet n leaves after n ms; the receiver needs 2 ms for each, one after the other.
@@ -127,13 +121,13 @@ def test_costs_occupy_the_processors() -> None:
 
 
 def test_without_hardware_broadcast_every_copy_costs_a_send() -> None:
-    network = Network(send_cost=1 * MS, broadcast=False, delay=Delay("constant", 10 * MS))  # type: ignore[arg-type]
+    network = Network(send_cost=1 * MS, broadcast=False, delay=Delay("constant", 10 * MS))
     run = run_network(network, count=1)
     assert (latencies(run, "p2"), latencies(run, "p3")) == ([11 * MS], [12 * MS])
 
 
 def test_a_busy_sender_handles_packets_later() -> None:
-    network = Network(send_cost=5 * MS, delay=Delay("constant", 1 * MS))  # type: ignore[arg-type]
+    network = Network(send_cost=5 * MS, delay=Delay("constant", 1 * MS))
     run = run_toy(Sequencer, network=network, workload=(Workload(senders=("p2",), rate=1000.0, burst=2, count=2),))
     # Requests leave p2 at 5 and 10 ms; the head is free at 6 ms, numbers, and is busy until 11 ms, when the next comes.
     assert [row["true_time"] for row in run.of("deliver", "p1")] == [6 * MS, 11 * MS]
@@ -149,14 +143,14 @@ def test_a_full_buffer_loses_packets() -> None:
 
 
 def test_a_link_can_differ_in_one_direction() -> None:
-    slow = LinkOverride(source="p1", target="p3", delay=Delay("constant", 9 * MS))  # type: ignore[arg-type]
+    slow = LinkOverride(source="p1", target="p3", delay=Delay("constant", 9 * MS))
     run = run_toy(Flood, network=Network(link=(slow,)))
     assert {row["true_time"] - row["sent"] for row in run.of("deliver", "p3") if row["sender"] == "p1"} == {9 * MS}
     assert {row["true_time"] - row["sent"] for row in run.of("deliver", "p1") if row["sender"] == "p3"} == {1 * MS}
 
 
 def test_a_partition_separates_parts_until_it_ends() -> None:
-    fault = Fault(kind="partition", at=20_500 * US, length=30 * MS, parts=(("p1", "p2"),))  # type: ignore[arg-type]
+    fault = Fault(kind="partition", at=20_500 * US, length=30 * MS, parts=(("p1", "p2"),))
     run = run_network(Network(), fault)
     assert numbers(run, "p2") == list(range(1, 91))
     assert numbers(run, "p3") == [*range(1, 22), *range(52, 91)]
@@ -165,7 +159,7 @@ def test_a_partition_separates_parts_until_it_ends() -> None:
 
 
 def test_a_cut_is_one_way() -> None:
-    fault = Fault(kind="cut", at=20_500 * US, source="p1", target="p2")  # type: ignore[arg-type]
+    fault = Fault(kind="cut", at=20_500 * US, source="p1", target="p2")
     run = run_network(Network(), fault, workload=(Workload(rate=1000.0, count=50),))
     assert len(run.delivered("p2", "p1")) == 21
     assert len(run.delivered("p1", "p2")) == 50
@@ -173,23 +167,23 @@ def test_a_cut_is_one_way() -> None:
 
 
 def test_a_clog_adds_delay() -> None:
-    fault = Fault(kind="clog", at=20_500 * US, length=10 * MS, source="p1", target="p2", delay=4 * MS)  # type: ignore[arg-type]
+    fault = Fault(kind="clog", at=20_500 * US, length=10 * MS, source="p1", target="p2", delay=4 * MS)
     run = run_network(Network(), fault)
     assert latencies(run, "p2").count(5 * MS) == 10
     assert latencies(run, "p3").count(1 * MS) == 90
 
 
 def test_loss_as_a_fault_of_everybody() -> None:
-    fault = Fault(kind="loss", at=20_500 * US, length=10 * MS, rate=1.0)  # type: ignore[arg-type]
+    fault = Fault(kind="loss", at=20_500 * US, length=10 * MS, rate=1.0)
     run = run_network(Network(), fault)
     assert len(numbers(run, "p2")) == len(numbers(run, "p3")) == 80
 
 
 def test_heal_ends_everything() -> None:
     faults = (
-        Fault(kind="cut", at=10_500 * US, source="p1", target="p2"),  # type: ignore[arg-type]
-        Fault(kind="partition", at=10_500 * US, parts=(("p1", "p2"), ("p3",))),  # type: ignore[arg-type]
-        Fault(kind="heal", at=30_500 * US),  # type: ignore[arg-type]
+        Fault(kind="cut", at=10_500 * US, source="p1", target="p2"),
+        Fault(kind="partition", at=10_500 * US, parts=(("p1", "p2"), ("p3",))),
+        Fault(kind="heal", at=30_500 * US),
     )
     run = run_network(Network(), *faults)
     assert numbers(run, "p2") == numbers(run, "p3") == [*range(1, 12), *range(32, 91)]
@@ -213,7 +207,7 @@ def test_draining_heals_the_network_and_ends_all_rates() -> None:
             else:
                 super().receive(source, packet)
 
-    cut = Fault(kind="cut", at=10 * MS, source="p1")  # type: ignore[arg-type]
+    cut = Fault(kind="cut", at=10 * MS, source="p1")
     workload = Workload(senders=("p1",), rate=1.0, count=1)
     run = run_toy(Late, network=Network(loss=1.0), fault=(cut,), workload=(workload,))
     assert run.delivered("p2") == []

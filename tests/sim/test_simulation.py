@@ -13,23 +13,36 @@ from zlib import crc32
 import pytest
 
 from plainchant.engine import Host
-from plainchant.model import MS, SECOND, Batch, ProtocolError, Reason, UsageError
-from plainchant.scenario.model import Clock, Delay, Fault, Network, RandomFaults, Workload
+from plainchant.model import Batch, ProtocolError, Reason, UsageError
+from plainchant.scenario.model import Clock, Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace.writer import TraceBuffer
 
-from .conftest import run_toy
+from .conftest import MS, SECOND, run_toy
 from .toy import Data, Flood, Sequencer, ToyParameters, describe_toy
 
-ROUGH = Network(delay=Delay("uniform", 1 * MS, 5 * MS), loss=0.1, duplicate=0.1, reorder=0.1, corrupt=0.05)  # type: ignore[arg-type]
-EVERYTHING = RandomFaults(crash=8, pause=8, partition=4, cut=8, clog=10, leave=30, step=5, restart_after=20 * MS, pause_length=20 * MS, network_length=20 * MS)  # type: ignore[arg-type]
+ROUGH = Network(delay=Delay("uniform", 1 * MS, 5 * MS), loss=0.1, duplicate=0.1, reorder=0.1, corrupt=0.05)
+EVERYTHING = RandomFaults(
+    crash=8,
+    pause=8,
+    partition=4,
+    cut=8,
+    clog=10,
+    leave=30,
+    step=5,
+    restart_after=20 * MS,
+    pause_length=20 * MS,
+    network_length=20 * MS,
+)
 
 
 def fingerprint(seed: int) -> str:
     """Of a run with everything that is drawn at random."""
     members = ("p1", "p2", "p3", "p4", "p5")
     poisson = Workload(rate=200.0, arrivals="poisson")
-    run = run_toy(Flood, members=members, network=ROUGH, random=EVERYTHING, workload=(poisson,), seed=seed, duration=300 * MS)
+    run = run_toy(
+        Flood, members=members, network=ROUGH, random=EVERYTHING, workload=(poisson,), seed=seed, duration=300 * MS
+    )
     assert {row["kind"] for row in run.rows} >= {"fault", "crash", "deliver", "view", "leave", "end"}
     return hashlib.sha256(repr(run.rows).encode()).hexdigest()
 
@@ -49,7 +62,9 @@ def test_the_trace_does_not_depend_on_hashes() -> None:
     prints = set()
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
         prints.add(done.stdout.strip())
     assert prints == {fingerprint(7)}
 
@@ -68,7 +83,13 @@ def test_deliveries_carry_send_time_rank_digest_and_size() -> None:
     run = run_toy(Sequencer, workload=(Workload(senders=("p2",), rate=100.0, size=40, count=1),))
     sent, = run.of("send")
     payload = b"p2/g/1".ljust(40, b".")
-    assert (sent["process"], sent["seq"], sent["size"], sent["digest"], sent["view"]) == ("p2", 1, 40, crc32(payload), 1)
+    assert (sent["process"], sent["seq"], sent["size"], sent["digest"], sent["view"]) == (
+        "p2",
+        1,
+        40,
+        crc32(payload),
+        1,
+    )
     assert len(run.of("deliver")) == 3
     for row in run.of("deliver"):
         assert (row["sent"], row["digest"], row["size"], row["rank"]) == (sent["true_time"], crc32(payload), 40, 1)
@@ -86,7 +107,9 @@ def test_a_request_and_a_broadcast_are_two_packets_and_three_interrupts() -> Non
 
 
 def test_without_hardware_broadcast_a_packet_to_many_is_one_each() -> None:
-    run = run_toy(Sequencer, network=Network(broadcast=False), workload=(Workload(senders=("p2",), rate=100.0, count=5),))
+    run = run_toy(
+        Sequencer, network=Network(broadcast=False), workload=(Workload(senders=("p2",), rate=100.0, count=5),)
+    )
     assert run.summary.packets_by_type == {"Request": 5, "Ordered": 10}
 
 
@@ -115,7 +138,7 @@ def test_a_drained_run_ends_quiet_after_the_settle_period() -> None:
 
 
 def test_a_run_that_does_not_get_quiet_says_who_waits_for_what() -> None:
-    fault = Fault(kind="crash", process="p1", at=50 * MS)  # type: ignore[arg-type]
+    fault = Fault(kind="crash", process="p1", at=50 * MS)
     run = run_toy(Sequencer, fault=(fault,))
     assert not run.summary.quiet
     assert run.summary.virtual_time == 1100 * MS
@@ -246,7 +269,7 @@ def test_records_of_the_engine_are_rows_and_facts_are_refused() -> None:
 
 def test_clocks_are_off_drift_and_step() -> None:
     clocks = (Clock(process="p1", offset=5 * MS), Clock(process="p2", drift=0.01))
-    step = Fault(kind="step", process="p3", at=55 * MS, offset=-7 * MS)  # type: ignore[arg-type]
+    step = Fault(kind="step", process="p3", at=55 * MS, offset=-7 * MS)
     run = run_toy(Flood, clock=clocks, fault=(step,), duration=100 * MS)
     for row in run.rows:
         true_time = row["true_time"]
@@ -266,10 +289,8 @@ def test_large_messages_are_cut_into_packets_and_put_together_again() -> None:
 
 def test_memory_of_send_times_is_bounded_and_exact() -> None:
     trace = TraceBuffer()
-    from plainchant.scenario.model import Scenario
-
     scenario = Scenario(
-        protocol="toy", members=("p1", "p2"), duration=SECOND, workload=(Workload(senders=("p1",), rate=5000.0),)  # type: ignore[arg-type]
+        protocol="toy", members=("p1", "p2"), duration=SECOND, workload=(Workload(senders=("p1",), rate=5000.0),)
     )
     simulation = Simulation(scenario, trace=trace, description=describe_toy(Sequencer))
     simulation.run()

@@ -1,7 +1,7 @@
 """Small protocols to try the simulator with.
 
-``Flood`` sends each message to everybody and hopes. ``Sequencer`` asks the first member to number messages: correct as long
-as nothing is lost and nobody stops.
+``Flood`` sends each message to everybody and hopes. ``Sequencer`` asks the first member to number messages: correct
+as long as nothing is lost and nobody stops.
 """
 
 from __future__ import annotations

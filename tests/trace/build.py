@@ -188,9 +188,9 @@ class _Log:
         self._change([name for name in self.members if name != gone])
 
     def join(self) -> None:
-        self._change([*self.members, "p9"])
-        self.histories["p9"] = ["join", self.events[-1]]
-        self.position["p9"] = len(self.events)
+        self._change([*self.members, "late"])
+        self.histories["late"] = ["join", self.events[-1]]
+        self.position["late"] = len(self.events)
 
     def _change(self, members: list[str]) -> None:
         self.members = members

@@ -63,7 +63,8 @@ class Member:
     def send(self, group: str, payload: bytes) -> None:
         """Sends a message to a group of this process."""
         if group not in self._host.groups:
-            raise UsageError(f"{self.name} is not in group {group!r}; it is in: {', '.join(self._host.groups) or 'none'}")
+            groups = ", ".join(self._host.groups) or "none"
+            raise UsageError(f"{self.name} is not in group {group!r}; it is in: {groups}")
         self._host.later(self._attendant.accept, group, bytes(payload))
 
 

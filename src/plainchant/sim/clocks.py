@@ -13,21 +13,20 @@ from ..scenario.model import Clock
 class ProcessClock:
     """Reads ``true time x (1 + drift) + offset``; a step moves the offset."""
 
-    __slots__ = ("drift", "offset")
+    __slots__ = ("drift", "exact", "offset")
 
     def __init__(self, offset: int = 0, drift: float = 0.0) -> None:
         self.offset = offset
         self.drift = drift
-
-    @property
-    def exact(self) -> bool:
-        return not self.offset and not self.drift
+        self.exact = not offset and not drift
+        """Whether it shows true time."""
 
     def read(self, now: int) -> int:
         return now + int(now * self.drift) + self.offset
 
     def step(self, offset: int) -> None:
         self.offset += offset
+        self.exact = not self.offset and not self.drift
 
 
 def clock_of(process: str, clocks: Iterable[Clock]) -> ProcessClock:

@@ -2,16 +2,15 @@
 
 Theory of operation
 -------------------
-**Turn.** An engine's method is called, and what it asks for is collected: rows of the trace in ``out``, everything else
-(packets, halting, callbacks) in ``effects``, each with its position among the rows. When the method has returned the
-turn is applied: packets leave in order, rows join the history, then application callbacks run, and what they ask for
-becomes new turns, first in, first out. If the method raises, ``out`` and ``effects`` are dropped and the process halts. A crash in the
-middle of a broadcast, and ``halt``, cut both off at that position. Timers need no place in the outbox: a process
-whose effects are dropped is dead, and so are its timers.
+**Turn.** An engine's method is called, and what it asks for is collected: rows of the trace in ``out``, everything
+else (packets, halting, callbacks) in ``effects``, each with its position among the rows. When the method has returned
+the turn is applied: packets leave in order, rows join the history, then application callbacks run, and what they ask
+for becomes new turns, first in, first out. If the method raises, ``out`` and ``effects`` are dropped and the process
+halts. A crash in the middle of a broadcast, and ``halt``, cut both off at that position. Timers need no place in the
+outbox: a process whose effects are dropped is dead, and so are its timers.
 
-**Processor.** A process handles one thing at a time. A paused or busy one queues arrivals, timers and calls in its inbox
-(packets beyond the buffer are lost); :meth:`SimHost.post` handles at once what need not wait. Receiving takes
-``receive_cost`` before the engine sees the packet, and sending takes ``send_cost`` before the packet leaves.
+**Events.** The kernel hands packets straight to an ordinary process. One that is not ordinary (``special``: dead,
+paused, busy, with a clock of its own, to crash after so many events) gets everything by way of its :class:`Processor`.
 
 **Charging.** Packets sent in a turn are charged to the last row of that turn, or else to the process's next row.
 """
@@ -27,7 +26,9 @@ from zlib import crc32
 from ..engine import Engine
 from ..model import PACK_OVERHEAD, Batch, Packet, ProtocolError, Reason, Timer, View, format_duration, pack, unpack
 from .clocks import ProcessClock
+from .processor import Processor
 from .sends import STRETCH, Part, Window
+from .summary import EndState, ProcessEnd
 from .timers import Timers
 
 if TYPE_CHECKING:
@@ -63,12 +64,11 @@ class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
-        "_busy", "_calls", "_network", "_pump_token", "_pumping", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows",
-        "_world", "alive",
-        "base", "clock_", "countdown", "delivered", "effects", "end", "engine", "free_at", "groups", "history", "inbox", "inside",
-        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed", "packets_waiting",
-        "paused_until", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views", "watch_all",
-        "watcher",
+        "_calls", "_network", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
+        "base", "clock_", "countdown", "delivered", "effects", "end", "engine", "groups", "history", "inside",
+        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed",
+        "processor", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views",
+        "watch_all", "watcher",
     )
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
@@ -84,12 +84,13 @@ class SimHost:
         self.clock_ = clock
         self.now = self.local = world.kernel.now
         self.alive = True
-        self.end: tuple[str, str] = ("alive", "")
+        self.end = ProcessEnd("alive")
         self.engine = Engine()
         self.receive: Callable[[str, Any], None] = self.engine.receive
         self.watcher: Watcher | None = None
         self.watch_all = False
         self.timers = Timers(world.kernel, self)
+        self.processor = Processor(world.kernel, world.network.settings, self.refresh)
         # the outbox
         self.out: list[Row] = []
         self.effects: list[tuple[int, int, Any, Any]] = []
@@ -110,14 +111,6 @@ class SimHost:
         self.marks: dict[tuple[str, str], int] = {}
         self.sent = 0
         self.delivered = 0
-        # the processor
-        self.inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool]] = deque()
-        self.packets_waiting = 0
-        self.free_at = 0
-        self.paused_until = 0
-        self._busy = False
-        self._pumping = False
-        self._pump_token = 0
         # faults to come
         self.countdown = 0
         self.mid_crash: Random | None = None
@@ -164,7 +157,9 @@ class SimHost:
         digest, size = crc32(payload), len(payload)
         self._sequence[group] = seq
         window.times.append(now)
-        self.out.append(("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, None))
+        self.out.append(
+            ("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, None)
+        )
         self.sent += 1
         if not seq % STRETCH:
             self._sends.prune(group, self.me)
@@ -183,22 +178,24 @@ class SimHost:
     def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
         sends = self._sends
         view = self.views.get(group)
-        if (
+        # A broadcast that arrives everywhere at one instant is the same row at every process. Identity shows most of
+        # that quickly, and what is equal but not identical is only written anew.
+        if not (
             sends.batch is batch
             and sends.now is self.now
             and sends.local is self.local
             and sends.rank == rank
             and sends.view == view
-            and sends.group == group
-            and sends.sender == sender
+            and sends.sender is sender
+            and sends.group is group
         ):
-            # A broadcast that arrives everywhere at one instant is the same row at every process.
-            self.out += sends.rows
+            sends.write(group, sender, batch, rank, view, self.now, self.local)
+        if sends.row is not None:
+            self.out.append(sends.row)
+            self.delivered += 1
         else:
-            sends.open(group, sender, batch)
-            sends.write(self.now, self.local, view, rank)
             self.out += sends.rows
-        self.delivered += batch.count
+            self.delivered += batch.count
         if sends.milestone:
             self.marks[group, sender] = sends.milestone
         if self.watcher is not None and (self.watch_all or sender == self.me):
@@ -240,7 +237,7 @@ class SimHost:
 
     def record(self, kind: str, group: str | None = None, **detail: Any) -> None:
         if kind in _FACTS:
-            raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write: a protocol cannot report its own facts")
+            raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write")
         sender, seq, rank = detail.pop("sender", None), detail.pop("seq", None), detail.pop("rank", None)
         extra: dict[str, Any] = {}
         if "deadline" in detail:
@@ -265,7 +262,9 @@ class SimHost:
             raise ProtocolError(f"{self.me} is called while it is being called; entry points are not re-entrant")
         if not self.alive:
             return
-        self._read_clock()
+        self.now = self.local = now = self._world.kernel.now
+        if not self.clock_.exact:
+            self.local = self.clock_.read(now)
         self.inside = True
         try:
             method(*arguments)
@@ -345,7 +344,8 @@ class SimHost:
         self._keep()
         if not self._world.tolerate:
             where = f"{self.me} at {format_duration(self.now)}"
-            raise ProtocolError(f"the engine of {where} raised {text}; replay the scenario with this seed to see it again") from error
+            again = "replay the scenario with this seed to see it again"
+            raise ProtocolError(f"the engine of {where} raised {text}; {again}") from error
 
     def _settle(self) -> None:
         """Runs callbacks and what they ask for, first in, first out; a nested turn only adds to the queue."""
@@ -385,7 +385,7 @@ class SimHost:
         self._offer(group)
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
-        """Takes messages of the application into the queue; False if this process is in no position to send any more."""
+        """Takes messages of the application into the queue; False if this process can send no more."""
         if not self.alive or group not in self.groups:
             return False
         queue = self.queues.get(group)
@@ -430,48 +430,56 @@ class SimHost:
         names = tuple(route.others[index] for index in reached)
         charge = self._network.send_to(self, names, packet)
         self._undo(position)
-        self._stop("crashed", "in the middle of a broadcast", {"by": "fault", "mid_broadcast": True, "reached": list(names)})
+        self._stop(
+            "crashed", "in the middle of a broadcast", {"by": "fault", "mid_broadcast": True, "reached": list(names)}
+        )
         return charge
 
-    def _stop(self, state: str, text: str, detail: dict[str, Any]) -> None:
+    def _stop(self, state: EndState, text: str, detail: dict[str, Any]) -> None:
         self._row("crash", None, extra={"detail": detail})
         self._die(state, text)
 
     def _gone(self) -> None:
         self._die("left", "")
 
-    def _die(self, state: str, text: str) -> None:
+    def _die(self, state: EndState, text: str) -> None:
         self.alive = False
-        self.end = (state, text)
+        self.end = ProcessEnd(state, text)
         self.special = True
         self.timers.clear()
-        self.inbox.clear()
+        self.processor.clear()
         self.queues.clear()
         self._world.stopped(self)
 
-    # --- the processor ------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Works out whether the kernel may hand packets straight to the engine."""
-        network = self._network.settings
-        self._busy = bool(network.send_cost or network.receive_cost)
         self.special = bool(
-            not self.alive or self.paused_until or self.inbox or self._busy or self.countdown or not self.clock_.exact
+            not self.alive or not self.processor.ordinary or self.countdown or not self.clock_.exact
         )
+
+    def post(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Does something as soon as the processor is free."""
+        if self.alive:
+            self.processor.post(function, *arguments)
+            self.refresh()
+
+    def pause(self, until: int) -> None:
+        self.processor.pause(until)
+        self.refresh()
+
+    def resume(self) -> None:
+        self.processor.resume()
+        self.refresh()
 
     def arrive(self, source: str, packet: Any) -> None:
         """A packet reaches a process that is not ordinary just now."""
-        if not self.alive:
-            return
-        limit = self._network.settings.buffer
-        if limit and self.packets_waiting >= limit + self._pumping:
+        if self.alive and not self.processor.receive(self._receive, source, packet):
             self._network.overflow(packet)
-            return
-        self.packets_waiting += 1
-        self.post(self._receive, source, packet, packet=True)
 
     def arrive_own(self, packet: Any) -> None:
-        """A packet to oneself: an ordinary event, but not the network's, so it costs no receiving and takes no buffer."""
+        """A packet to oneself: an ordinary event, but not the network's: it costs no receiving and takes no buffer."""
         self.post(self._receive_own, packet)
 
     def expire(self, timer: Timer) -> None:
@@ -481,23 +489,6 @@ class SimHost:
         else:
             self._world.kernel.events += 1
             self.turn(self.engine.expire, timer)
-
-    def post(self, function: Callable[..., None], *arguments: Any, packet: bool = False) -> None:
-        """Does something as soon as the processor is free; ``packet`` if it costs what receiving costs."""
-        if not self.alive:
-            return
-        costly = packet and self._network.settings.receive_cost
-        if self.paused_until or self.inbox or costly or self.free_at > self._world.kernel.now:
-            self.inbox.append((function, arguments, packet))
-            self.special = True
-            self._arm()
-        else:
-            self._do(function, arguments, packet)
-
-    def _do(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool) -> None:
-        if packet:
-            self.packets_waiting -= 1
-        function(*arguments)
 
     def _receive(self, source: str, packet: Any) -> None:
         kernel = self._world.kernel
@@ -524,43 +515,6 @@ class SimHost:
             if not self.countdown:
                 self.note("fault", {"fault": "crash", "after_events": True})
                 self.crash({})
-
-    def _arm(self) -> None:
-        """Has the first thing in the inbox done when the processor gets to it."""
-        if self._pumping or self.paused_until or not self.inbox:
-            return
-        kernel = self._world.kernel
-        cost = self._network.settings.receive_cost if self.inbox[0][2] else 0
-        self.free_at = max(kernel.now, self.free_at) + cost
-        self._pumping = True
-        self._pump_token += 1
-        kernel.at(self.free_at, self._pump, self._pump_token)
-
-    def _pump(self, token: int) -> None:
-        if token != self._pump_token or not self._pumping or not self.alive:
-            return
-        self._pumping = False
-        self._do(*self.inbox.popleft())
-        if self.inbox:
-            self._arm()
-        else:
-            self.refresh()
-
-    def occupy(self, cost: int) -> int:
-        """Occupies the processor for a send; returns when the packet leaves."""
-        self.free_at = max(self._world.kernel.now, self.free_at) + cost
-        return self.free_at
-
-    def pause(self, until: int) -> None:
-        self.paused_until = max(self.paused_until, until)
-        self._pumping = False
-        self.refresh()
-
-    def resume(self) -> None:
-        """Goes on; what waits is handled in order, before anything that arrives now."""
-        self.paused_until = 0
-        self._arm()
-        self.refresh()
 
     # --- small things -------------------------------------------------------------------------------------------------
 

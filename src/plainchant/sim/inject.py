@@ -1,8 +1,9 @@
 """Makes faults happen, and writes each into the trace where it hits.
 
-A fault of a process is a ``fault`` row at that process (a crash in the middle of a broadcast: when the process is doomed,
-which is before the broadcast). A partition is one row at the first live process of each part; a cut, clog or
-loss is one at its source, or at its target if it comes from anybody; what concerns everybody is a row at the first live process.
+A fault of a process is a ``fault`` row at that process (a crash in the middle of a broadcast: when the process is
+doomed, which is before the broadcast). A partition is one row at the first live process of each part; a cut, clog or
+loss is one at its source, or at its target if it comes from anybody; what concerns everybody is a row at the first
+live process.
 """
 
 from __future__ import annotations
@@ -50,8 +51,16 @@ class Injector:
         self._random = random
         self._over = False
         self._actions: dict[str, Callable[[Fault], None]] = {
-            "crash": self._crash, "restart": self._restart, "join": self._join, "leave": self._leave, "pause": self._pause,
-            "partition": self._partition, "cut": self._on_link, "clog": self._on_link, "loss": self._on_link, "heal": self._heal,
+            "crash": self._crash,
+            "restart": self._restart,
+            "join": self._join,
+            "leave": self._leave,
+            "pause": self._pause,
+            "partition": self._partition,
+            "cut": self._on_link,
+            "clog": self._on_link,
+            "loss": self._on_link,
+            "heal": self._heal,
             "step": self._step,
         }
 
@@ -62,11 +71,11 @@ class Injector:
             names = (fault.process, fault.source, fault.target, *(name for part in fault.parts for name in part))
             for name in names:
                 if name and not self._population.known(name):
-                    raise UsageError(f"a fault of kind {fault.kind} names {name!r}, which is no process of this scenario")
+                    raise UsageError(f"a {fault.kind} fault names {name!r}, which is no process of this scenario")
             if fault.kind == "crash" and fault.after_events:
                 host = self._population.latest.get(fault.process)
                 if host is None:
-                    raise UsageError(f"{fault.process} is not there at the start: give its crash a time instead of after_events")
+                    raise UsageError(f"{fault.process} is not there at the start: crash it at a time")
                 host.countdown = fault.after_events
                 host.refresh()
             else:
@@ -82,7 +91,7 @@ class Injector:
             host.restart_waits = False
             if host.alive:
                 host.refresh()
-                if host.paused_until:
+                if host.processor.paused_until:
                     host.resume()
 
     def stopped(self, host: SimHost) -> None:
@@ -115,7 +124,8 @@ class Injector:
         if host is None:
             return
         if host.alive:
-            # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it has left.
+            # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it
+            # has left.
             host.mid_crash = None
             host.restart_waits = host.leaving
             return
@@ -158,7 +168,7 @@ class Injector:
 
     def _resume(self, host: SimHost) -> None:
         # A longer pause that began in the meantime goes on.
-        if host.alive and 0 < host.paused_until <= self._kernel.now:
+        if host.alive and 0 < host.processor.paused_until <= self._kernel.now:
             host.resume()
 
     def _step(self, fault: Fault) -> None:

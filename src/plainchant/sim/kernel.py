@@ -10,8 +10,9 @@ in the order in which they were asked for and nothing else is ever compared. The
   still counts as an event.
 - ``targets`` is None: ``first(second)`` is called (timers, workload, faults).
 
-The loop inlines what happens to a packet at an ordinary host (:meth:`SimHost.turn` does the same for all other calls).
-A host that is not ordinary (paused, crashed, busy, with a clock of its own) says so by ``special`` and is asked instead.
+The loop inlines what happens to a packet at an ordinary host (:meth:`SimHost.turn` does the same for all other
+calls). A host that is not ordinary (paused, crashed, busy, with a clock of its own) says so by ``special`` and is
+asked instead.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Kernel:
                 if not steps % STANDSTILL:
                     if now == last_time:
                         raise ProtocolError(
-                            f"{STANDSTILL} events at {format_duration(now)} and time stands still: an engine sets timers that "
-                            f"are due at once, or answers its own packets; look at the last rows of the trace"
+                            f"{STANDSTILL} events at {format_duration(now)} and time stands still: an engine sets "
+                            f"timers that are due at once, or answers its own packets; look at the end of the trace"
                         )
                     last_time = now

@@ -6,8 +6,8 @@ A host asks for a :class:`Route` for each set of destinations and keeps it until
 happen to a packet on the way (no rates, no faults, no bandwidth, the same constant delay on every link) the route is
 *fast*: one heap entry carries the packet to all destinations and nothing is drawn at random. Otherwise each copy goes
 through, in this order: the sender's processor, the medium (one for all, or one a link), cuts and partitions, loss,
-corruption, delay, reordering, duplication. Faults apply when a packet leaves: what is under way when a link is cut still
-arrives.
+corruption, delay, reordering, duplication. Faults apply when a packet leaves: what is under way when a link is cut
+still arrives.
 
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
@@ -55,11 +55,13 @@ class Counters:
 
 
 class Route:
-    """Where packets to one set of destinations go. ``others`` leaves the sender itself out, ``own`` says it is among them."""
+    """Where packets to one set of destinations go, the sender itself left out; ``own`` says that it is among them."""
 
     __slots__ = ("cost", "delay", "fast", "hosts", "others", "own")
 
-    def __init__(self, others: tuple[str, ...], own: bool, hosts: tuple[SimHost, ...], delay: int | None, cost: int) -> None:
+    def __init__(
+        self, others: tuple[str, ...], own: bool, hosts: tuple[SimHost, ...], delay: int | None, cost: int
+    ) -> None:
         self.others = others
         self.own = own
         self.hosts = hosts
@@ -175,14 +177,20 @@ class SimNetwork:
     def _leave(self, host: SimHost, packet: Any, data: bytes | None) -> int:
         """When a packet leaves its sender: after the processor, and the medium if there is one for all."""
         cost = self.settings.send_cost
-        time = host.occupy(cost) if cost else self._kernel.now
+        time = host.processor.occupy(cost) if cost else self._kernel.now
         if self.settings.shared and self.settings.bandwidth:
             time = max(time, self._medium_free) + self._transmission(packet, data, self.settings.bandwidth)
             self._medium_free = time
         return time
 
     def _copy(
-        self, host: SimHost, target: SimHost, packet: Any, data: bytes | None, time: int, arrivals: dict[int, list[tuple[SimHost, Any]]]
+        self,
+        host: SimHost,
+        target: SimHost,
+        packet: Any,
+        data: bytes | None,
+        time: int,
+        arrivals: dict[int, list[tuple[SimHost, Any]]],
     ) -> None:
         path = self._path(host.base, target.base)
         link = path.link
@@ -222,7 +230,9 @@ class SimNetwork:
             self._codec.decode(bytes(flipped))
         except WireError:
             return
-        raise ProtocolError("a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it")
+        raise ProtocolError(
+            "a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it"
+        )
 
     def _draw(self, delay: Delay) -> int:
         if delay.kind == "uniform":
@@ -275,7 +285,7 @@ class SimNetwork:
     def _make_path(self, source: str, target: str) -> _Path:
         link = link_between(self.settings, source, target)
         if self._calm:
-            link = dataclasses.replace(link, **dict.fromkeys(_RATES, 0.0))
+            link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
         blocked, added, kept = False, 0, 1.0
         for fault in self._faults:
             if fault.kind == "partition":

@@ -1,9 +1,9 @@
 """When messages were sent, so that deliveries can say it, without growing with the length of the run.
 
-Each sender and group has a window of send times. A process notes its progress at every 1024th message of a sender; when
-a window has grown by as much, everything that all live members are past (and one stretch more, for deliveries out of
-order) is forgotten. A member that never delivers holds a window at :data:`LONGEST` at most; what is delivered later than
-that has no send time in its row.
+Each sender and group has a window of send times. A process notes its progress at every 1024th message of a sender;
+when a window has grown by as much, everything that all live members are past (and one stretch more, for deliveries
+out of order) is forgotten. A member that never delivers holds a window at :data:`LONGEST` at most; what is delivered
+later than that has no send time in its row.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ Part = tuple[int, int | None, int, int]
 class SendTimes:
     """Send times of the messages under way, and the rows of the batch that was delivered last.
 
-    The same batch object is delivered at every member, mostly one right after the other and often at the same instant. So
-    its digest (of the very same immutable bytes) and its send time are worked out once, and the rows themselves are
-    shared as long as nothing in them differs; the attributes from ``batch`` to ``rank`` say what they are made of.
+    The same batch object is delivered at every member, mostly one right after the other and often at the same
+    instant. So its digest (of the very same immutable bytes) and its send time are worked out once, and the rows
+    themselves are shared as long as nothing in them differs; the attributes from ``batch`` to ``rank`` say what they
+    are made of.
     """
 
     __slots__ = (
-        "_hosts", "_parts", "_recent", "_windows", "batch", "group", "local", "milestone", "now", "rank", "rows", "sender", "view",
+        "_hosts", "_parts", "_recent", "_windows", "batch", "group", "local", "milestone", "now", "rank", "row", "rows",
+        "sender", "view",
     )
 
     def __init__(self, hosts: Iterable[SimHost]) -> None:
@@ -51,6 +53,7 @@ class SendTimes:
         self.local = 0
         self.view: int | None = None
         self.rank: int | None = None
+        self.row: tuple[Any, ...] | None = None
         self.rows: list[tuple[Any, ...]] = []
         self.milestone = 0
         """The last number in the batch at which progress is noted; 0 if there is none."""
@@ -72,7 +75,28 @@ class SendTimes:
             recent.clear()
         recent[id(batch)] = (batch, group, sender, [part])
 
-    def open(self, group: str, sender: str, batch: Batch) -> None:
+    def write(
+        self, group: str, sender: str, batch: Batch, rank: int | None, view: int | None, now: int, local: int
+    ) -> None:
+        """Makes the rows of a batch that is delivered: ``row`` if it holds one message, else ``rows``."""
+        if batch is not self.batch or sender != self.sender or group != self.group:
+            self._open(group, sender, batch)
+        self.rank = rank
+        self.view = view
+        self.now = now
+        self.local = local
+        parts = self._parts
+        if len(parts) == 1:
+            seq, sent, digest, size = parts[0]
+            self.row = ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
+            return
+        self.row = None
+        self.rows = [
+            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
+            for seq, sent, digest, size in parts
+        ]
+
+    def _open(self, group: str, sender: str, batch: Batch) -> None:
         """Looks into a batch."""
         known = self._recent.get(id(batch))
         if known is not None and known[0] is batch and known[1] == group and known[2] == sender:
@@ -86,18 +110,6 @@ class SendTimes:
         last = batch.first + batch.count - 1
         milestone = last - last % STRETCH
         self.milestone = milestone if milestone >= batch.first else 0
-
-    def write(self, now: int, local: int, view: int | None, rank: int | None) -> None:
-        """Makes the rows of the batch that is open."""
-        self.now = now
-        self.local = local
-        self.view = view
-        self.rank = rank
-        group, sender = self.group, self.sender
-        self.rows = [
-            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
-            for seq, sent, digest, size in self._parts
-        ]
 
     def _look_into(self, group: str, sender: str, batch: Batch) -> list[Part]:
         if batch.total:

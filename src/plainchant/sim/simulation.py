@@ -2,10 +2,11 @@
 
 Theory of operation
 -------------------
-One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws in
-one place do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two
-phases: until ``duration`` senders send and faults happen; then, if the scenario is drained, everything heals and the run
-goes on until no process waits for anything during a whole *settle* period of the protocol, or until the ``drain`` bound.
+One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws
+in one place do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two
+phases: until ``duration`` senders send and faults happen; then, if the scenario is drained, everything heals and the
+run goes on until no process waits for anything during a whole *settle* period of the protocol, or until the ``drain``
+bound.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .inject import Injector
 from .kernel import Kernel
 from .network import SimNetwork
 from .sends import SendTimes
-from .summary import ProcessEnd, Summary, describe_fault
+from .summary import Summary, describe_fault
 from .workload import Numbering, Source
 from .world import World
 
@@ -53,8 +54,9 @@ class Simulation:
     """Runs a scenario once.
 
     ``make`` replaces the protocol's engine factory (variants, toys) and ``description`` its whole description.
-    ``applications`` maps process names to applications, or makes one for the name of each incarnation. With ``tolerate``
-    an engine that raises only halts its process. ``progress`` is called now and then with the virtual time.
+    ``applications`` maps process names to applications, or makes one for the name of each incarnation. With
+    ``tolerate`` an engine that raises only halts its process. ``progress`` is called now and then with the virtual
+    time.
     """
 
     def __init__(
@@ -88,7 +90,13 @@ class Simulation:
         """The last incarnation of each process."""
         self._injector = Injector(self._kernel, self._network, self, self._stream("faults/middle"))
         self._world = World(
-            scenario.seed, self._kernel, self._network, SendTimes(self.hosts), self._injector.stopped, tolerate, accept_rows
+            scenario.seed,
+            self._kernel,
+            self._network,
+            SendTimes(self.hosts),
+            self._injector.stopped,
+            tolerate,
+            accept_rows,
         )
         self._clocks: dict[str, ProcessClock] = {}
         self._entered: dict[str, dict[str, None]] = {}
@@ -236,7 +244,7 @@ class Simulation:
         return {
             "version": TRACE_VERSION,
             "protocol": description.name,
-            "parameters": dataclasses.asdict(parameters) if dataclasses.is_dataclass(parameters) else {},
+            "parameters": dataclasses.asdict(parameters),
             "promises": [promise.name for promise in description.promises(parameters, groups)],
             "bounds": dict(description.bounds(parameters)),
         }
@@ -262,7 +270,7 @@ class Simulation:
             interrupts_by_type=interrupts,
             messages_sent=sum(host.sent for host in self.hosts),
             messages_delivered=sum(host.delivered for host in self.hosts),
-            processes={host.me: ProcessEnd(*host.end) for host in self.hosts},
+            processes={host.me: host.end for host in self.hosts},
             drained=bool(self.scenario.drain),
             quiet=self._quiet,
             not_quiet=self._not_quiet,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ..scenario.model import Fault
+
+EndState: TypeAlias = Literal["alive", "crashed", "halted", "left"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessEnd:
     """How a process ended: alive, crashed by a fault, halted by its protocol, or it left its last group."""
 
-    state: Literal["alive", "crashed", "halted", "left"]
+    state: EndState
     reason: str = ""
 
 

@@ -1,12 +1,12 @@
 """Who sends what: sources that hand messages to processes.
 
-An open loop hands over at its rate, whatever the protocol does. A closed loop keeps a number of messages under way: one is
-done when its sender delivers it. A source that is as fast as accepted keeps a bounded queue full. The latter two
-refill by an event of their own, never within the engine's turn, and with a little time in between, so that a protocol that
-takes everything at once cannot make time stand still.
+An open loop hands over at its rate, whatever the protocol does. A closed loop keeps a number of messages under way:
+one is done when its sender delivers it. A source that is as fast as accepted keeps a bounded queue full. The latter
+two refill by an event of their own, never within the engine's turn, and with a little time in between, so that a
+protocol that takes everything at once cannot make time stand still.
 
-A message says who sent it: it starts with ``sender/group/n`` and is padded (or cut off) to its size. ``n`` counts what this
-process handed over in the group, which is the message's number, because messages are taken in order.
+A message says who sent it: it starts with ``sender/group/n`` and is padded (or cut off) to its size. ``n`` counts
+what this process handed over in the group, which is the message's number, because messages are taken in order.
 """
 
 from __future__ import annotations
@@ -42,12 +42,19 @@ class Source:
     """One process's share of one ``[[workload]]`` in one group."""
 
     __slots__ = (
-        "_first_tick", "_gap", "_host", "_kernel", "_left", "_numbering", "_pending", "_poisson", "_random", "_refilled", "_stop", "_ticks", "_under_way",
-        "_workload", "group", "stopped",
+        "_first_tick", "_gap", "_host", "_kernel", "_left", "_numbering", "_pending", "_poisson", "_random",
+        "_refilled", "_stop", "_ticks", "_under_way", "_workload", "group", "stopped",
     )
 
     def __init__(
-        self, kernel: Kernel, host: SimHost, group: str, workload: Workload, numbering: Numbering, random: Random, stop: int
+        self,
+        kernel: Kernel,
+        host: SimHost,
+        group: str,
+        workload: Workload,
+        numbering: Numbering,
+        random: Random,
+        stop: int,
     ) -> None:
         self._kernel = kernel
         self._host = host

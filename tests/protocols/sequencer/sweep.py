@@ -23,6 +23,8 @@ from plainchant.sim import Simulation, Summary
 from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
 
+LEAST_EVENTS = 2_000
+"""A run with fewer is run again at twice its length."""
 FAMILIES = ("packets", "crashes", "churn", "pauses", "partitions", "bursts", "uniform", "mixed")
 
 
@@ -36,6 +38,17 @@ class Outcome:
     table: pa.Table
     verification: Verification
     situations: Counter[str]
+
+    @property
+    def lost_needlessly(self) -> bool:
+        """Nobody is left, although a majority of the last view neither crashed nor left."""
+        ends = self.summary.processes
+        if any(end.state == "alive" for end in ends.values()):
+            return False
+        views = self.table.filter(pc.equal(self.table["kind"], "view"))
+        last: list[str] = views.sort_by([("view", "descending")])["members"][0].as_py()
+        survivors = [process for process in last if ends[process].state == "halted"]
+        return 2 * len(survivors) > len(last)
 
     @property
     def violated(self) -> list[str]:
@@ -82,9 +95,11 @@ def scenario_of(seed: int) -> Scenario:
         rates = RandomFaults(crash=2.0, restart=0.5, restart_after=ms(100, 500, random))
         faults.append(_sequencer_crash(random, members))
     elif family == "churn":
-        rates = RandomFaults(crash=1.0, leave=2.0, restart_after=ms(50, 300, random))
+        rates = RandomFaults(crash=0.5, leave=2.0, restart_after=ms(50, 300, random))
         if random.random() < 0.5:
             faults.append(Fault(kind="leave", at=ms(100, 800, random), process=members[0]))
+        else:
+            faults += _joiner_in_office(random, members)
     elif family == "pauses":
         rates = RandomFaults(pause=4.0, pause_length=ms(60, 400, random), crash=0.5, step=1.0)
     elif family == "partitions":
@@ -96,6 +111,9 @@ def scenario_of(seed: int) -> Scenario:
     elif family == "mixed":
         rates = RandomFaults(crash=1.0, pause=1.0, partition=0.7, cut=0.7, clog=0.5, leave=0.7, step=0.5)
     workload = _workload(random, family, size)
+    if family == "churn":  # somebody who sends little: what is known of it is old
+        workload = (*(dataclasses.replace(load, senders=members[:-1]) for load in workload[-1:]),
+                    Workload(senders=members[-1:], rate=2.0, arrivals="poisson"))
     later = ("q1", "q2") if family in ("churn", "mixed") and random.random() < 0.7 else ()
     faults += [Fault(kind="join", at=ms(50, 900, random), process=process) for process in later]
     return Scenario(
@@ -121,6 +139,15 @@ def _sequencer_crash(random: Random, members: tuple[str, ...]) -> Fault:
     return Fault(kind="crash", at=ms(20, 600, random), process=members[0], mid_broadcast=True)
 
 
+def _joiner_in_office(random: Random, members: tuple[str, ...]) -> list[Fault]:
+    """All but two of the first members leave one by one after others have joined: a joiner will be the sequencer."""
+    when = ms(900, 1200, random)
+    return [
+        Fault(kind="leave", at=Duration(when + 120 * MS * place), process=process)
+        for place, process in enumerate(members[:-2])
+    ]
+
+
 def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
     if family == "bursts":
         return (
@@ -139,8 +166,12 @@ def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
 def run(seed: int, make: Callable[[Host, Any], Engine] | None = None, scenario: Scenario | None = None) -> Outcome:
     """Runs and verifies one seed, with the protocol or a variant of it."""
     scenario = scenario or scenario_of(seed)
-    trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
+    while True:
+        trace = TraceBuffer()
+        summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
+        if summary.events >= LEAST_EVENTS:
+            break
+        scenario = dataclasses.replace(scenario, duration=Duration(2 * scenario.duration))
     table = trace.table()
     return Outcome(seed, scenario, summary, table, verify(table), situations(table, summary))
 

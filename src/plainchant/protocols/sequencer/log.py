@@ -79,10 +79,8 @@ class Log:
             self.lineage.append((epoch, base))
         self.lineage = [(e, b) for e, b in self.lineage if b >= self.low]
 
-    def is_part_of(self, lineage: tuple[tuple[int, int], ...], base: int) -> bool:
-        """Whether this history is the beginning of one with that lineage which a new epoch continues after ``base``."""
-        if self.contiguous > base:
-            return False
+    def is_part_of(self, lineage: tuple[tuple[int, int], ...]) -> bool:
+        """Whether this history is the beginning of one with that lineage."""
         return all(self.contiguous <= b for e, b in lineage if e > self.synced)
 
     def missing(self) -> tuple[int, int] | None:

@@ -486,7 +486,7 @@ class Member(Engine):
     def _follow(self, source: ProcessId, packet: Announce) -> None:
         """A new epoch: its sequencer's order continues ours, which it has looked at."""
         self._enter(packet.epoch, packet.base, packet.voters, source)
-        if not self.log.is_part_of(packet.lineage, packet.base):
+        if not self.log.is_part_of(packet.lineage):
             # Not every earlier view was decided with us: what we hold at its number is something else.
             text = f"{self.me} holds number {self.log.contiguous}, which is not that of epoch {packet.epoch}"
             self.halt(Reason("diverged", text))

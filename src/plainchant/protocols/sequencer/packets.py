@@ -136,7 +136,7 @@ class Where(Packet, frozen=True, array_like=True, gc=False, tag=10):
 
 class Welcome(Packet, frozen=True, array_like=True, gc=False, tag=11):
     """What a joiner needs: the entry that lets it in, and the table of the senders' last requests (else a joiner that is
-    elected would number a repeated request again)."""
+    elected would number a repeated request again, or wait for the requests before a sender's next for ever)."""
 
     group: GroupId
     epoch: int

@@ -1,0 +1,106 @@
+"""A process's processor: it does one thing at a time, and what cannot be done yet waits in the inbox.
+
+Arrivals, timers and calls of a paused or busy process wait in order. Receiving a packet occupies the processor for
+``receive_cost`` before the engine sees it; sending occupies it for ``send_cost`` before the packet leaves. Of packets
+that wait no more than ``buffer`` are kept (the one that is being received does not count); further ones are lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..scenario.model import Network
+from .kernel import Kernel
+
+
+class Processor:
+    """What a process has to do, and when it gets to it."""
+
+    __slots__ = (
+        "_free_at", "_idle_again", "_inbox", "_kernel", "_packets", "_pumping", "_settings", "_token", "paused_until",
+    )
+
+    def __init__(self, kernel: Kernel, settings: Network, idle_again: Callable[[], None]) -> None:
+        self._kernel = kernel
+        self._settings = settings
+        self._idle_again = idle_again
+        """Called when the inbox has run empty."""
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool]] = deque()
+        self._packets = 0
+        self._free_at = 0
+        self._pumping = False
+        self._token = 0
+        self.paused_until = 0
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether everything is done at once."""
+        costly = self._settings.send_cost or self._settings.receive_cost
+        return not (costly or self.paused_until or self._inbox)
+
+    def receive(self, function: Callable[..., None], *arguments: Any) -> bool:
+        """A packet arrives; False if there is no room for it."""
+        limit = self._settings.buffer
+        if limit and self._packets >= limit + self._pumping:
+            return False
+        self._packets += 1
+        self._post(function, arguments, True)
+        return True
+
+    def post(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Does something as soon as the processor is free."""
+        self._post(function, arguments, False)
+
+    def occupy(self, cost: int) -> int:
+        """Occupies the processor for a send; returns when the packet leaves."""
+        self._free_at = max(self._kernel.now, self._free_at) + cost
+        return self._free_at
+
+    def pause(self, until: int) -> None:
+        self.paused_until = max(self.paused_until, until)
+        self._pumping = False
+
+    def resume(self) -> None:
+        """Goes on; what waits is handled in order, before anything that arrives now."""
+        self.paused_until = 0
+        self._arm()
+
+    def clear(self) -> None:
+        self._inbox.clear()
+        self._pumping = False
+
+    def _post(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool) -> None:
+        costly = packet and self._settings.receive_cost
+        if self.paused_until or self._inbox or costly or self._free_at > self._kernel.now:
+            self._inbox.append((function, arguments, packet))
+            self._arm()
+        else:
+            self._do(function, arguments, packet)
+
+    def _do(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool) -> None:
+        if packet:
+            self._packets -= 1
+        function(*arguments)
+
+    def _arm(self) -> None:
+        """Has the first thing in the inbox done when the processor gets to it."""
+        if self._pumping or self.paused_until or not self._inbox:
+            return
+        cost = self._settings.receive_cost if self._inbox[0][2] else 0
+        self._free_at = max(self._kernel.now, self._free_at) + cost
+        self._pumping = True
+        self._token += 1
+        self._kernel.at(self._free_at, self._pump, self._token)
+
+    def _pump(self, token: int) -> None:
+        # A pause in the meantime made this call void; the packet is received anew when the process goes on.
+        if token != self._token or not self._pumping:
+            return
+        self._pumping = False
+        self._do(*self._inbox.popleft())
+        if self._inbox:
+            self._arm()
+        else:
+            self._idle_again()

@@ -1,0 +1,191 @@
+"""Variants of the sequencer with one safety rule removed, each a one-line change of its source.
+
+A mutant is a copy of the package in which one piece of one module's text is replaced; the text must occur exactly once, so
+that a mutant cannot silently become the original. ``mutants.toml`` beside this file says for each which seed of the sweep
+catches it, and by which property. After a change of the protocol or the sweep:
+
+    python -m tests.protocols.sequencer.mutants            # look for seeds that catch, and rewrite mutants.toml
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import plainchant.protocols.sequencer as original
+from plainchant.engine import Engine, Host
+from plainchant.model import PlainchantError
+
+from . import sweep
+
+TABLE = Path(__file__).with_name("mutants.toml")
+SOURCE = Path(original.__file__).parent
+SEEDS = 504
+"""The ordinary sweep: a mutant has to be caught within it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One rule removed: in this module, this text becomes that."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+
+    @property
+    def package(self) -> str:
+        return "plainchant.protocols.mutant_" + self.name.replace(" ", "_").replace("-", "_")
+
+    def make(self) -> Callable[[Host, Any], Engine]:
+        """The variant's engine factory."""
+        finder = _Finder(self)
+        sys.meta_path.insert(0, finder)
+        try:
+            made: Callable[[Host, Any], Engine] = importlib.import_module(self.package).make
+        finally:
+            sys.meta_path.remove(finder)
+        return made
+
+    def patched(self, text: str) -> str:
+        if text.count(self.old) != 1:
+            raise ValueError(f"mutant {self.name!r}: its text occurs {text.count(self.old)} times in {self.module}.py")
+        return text.replace(self.old, self.new)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the mutant's package from the original's files."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname == self.mutant.package:
+            return importlib.util.spec_from_loader(fullname, self, is_package=True)
+        if fullname.startswith(self.mutant.package + "."):
+            return importlib.util.spec_from_loader(fullname, self)
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__.removeprefix(self.mutant.package).lstrip(".") or "__init__"
+        text = (SOURCE / f"{name}.py").read_text()
+        if name == self.mutant.module:
+            text = self.mutant.patched(text)
+        exec(compile(text, f"{self.mutant.name}/{name}.py", "exec"), module.__dict__)
+
+
+MUTANTS = (
+    Mutant(
+        "no fencing", "member",
+        "    def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:\n        if packet.epoch != self.listening:",
+        "    def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:\n        if self.listening == NOBODY:",
+    ),
+    Mutant("a promise binds nobody", "member", "        self.promised_to = promised_to\n        self.listening = NOBODY\n",
+           "        self.promised_to = promised_to\n"),
+    Mutant("no duplicate check", "office", "        last = self.log.table.get(source, 0)\n", "        last = request - 1\n"),
+    Mutant("duplicate table lost at election", "member", "        log.highest = log.contiguous\n",
+           "        log.highest = log.contiguous; log.table.clear()\n"),
+    Mutant("duplicate table not given to a joiner", "log", "        self.table.update(table)\n", ""),
+    Mutant("requests may overtake", "office", "elif request == last + 1 and self.open:", "elif self.open:"),
+    Mutant("no out-of-order buffer", "member", "        if number == log.contiguous + 1:\n",
+           "        if number > log.contiguous:\n"),
+    Mutant("out-of-order survives the epoch", "log", "        self.later.clear()\n        return voided\n", "        return voided\n"),
+    Mutant("purge before stable", "office", "lowest = min(self.acked.values()", "lowest = max(self.acked.values()"),
+    Mutant("acknowledgement overwritten", "office", "        if ack > known:  #", "        if ack != known:  #"),
+    Mutant("last-message rule off", "member", "            log.highest = packet.highest  # the last message",
+           "            pass  # the last message"),
+    Mutant("highest instead of highest contiguous", "election", "return status.synced, status.contiguous",
+           "return status.synced, status.highest"),
+    Mutant("first voter instead of longest history", "election", "if self._history(process) == best]", "]"),
+    Mutant("phases unnumbered", "office", "phase != current.number or step != current.step", "step != current.step"),
+    Mutant("phase acknowledged before it is complete", "member", "if self.log.contiguous >= self.phase_highest:", "if True:"),
+    Mutant("view without a majority", "office", "            if 2 * votes <= len(deciders):\n                return False\n", ""),
+    Mutant("election without a majority", "election", "        if 2 * len(voters) <= len(electorate):\n            return\n", ""),
+    Mutant("delivery without permission", "member", "            if number > self.allowed and not", "            if number < 0 and not"),
+    Mutant("permission survives the epoch", "member", "        self.allowed = min(self.allowed, base)  #", "        #"),
+    Mutant("a request is sent once", "requests", "                self._send(request, self.outstanding[request])\n        self._arm()",
+           "                pass\n        self._arm()"),
+    Mutant("a gap is asked for once", "gaps", "            ))\n        self._ask()\n", "            ))\n"),
+    Mutant("an office takes its own requests with it", "requests", "        for request, batch in list(self.outstanding.items()):\n",
+           "        own, self.outstanding = self.outstanding, {}\n        for request, batch in own.items():\n"),
+    Mutant("phase numbers start again in each epoch", "office", "member.epoch * PHASES_AN_EPOCH", "0"),
+    Mutant("a numbered request stays held", "office", "                self.held[source].pop(request, None)\n", ""),
+    Mutant("who has just left may leave again", "office", "return source in self.acked  #", "return True  #"),
+    Mutant("a leaving sequencer keeps its office open", "office", "if self.member.leaving and not self.member.requests.outstanding:",
+           "if False:"),
+    Mutant("a leaving sequencer closes its office to itself", "office", "self.member.leaving and not self.member.requests.outstanding:",
+           "self.member.leaving:"),
+    Mutant("a lonely sequencer stays", "office", "        if not self._majority_heard():\n            # Members", "        if False:\n            # Members"),
+    Mutant("a joiner is let in without synchronisation", "office", '            self._start_phase("join")\n', "            self._let_in()\n"),
+    Mutant("strangers are numbered", "office", "            self.member.door.tell_excluded(source)\n            return False\n",
+           "            return True\n"),
+    Mutant("one acknowledgement is enough", "office", "reverse=True)[needed - 1])", "reverse=True)[0])"),
+    Mutant("silence goes unnoticed", "office", "            if silent <= limit:\n", "            if silent >= 0:\n"),
+    Mutant("an idle sequencer's death goes unnoticed", "member", "            self._silent_ticks += 1\n", ""),
+    Mutant("a new view keeps the dead", "office", "members = tuple(process for process in newest.members if process not in left)",
+           "members = newest.members"),
+)
+
+
+def by_name(name: str) -> Mutant:
+    return next(mutant for mutant in MUTANTS if mutant.name == name)
+
+
+def table() -> dict[str, dict[str, Any]]:
+    """What is checked in: mutant to seed and property, or to why it survives."""
+    with TABLE.open("rb") as file:
+        return tomllib.load(file)
+
+
+def search(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, list[str]] | None:
+    """The first seed that catches the mutant by a property or by not getting quiet (an exception does not count)."""
+    make = mutant.make()
+    for seed in seeds:
+        try:
+            outcome = sweep.run(seed, make)
+        except PlainchantError:
+            continue
+        if outcome.violated:
+            return seed, outcome.violated
+    return None
+
+
+def _first_then_all(mutant: Mutant) -> tuple[int, list[str]] | None:
+    before = table().get(mutant.name, {}) if TABLE.exists() else {}
+    first = [before["seed"]] if "seed" in before else []
+    return search(mutant, [*first, *range(SEEDS)])
+
+
+def main(names: Sequence[str]) -> None:
+    known = table() if TABLE.exists() else {}
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    with ProcessPoolExecutor() as pool:
+        for mutant, found in zip(chosen, pool.map(_first_then_all, chosen), strict=True):
+            print(mutant.name, found or "SURVIVES", flush=True)
+            why = known.get(mutant.name, {}).get("survives", "unexplained")
+            known[mutant.name] = {"seed": found[0], "property": found[1][0]} if found is not None else {"survives": why}
+    lines = ["# mutant -> the seed of the sweep that catches it, and the property; made by mutants.py\n"]
+    for mutant in MUTANTS:
+        if (row := known.get(mutant.name)) is None:
+            continue
+        lines.append(f'["{mutant.name}"]')
+        lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
+        lines.append("")
+    TABLE.write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,269 @@
+"""Runs the scenario of a transcript and writes down what its members said and did.
+
+Theory of operation
+-------------------
+A transcript file is a scenario (TOML), a line ``---``, and the transcript. Comment lines of the scenario may hold
+directives: ``#: until 60ms`` (what comes later is not written down) and ``#: hide Announce Ack`` (packets and kinds
+that are left out). The run itself is always drained and verified: a transcript that reads well and breaks a promise is
+no good.
+
+A :class:`Tap` stands between host and protocol and logs every call that passes. A packet is one line, written when it
+leaves; what became of its copies is added when they arrive::
+
+      12.000ms  p1 -> p2 p3(lost) p4(+9ms) p5(twice)  Broadcast number=7 stable=3 allowed=0 entry=p2/1
+
+``+9ms`` is by how much later it arrives than the network's plain delay. ``@2`` behind a packet's name is its epoch,
+where that is not the first. What several processes do at the same instant is one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from plainchant.engine import Engine, Host, Layer
+from plainchant.model import MS, Batch, GroupId, Packet, ProcessId, Reason, View, format_duration, parse_duration
+from plainchant.protocols.registry import describe
+from plainchant.scenario.load import parse
+from plainchant.scenario.model import Scenario
+from plainchant.sim import Simulation, Summary
+from plainchant.trace.reference import Verification, verify
+from plainchant.trace.writer import TraceBuffer
+
+SEPARATOR: Final = "---\n"
+PACKET: Final = "packet"
+_UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why"})
+"""Fields that every packet has, or that a line about a view or a halt tells."""
+_PHASES_AN_EPOCH: Final = 1 << 20
+_SAID_BY_A_PACKET: Final = frozenset({"null", "retransmit"})
+"""Records that a packet of the same instant says better."""
+
+
+@dataclasses.dataclass(slots=True)
+class Line:
+    """One event; ``to`` holds the fate of a packet's copies: how late each arrived, in order."""
+
+    time: int
+    process: ProcessId
+    kind: str
+    text: str
+    to: dict[ProcessId, list[int]] | None = None
+
+
+class Script:
+    """What the taps of one run have heard, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self._under_way: dict[int, tuple[Packet, Line]] = {}
+
+    def add(self, time: int, process: ProcessId, kind: str, text: str) -> None:
+        self.lines.append(Line(time, process, kind, text))
+
+    def sent(self, time: int, process: ProcessId, to: Sequence[ProcessId], packet: Packet) -> Packet:
+        """Notes a packet; returns a copy, so that its arrivals are known even if an engine sends one object twice."""
+        line = Line(time, process, PACKET, describe_packet(packet), {name: [] for name in to})
+        copy = msgspec.structs.replace(packet)
+        self.lines.append(line)
+        self._under_way[id(copy)] = (copy, line)
+        return copy
+
+    def arrived(self, time: int, process: ProcessId, packet: Packet) -> None:
+        _, line = self._under_way[id(packet)]
+        assert line.to is not None
+        line.to[process].append(time - line.time)
+
+
+class Tap(Layer):
+    """Passes everything on and writes it down."""
+
+    def __init__(self, host: Host, inside: Callable[[Host], Engine], script: Script) -> None:
+        self._script = script
+        super().__init__(host, inside)
+
+    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
+        if to:
+            self.host.send(to, self._script.sent(self.now, self.me, to, packet))
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        self._script.arrived(self.now, self.me, packet)
+        self.inner.receive(source, packet)
+
+    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
+        batch = self.host.take(group, max_bytes, most)
+        if batch is not None:
+            self._script.add(self.now, self.me, "send", describe_batch(self.me, batch))
+        return batch
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        self._script.add(self.now, self.me, "deliver", f"{describe_batch(sender, batch)} as {rank}")
+        self.host.deliver(group, sender, batch, rank)
+
+    def install(self, view: View) -> None:
+        left = "".join(f"; {process}: {reason.text}" for process, reason in view.left.items())
+        self._script.add(self.now, self.me, "view", f"{view.number}: {' '.join(view.members)}{left}")
+        self.host.install(view)
+
+    def left(self, group: GroupId, rank: int | None = None) -> None:
+        self._script.add(self.now, self.me, "left", f"as {rank}")
+        self.host.left(group, rank)
+
+    def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
+        if kind not in _SAID_BY_A_PACKET:
+            self._script.add(self.now, self.me, kind, describe_detail(detail))
+        self.host.record(kind, group, **detail)
+
+    def halt(self, reason: Reason) -> None:
+        self._script.add(self.now, self.me, "halt", f"{reason.code}: {reason.text}")
+        self.host.halt(reason)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def describe_packet(packet: Packet) -> str:
+    epoch = getattr(packet, "epoch", 1)
+    name = type(packet).__name__ + (f"@{epoch}" if epoch != 1 else "")
+    fields = [field for field in packet.__struct_fields__ if field not in _UNTOLD]
+    return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field))}" for field in fields)])
+
+
+def describe_value(field: str, value: Any) -> str:
+    if field in ("phase", "phase_over"):
+        return f"{value // _PHASES_AN_EPOCH}.{value % _PHASES_AN_EPOCH}" if value else "0"
+    if isinstance(value, Batch):
+        return _range(value)
+    if hasattr(value, "change"):
+        if value.change is None:
+            return describe_batch(value.sender, value.batch)
+        return f"view{value.change.number}({','.join(value.change.members)})"
+    if isinstance(value, tuple):
+        return ",".join(":".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in value) or "none"
+    return repr(value) if isinstance(value, str) and (" " in value or not value) else str(value)
+
+
+def describe_batch(sender: ProcessId, batch: Batch) -> str:
+    return f"{sender}/{_range(batch)}"
+
+
+def _range(batch: Batch) -> str:
+    return str(batch.first) if batch.count == 1 else f"{batch.first}-{batch.first + batch.count - 1}"
+
+
+def describe_detail(detail: dict[str, Any]) -> str:
+    """A record in a few words: its situation, its sentence, and its values."""
+    words = [str(detail[name]) for name in ("situation", "stage", "text") if name in detail]
+    told = ("situation", "stage", "text", "reason", "evidence", "why")
+    more = {key: _frozen(value) for key, value in detail.items() if key not in told and value != ""}
+    values = [f"{key}={describe_value(key, value)}" for key, value in more.items()]
+    return ", ".join([*words, *([" ".join(values)] if values else [])])
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# --- from a file to its transcript ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Played:
+    """A scenario that was run: its transcript, and whether it is one that may be written down."""
+
+    text: str
+    summary: Summary
+    verification: Verification
+
+
+def split(text: str) -> tuple[str, str]:
+    """The scenario and the transcript of a file; one that is new has no transcript yet."""
+    header, _, transcript = text.partition(SEPARATOR)
+    return header, transcript
+
+
+def play(file: Path) -> Played:
+    """Runs the scenario of a transcript file."""
+    header, _ = split(file.read_text())
+    scenario = parse(header, file.name)
+    script = Script()
+    trace = TraceBuffer()
+    make = describe(scenario.protocol).make
+    summary = Simulation(
+        scenario, trace=trace, make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script)
+    ).run()
+    table = trace.table()
+    lines = _with_faults(script.lines, table.to_pylist())
+    until = parse_duration("".join(_directive(header, "until")) or "1h")
+    hidden = _directive(header, "hide")
+    shown = [line for line in lines if line.time < until and not _hidden(line, hidden)]
+    return Played("".join(write(shown, scenario)), summary, verify(table))
+
+
+def _directive(header: str, name: str) -> list[str]:
+    return [word for words in re.findall(rf"^#: {name} (.*)$", header, re.MULTILINE) for word in words.split()]
+
+
+def _hidden(line: Line, hidden: list[str]) -> bool:
+    return (re.split("[@ ]", line.text)[0] if line.kind == PACKET else line.kind) in hidden
+
+
+def _with_faults(lines: list[Line], rows: list[dict[str, Any]]) -> list[Line]:
+    """Puts in what only the host knows: faults come before, crashes after whatever else happened at that instant."""
+    before, after = [], []
+    for row in rows:
+        detail = msgspec.json.decode(row["detail"]) if row["detail"] else {}
+        if row["kind"] == "fault":
+            kind = detail.pop("fault")
+            detail.pop("process", None)
+            words = [kind, *(f"{key}={_fault_value(key, value)}" for key, value in detail.items())]
+            before.append(Line(row["true_time"], row["process"], "fault", " ".join(words)))
+        elif row["kind"] == "crash" and detail["by"] == "fault":
+            after.append(Line(row["true_time"], row["process"], "crash", ""))
+    return sorted([*before, *lines, *after], key=lambda line: line.time)
+
+
+def _fault_value(key: str, value: Any) -> str:
+    if key in ("length", "delay"):
+        return format_duration(value)
+    if key == "parts":
+        return "|".join(",".join(part) for part in value)
+    return str(value)
+
+
+def write(lines: list[Line], scenario: Scenario) -> Iterator[str]:
+    """The transcript, a line at a time; what several processes do at one instant in the same words is one line."""
+    plain = scenario.network.delay.low
+    together: dict[tuple[int, str, str], list[ProcessId]] = {}
+    for line in lines:
+        if line.kind != PACKET:
+            together.setdefault((line.time, line.kind, line.text), []).append(line.process)
+    for line in lines:
+        if line.kind == PACKET:
+            assert line.to is not None
+            to = " ".join(name + _fate(late, plain) for name, late in line.to.items())
+            yield _line(line.time, f"{line.process} -> {to}", line.text)
+        elif processes := together.pop((line.time, line.kind, line.text), None):
+            yield _line(line.time, f"{' '.join(_counted(processes))} {line.kind}", line.text)
+
+
+def _counted(processes: list[ProcessId]) -> Iterator[str]:
+    for process, times in Counter(processes).items():
+        yield f"{process}(x{times})" if times > 1 else process
+
+
+def _fate(arrivals: list[int], plain: int) -> str:
+    if not arrivals:
+        return "(lost)"
+    if len(arrivals) > 1:
+        return "(twice)"
+    return f"(+{(arrivals[0] - plain) / MS:.4g}ms)" if arrivals[0] != plain else ""
+
+
+def _line(time: int, who: str, what: str) -> str:
+    return f"{time / MS:9.3f}ms  {who:<18}  {what}".rstrip() + "\n"
