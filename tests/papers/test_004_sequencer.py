@@ -206,9 +206,12 @@ def test_2_1_fig_4_a_request_not_newer_than_the_last_is_a_duplicate() -> None:
     old = group.mail[0]
     group.carry()
     group.bring(old)
-    group.carry()
-    assert group.delivered("p3") == ["a", "b", "c"]
+    answer = group.carry(keep=carries(Broadcast))
+    assert [(letter.target, letter.packet) for letter in answer] == [("p2", group.sent("p1", Broadcast)[-1])]
+    assert group.sent("p1", Broadcast)[-1].number == 1
     assert group["p1"].log.contiguous == 3
+    assert group["p1"].office is not None
+    assert not group["p1"].office.held, "it does not wait for anything either"
 
 
 def test_2_1_fig_4_a_duplicate_is_known_after_its_original_was_purged() -> None:
@@ -397,6 +400,19 @@ def test_2_2_during_the_phase_nobody_sends_and_nothing_is_numbered() -> None:
     assert sorted(group.delivered("p1")) == list("abcdef")
 
 
+def test_2_2_the_sequencer_numbers_nothing_before_everybody_has_confirmed_the_second_phase() -> None:
+    group = full()
+    group.expire("p1", "sync", lose=lambda letter: letter.source == "p3")
+    group.wait_until(
+        lambda: bool(group.sent("p3", AckCommit)) and group["p3"].phase == 0,
+        lose=lambda letter: isinstance(letter.packet, AckCommit) and letter.packet.step == 2)
+    group.say("p3", "d")
+    group.carry()
+    assert group.sent("p3", Request), "it is back to normal operation"
+    assert group["p1"].log.contiguous == 2
+    group.wait_until(lambda: group.delivered("p3") == ["a", "b", "c", "d"])
+
+
 @pytest.mark.parametrize("kind", [Phase1, Phase2, AckCommit])
 def test_2_2_a_lost_packet_of_the_phase_is_made_up_for(kind: type) -> None:
     group = full()
@@ -578,11 +594,15 @@ def test_5_who_has_promised_a_new_epoch_obeys_the_old_one_no_more() -> None:
 
 
 def test_5_a_request_that_died_with_the_sequencer_is_repeated_to_the_new_one() -> None:
-    group = ByHand("p1", "p2", "p3", "p4")
+    never = Duration(3600 * SECOND)
+    group = ByHand("p1", "p2", "p3", "p4", retry_after=never)
+    group.broadcast("x", by="p3", lose=to("p2", "p4"))
     group.say("p2", "a", "b")
     group.carry(lose=to("p1"))
     group.kill("p1")
-    group.wait_until(lambda: all(group.delivered(name) == ["a", "b"] for name in ("p2", "p3", "p4")))
+    group.wait_until(lambda: all(group.delivered(name) == ["x", "a", "b"] for name in ("p2", "p3", "p4")))
+    assert group.sequencers() == ["p3"]
+    assert group.time < never, "at once, not by its timer"
 
 
 def test_5_a_request_that_the_new_sequencer_knows_is_not_delivered_twice() -> None:
@@ -673,7 +693,8 @@ def test_5_a_joiner_that_is_elected_knows_the_last_request_of_every_sender() -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_5_only_messages_of_the_sequencers_own_node_that_nobody_received_are_lost(seed: int) -> None:
+def test_5_only_messages_of_the_sequencers_own_node_are_lost(seed: int) -> None:
+    """Whether a survivor had received a lost one is not looked at here: see the two tests below."""
     crash = Fault(kind="crash", process="p1", at=Duration((40 + 3 * seed) * MS), mid_broadcast=bool(seed % 2))
     loss = Network(loss=0.1, delay=Delay("uniform", Duration(DELAY), Duration(2 * DELAY)))
     deaf = cut("p1", "", 36 + 3 * seed) if seed % 4 == 0 else cut("p1", "p3", 36 + 3 * seed)
@@ -690,9 +711,29 @@ def test_5_only_messages_of_the_sequencers_own_node_that_nobody_received_are_los
     lost = [pair for pair in run.sent("p1") if pair not in delivered]
     assert {sender for sender, _ in lost} <= {"p1"}
     kept = len(run.sent("p1")) - len(lost)
-    assert lost == run.sent("p1")[kept:], "only the last ones, which no survivor received"
+    assert lost == run.sent("p1")[kept:], "the last ones: nothing is kept beyond the first that is lost"
     if seed % 4 == 0:
         assert lost, "nobody heard the sequencer any more before it crashed"
+
+
+def test_5_what_follows_a_message_that_no_survivor_received_is_lost_with_it() -> None:
+    """The paper would lose only the missed one; its successor cannot be delivered without a hole in the order."""
+    group = ByHand("p1", "p2", "p3", "p4")
+    group.broadcast("nobody has it", by="p1", lose=to("p2", "p3", "p4"))
+    group.broadcast("p3 has it", by="p1", lose=lambda letter: letter.target != "p3")
+    group.kill("p1")
+    group.wait_until(lambda: all(len(group.views(name)) == 2 for name in ("p2", "p3", "p4")))
+    assert [group.delivered(name) for name in ("p2", "p3", "p4")] == [[]] * 3
+
+
+@pytest.mark.xfail(reason="an election takes one voter's contiguous history and voids what the others hold beyond it")
+def test_5_as_long_as_one_survivor_received_each_broadcast_the_entire_history_is_reconstructed() -> None:
+    group = ByHand("p1", "p2", "p3", "p4")
+    group.broadcast("a", by="p1", lose=lambda letter: letter.target != "p2")
+    group.broadcast("b", by="p1", lose=lambda letter: letter.target != "p3")
+    group.kill("p1")
+    group.wait_until(lambda: all(len(group.views(name)) == 2 for name in ("p2", "p3", "p4")))
+    assert [group.delivered(name) for name in ("p2", "p3", "p4")] == [["a", "b"]] * 3
 
 
 # --- the resilience degree (Amoeba; seed 001 mentions it) ------------------------------------------------------------
@@ -759,8 +800,9 @@ def test_2_1_packet_types_are_those_of_the_papers_table() -> None:
     for name, kind in table.items():
         assert kind.__doc__ is not None
         assert kind.__doc__.startswith(name)
-    for numbered in (*table.values(), Announce, Promise):
-        assert "epoch" in numbered.__struct_fields__, "a superseded sequencer is known by it"
+    numbered: list[type[Packet]] = [*table.values(), Announce, Promise]
+    for kind in numbered:
+        assert "epoch" in kind.__struct_fields__, "a superseded sequencer is known by it"
 
 
 def test_4_one_sequencer_a_group() -> None:

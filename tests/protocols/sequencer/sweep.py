@@ -41,14 +41,16 @@ class Outcome:
 
     @property
     def lost_needlessly(self) -> bool:
-        """Nobody is left, although a majority of the last view neither crashed nor left."""
+        """Nobody is left, although majorities of the last view, and of each view proposed after it (which may have been in
+        force somewhere), neither crashed nor left."""
         ends = self.summary.processes
         if any(end.state == "alive" for end in ends.values()):
             return False
-        views = self.table.filter(pc.equal(self.table["kind"], "view"))
-        last: list[str] = views.sort_by([("view", "descending")])["members"][0].as_py()
-        survivors = [process for process in last if ends[process].state == "halted"]
-        return 2 * len(survivors) > len(last)
+        rows = self.table.filter(pc.is_in(self.table["kind"], pa.array(["view", "confirm"]))).to_pylist()
+        last = max((row for row in rows if row["kind"] == "view"), key=lambda row: int(row["view"]))
+        proposals = [json.loads(row["detail"]) for row in rows if row["kind"] == "confirm"]
+        views = [last["members"], *(one["members"] for one in proposals if one["proposed"] > last["view"])]
+        return all(2 * sum(ends[process].state == "halted" for process in view) > len(view) for view in views)
 
     @property
     def violated(self) -> list[str]:
@@ -111,6 +113,8 @@ def scenario_of(seed: int) -> Scenario:
     elif family == "mixed":
         rates = RandomFaults(crash=1.0, pause=1.0, partition=0.7, cut=0.7, clog=0.5, leave=0.7, step=0.5)
     workload = _workload(random, family, size)
+    if family == "packets" and network.duplicate + network.reorder + network.corrupt == 0:
+        network = dataclasses.replace(network, duplicate=0.05)
     if family == "churn":  # somebody who sends little: what is known of it is old
         workload = (*(dataclasses.replace(load, senders=members[:-1]) for load in workload[-1:]),
                     Workload(senders=members[-1:], rate=2.0, arrivals="poisson"))
@@ -121,6 +125,13 @@ def scenario_of(seed: int) -> Scenario:
         drain=Duration(20 * SECOND), members=members, later=later, groups={"g": members}, parameters=parameters,
         network=network, workload=workload, fault=tuple(faults), random=rates,
     )
+
+
+def _why(reason: str) -> str:
+    for words, why in (("a majority is needed", "minority"), ("to be let in", "nobody answered"), ("which is not", "diverged")):
+        if words in reason:
+            return why
+    return reason
 
 
 def _delay(random: Random) -> Delay:
@@ -163,17 +174,35 @@ def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
     return (Workload(rate=rate, burst=2),)
 
 
-def run(seed: int, make: Callable[[Host, Any], Engine] | None = None, scenario: Scenario | None = None) -> Outcome:
+def run(
+    seed: int,
+    make: Callable[[Host, Any], Engine] | None = None,
+    scenario: Scenario | None = None,
+    least_events: int = LEAST_EVENTS,
+) -> Outcome:
     """Runs and verifies one seed, with the protocol or a variant of it."""
     scenario = scenario or scenario_of(seed)
     while True:
         trace = TraceBuffer()
         summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
-        if summary.events >= LEAST_EVENTS:
+        if summary.events >= least_events:
             break
         scenario = dataclasses.replace(scenario, duration=Duration(2 * scenario.duration))
     table = trace.table()
     return Outcome(seed, scenario, summary, table, verify(table), situations(table, summary))
+
+
+def kinds_of_fault(scenario: Scenario) -> int:
+    """How many kinds of fault a scenario has: of packets, scheduled, and drawn."""
+    network = scenario.network
+    rates = scenario.random
+    packets = [rate for rate in (network.loss, network.duplicate, network.reorder, network.corrupt) if rate]
+    drawn = [
+        rate
+        for rate in (rates.crash, rates.pause, rates.partition, rates.cut, rates.clog, rates.leave, rates.step)
+        if rate
+    ]
+    return len(packets) + len(drawn) + len({fault.kind for fault in scenario.fault})
 
 
 def situations(table: pa.Table, summary: Summary) -> Counter[str]:
@@ -184,5 +213,5 @@ def situations(table: pa.Table, summary: Summary) -> Counter[str]:
         found[json.loads(text)["situation"]] += 1
     for end in summary.processes.values():
         if end.state == "halted":
-            found[f"halted: {end.reason}"] += 1
+            found["halted: excluded" if "was excluded" in end.reason else "halted: " + _why(end.reason)] += 1
     return found

@@ -53,9 +53,19 @@ class Log:
             self.table[entry.sender] = entry.request
         else:
             self.newest = change
-            # A process that is gone never comes back under its name, so that its row may go: the table stays small.
-            self.table = {sender: last for sender, last in self.table.items() if sender in change.members}
         return number
+
+    def withdraw(self, number: int, in_force: Change | None) -> None:
+        """Takes back the views from that number on, which their own sequencer knows to be in force nowhere."""
+        for withdrawn in range(number, self.contiguous + 1):
+            del self.entries[withdrawn]
+        self.contiguous = self.highest = number - 1
+        earlier = self.changes_after(self.low)
+        self.newest = earlier[-1][1] if earlier else in_force
+
+    def keep_senders(self, members: tuple[ProcessId, ...]) -> None:
+        """A process that is gone never comes back under its name, so that its row may go: the table stays small."""
+        self.table = {sender: last for sender, last in self.table.items() if sender in members}
 
     def void_later(self) -> int:
         """A new epoch gives new numbers: what waits beyond a gap was numbered by the old one. Returns how many went."""

@@ -320,6 +320,7 @@ class Member(Engine):
             self.door.go_out(Reason(reason.code, text), number)
             return
         self.view = change
+        self.log.keep_senders(change.members)
         self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
         self._end_phase(change.phase_over)
         self._choose_interval()
@@ -481,6 +482,11 @@ class Member(Engine):
             during = "synchronisation" if self.office.phase is not None else "view change" if self.office.proposed else ""
             self.host.record(
                 "state", self.group, epoch=self.epoch, superseded_by=epoch, during=during, situation="sequencer deposed")
+            own = [number for number, _ in self.office.proposed if number > self.base]
+            if own:
+                # It is we who would have said that it is in force. Kept, it could bind those who survive to one who does not:
+                # {a, b, c} without c becomes {a, b}, b crashes, c comes back, and a majority of {a, b} never comes.
+                self.log.withdraw(own[0], self.view)
             self.office = None
 
     def _follow(self, source: ProcessId, packet: Announce) -> None:
@@ -503,13 +509,13 @@ class Member(Engine):
 
     def _enter(self, epoch: int, base: int, voters: tuple[ProcessId, ...], sequencer: ProcessId) -> None:
         log = self.log
+        self._close_office(epoch)
         log.close_epoch(self.epoch, self.base)
         if voided := log.void_later():
             self.host.record(
                 "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch")
         if self.phase:
             self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
-        self._close_office(epoch)
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
         self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew

@@ -67,6 +67,7 @@ class Office:
         self._stride = max(1, member.parameters.history // 8)
         self._full_since: int | None = None
         self._busy = False
+        self._proposed_since = 0
         self._heard: dict[ProcessId, int] = {}
         self._suspects: dict[ProcessId, Reason] = {}
         self.others: tuple[ProcessId, ...] = ()
@@ -341,7 +342,7 @@ class Office:
             return
         removable = {process: reason for process, reason in self._suspects.items() if process in self.acked}
         removable |= {p: Reason("left", f"{p} asked to leave") for p in self.leaving if p in self.acked}
-        if removable and self._majority_heard():
+        if removable and self._majority_heard() and self._rest_heard_lately(removable):
             self._abort_phase()
             self._propose(removable, ())
         elif self.joining and self.phase is None and not self._suspects:
@@ -375,6 +376,7 @@ class Office:
         entry = Entry(self.member.me, 0, None, change)
         number = self.log.append(entry)
         self.proposed.append((number, newest.members))
+        self._proposed_since = self.host.now
         self.host.record("confirm", self.group, proposed=change.number, members=list(members), number=number)
         everybody = (*newest.members, *joined)
         for _, deciders in self.proposed:
@@ -405,7 +407,12 @@ class Office:
         if stopped:
             self._heard = dict.fromkeys(self._heard, now)
         self._look_for_silence(now)
-        if self.member.done or self.member.office is not self:
+        if self.member.office is not self:
+            return
+        if self.proposed and now - self._proposed_since > self.parameters.patience:
+            number = self.proposed[0][0]
+            text = f"{self.member.me} has tried for long to decide on the view at number {number}, of which too few are left"
+            self.member.halt(Reason("minority", text))
             return
         if not self._busy or self.proposed or self.welcomes:
             self.announce(self.others)
@@ -435,6 +442,11 @@ class Office:
             # Members who did not vote for us may be there, and cannot follow us: only a new election brings them back.
             missing = ", ".join(self._suspects)
             self.member.resign(Reason("alone", f"the sequencer {self.member.me} hears no majority without {missing}"))
+
+    def _rest_heard_lately(self, removable: dict[ProcessId, Reason]) -> bool:
+        """A view of which half is silent already would be decided by too few: wait until they are heard or suspected too."""
+        recent = self.host.now - self.parameters.suspect_after // 2
+        return all(heard >= recent for process, heard in self._heard.items() if process not in removable)
 
     def _majority_heard(self) -> bool:
         assert self.member.view is not None
