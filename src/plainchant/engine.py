@@ -167,12 +167,14 @@ class PerGroup(Engine):
         self._host = host
         self._make = make
         self.instances: dict[GroupId, Engine] = {}
+        self._receivers: dict[GroupId, Callable[[ProcessId, Packet], None]] = {}
 
     def join(self, group: GroupId, how: Form | Join) -> None:
         if group in self.instances:
             raise ProtocolError(f"{self._host.me} joins {group!r} a second time; leave it first")
         instance = self._make(_GroupHost(self._host, group), group)  # type: ignore[arg-type]  # see _GroupHost
         self.instances[group] = instance
+        self._receivers[group] = instance.receive
         instance.start()
         instance.join(group, how)
 
@@ -185,9 +187,9 @@ class PerGroup(Engine):
             instance.ready(group)
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
-        instance = self.instances.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
-        if instance is not None:
-            instance.receive(source, packet)
+        receive = self._receivers.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
+        if receive is not None:
+            receive(source, packet)
 
     def expire(self, timer: Timer) -> None:
         assert isinstance(timer, tuple), timer

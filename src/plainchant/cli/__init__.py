@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .bench import bench
 from .console import EXIT_INTERRUPTED, complain
 from .demo import demo
 from .protocols import protocols
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 for command in (demo, run, trace, protocols):
     app.command()(command)
+app.add_typer(bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -291,18 +291,35 @@ def convert(histories: Sequence[History]) -> pa.Table:
     """
     lengths = [len(history.rows) for history in histories]
     count = sum(lengths)
-    flat: list[Any] = list(chain.from_iterable(chain.from_iterable(history.rows for history in histories)))
-    if len(flat) != count * len(_ROW):
+    rows: list[Row] = list(chain.from_iterable(history.rows for history in histories))
+    # Processes that deliver the same message at the same instant share one row object: it is converted once.
+    places: dict[int, int] = {}
+    where = [places.setdefault(number, len(places)) for number in map(id, rows)]
+    shared = 2 * len(places) < count
+    if shared:
+        rows = list({id(row): row for row in rows}.values())
+    flat: list[Any] = list(chain.from_iterable(rows))
+    if len(flat) != len(rows) * len(_ROW):
         raise TraceError(f"a raw row of a trace has {len(_ROW)} values; a host appended one that has not")
     columns: dict[str, pa.Array] = {}
     for place, name in enumerate(_ROW[:-1]):
         columns[name] = _column(name, flat[place :: len(_ROW)])
+    columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
+    if shared:
+        spread = pa.array(np.array(where, dtype=np.int64))
+        columns = {name: _spread(column, spread) for name, column in columns.items()}
     columns["run"] = _repeated([history.run for history in histories], lengths)
     columns["process"] = _repeated([history.process for history in histories], lengths)
     columns["index"] = pa.array(_indices(histories, lengths, count))
     columns["packets"] = _packets(histories, lengths, count)
-    columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
     return pa.table([columns[field.name] for field in _FILE_SCHEMA], schema=_FILE_SCHEMA)
+
+
+def _spread(column: pa.Array, places: pa.Array) -> pa.Array:
+    """The value at each place; a column without values stays one."""
+    if column.null_count == len(column):
+        return pa.nulls(len(places), column.type)
+    return pc.take(column, places)
 
 
 def _merge(tables: list[pa.Table]) -> pa.Table:

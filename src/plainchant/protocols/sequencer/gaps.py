@@ -7,13 +7,16 @@ suspected.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...model import Reason
 from .packets import Nack
 
 if TYPE_CHECKING:
     from .member import Member
+
+BROUGHT_AT_ONCE: Final = 32
+"""So many missing entries come for one negative acknowledgement; then the rest is asked for."""
 
 
 class Gaps:
@@ -51,7 +54,7 @@ class Gaps:
         if gap is None or not member.follows:
             return
         first, last = gap
-        self._asked = last
+        self._asked = min(last, first + BROUGHT_AT_ONCE - 1)
         self._armed = True
         member.host.record("retransmit", member.group, what="numbers", first=first, last=last)
         member.speak(Nack(member.group, member.epoch, first, last, member.log.contiguous))

@@ -16,13 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...model import Batch, ProcessId, Reason
+from .gaps import BROUGHT_AT_ONCE
 from .packets import Announce, Broadcast, Change, Entry, Phase1, Phase2, Welcome
 
 if TYPE_CHECKING:
     from .member import Member
 
-BROUGHT_AT_ONCE: Final = 32
-"""So many missing entries are sent for one negative acknowledgement; the rest is asked for again."""
 
 
 PHASES_AN_EPOCH: Final = 1 << 20
