@@ -726,7 +726,6 @@ def test_5_what_follows_a_message_that_no_survivor_received_is_lost_with_it() ->
     assert [group.delivered(name) for name in ("p2", "p3", "p4")] == [[]] * 3
 
 
-@pytest.mark.xfail(reason="an election takes one voter's contiguous history and voids what the others hold beyond it")
 def test_5_as_long_as_one_survivor_received_each_broadcast_the_entire_history_is_reconstructed() -> None:
     group = ByHand("p1", "p2", "p3", "p4")
     group.broadcast("a", by="p1", lose=lambda letter: letter.target != "p2")

@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant("last-message rule off", "member", "            log.highest = packet.highest  # the last message",
            "            pass  # the last message"),
     Mutant("highest instead of highest contiguous", "election", "return status.synced, status.contiguous",
-           "return status.synced, status.highest"),
+           "return status.synced, max((status.contiguous, *status.later))"),
     Mutant("first voter instead of longest history", "election", "if self._history(process) == best]", "]"),
     Mutant("phases unnumbered", "office", "phase != current.number or step != current.step", "step != current.step"),
     Mutant("phase acknowledged before it is complete", "member", "if self.log.contiguous >= self.phase_highest:", "if True:"),

@@ -20,6 +20,7 @@ SITUATIONS = (
     "superseded epoch",
     "sequencer deposed",
     "undecided view carried over",
+    "history rebuilt from survivors",
     "duplicate request",
     "duplicate of a purged request",
     "request overtook an earlier one",

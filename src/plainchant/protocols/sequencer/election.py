@@ -5,7 +5,8 @@ Theory of operation
 Whoever misses the sequencer *coordinates*. First a trial: would the others take part? Members that hear the sequencer
 refuse, so that one deaf member does not disturb a healthy group. If a majority would, the vote binds: a member that
 promises an epoch listens to no earlier one, from that instant, and says how far its history goes. The winner is the voter
-with the longest *contiguous* history, not the highest number seen: somebody may hold 11 and nobody 10. Histories are
+with the longest *contiguous* history, not the highest number seen: somebody may hold 11 and nobody 10. (What others hold
+beyond its end it fetches, see :mod:`.rebuild`.) Histories are
 compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft, because a history that was
 continued by a later epoch is the one that may have been delivered.
 
@@ -129,9 +130,9 @@ class Election:
         self.rounds = 0
         allowed = max(self.yes[process].allowed for process in voters)
         self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=winner, voters=list(voters))
-        self.elected = Elected(self.group, self.epoch, voters, allowed, self.reason.text)
+        self.elected = Elected(self.group, self.epoch, voters, allowed, self._reach(voters), self.reason.text)
         if winner == member.me:
-            member.become_sequencer(self.elected)
+            member.take_office(self.elected)
         else:
             self._tell_winner()
 
@@ -139,6 +140,15 @@ class Election:
         assert self.elected is not None
         self.host.send((self.winner,), self.elected)
         self._arm()
+
+    def _reach(self, voters: tuple[ProcessId, ...]) -> int:
+        """How far the history can be rebuilt: up to the first number that reached no voter (section 5)."""
+        best = self.yes[self.winner]
+        held = {n for process in voters if self.yes[process].followed == best.followed for n in self.yes[process].later}
+        reach = best.contiguous
+        while reach + 1 in held:
+            reach += 1
+        return reach
 
     def _history(self, process: ProcessId) -> tuple[int, int]:
         status = self.yes[process]

@@ -37,6 +37,8 @@ from .packets import (
     Elected,
     Entry,
     Excluded,
+    Fetch,
+    Held,
     Invite,
     Nack,
     Phase1,
@@ -49,6 +51,7 @@ from .packets import (
     Where,
 )
 from .parameters import Parameters
+from .rebuild import Rebuild, give
 from .requests import Requests
 
 NOBODY: Final = -1
@@ -81,6 +84,7 @@ class Member(Engine):
         self.allowed = 0
         self.office: Office | None = None
         self.election: Election | None = None
+        self.rebuild: Rebuild | None = None
         self.requests = Requests(self)
         self.gaps = Gaps(self)
         self.door = Door(self)
@@ -119,6 +123,8 @@ class Member(Engine):
             Promise: self._on_promise,
             Refuse: self._on_refuse,
             Elected: self._on_elected,
+            Fetch: self._on_fetch,
+            Held: self._on_held,
         }
 
     # --- what the host calls ----------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ class Member(Engine):
         """This member has nothing more to do."""
         self.done = True
         self._handlers = dict.fromkeys(self._handlers, self._ignore)
-        self.office = self.election = None
+        self.office = self.election = self.rebuild = None
         self.listening = NOBODY
         for timer in ("tick", "retry", "nack", "sync", "election"):
             self.host.cancel_timer(timer)
@@ -272,7 +278,7 @@ class Member(Engine):
             else:
                 self._accept(entry)
             if log.later:
-                self._accept_later()
+                self.accept_later()
         elif number > log.contiguous:
             log.later[number] = packet.entry
             if number > log.highest:
@@ -305,7 +311,8 @@ class Member(Engine):
         if entry.sender == self.me:
             self.requests.came_back(entry.request)
 
-    def _accept_later(self) -> None:
+    def accept_later(self) -> None:
+        """What waited beyond a gap and no longer does."""
         log = self.log
         while (entry := log.later.pop(log.contiguous + 1, None)) is not None:
             self._accept(entry)
@@ -487,6 +494,7 @@ class Member(Engine):
             self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
         self.promised = epoch
         self.promised_to = promised_to
+        self.rebuild = None
         self.listening = NOBODY
         wait = self.parameters.suspect_after  # longer than a coordinator takes, or elections would interrupt each other
         self.host.set_timer("election", self.host.now + 3 * wait + self.host.random.randrange(wait))
@@ -533,15 +541,22 @@ class Member(Engine):
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
         self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew
-        self.election = None
+        self.election = self.rebuild = None
         self.phase = 0
         self.acked = 0
         self.gaps.reset()
         self._silent_ticks = 0
         self.host.cancel_timer("election")
 
+    def take_office(self, elected: Elected) -> None:
+        """Elected: our history is the longest without a gap. What others hold beyond its end is fetched first."""
+        if elected.reach > self.log.contiguous:
+            self.rebuild = Rebuild(self, elected)
+        else:
+            self.become_sequencer(elected)
+
     def become_sequencer(self, elected: Elected) -> None:
-        """Our history is the longest that the voters have."""
+        """Our history is that of the group: the epoch begins."""
         log = self.log
         in_force = min(max(self.allowed, elected.allowed), log.contiguous)
         self._enter(elected.epoch, log.contiguous, elected.voters, self.me)
@@ -569,7 +584,9 @@ class Member(Engine):
         self.election = Election(self, reason, binding=True)
 
     def _election_timer(self) -> None:
-        if self.election is not None:
+        if self.rebuild is not None:
+            self.rebuild.expire()
+        elif self.election is not None:
             self.election.expire()
         elif self.listening == NOBODY and self.view is not None:
             self.election = Election(self, Reason("no result", f"no sequencer came out of epoch {self.promised}"))
@@ -605,8 +622,8 @@ class Member(Engine):
         log = self.log
         synced = self.epoch if log.contiguous > self.base else log.synced
         return Promise(
-            self.group, epoch, trial, synced, log.contiguous, max((log.contiguous, *log.later)), self.allowed,
-            self.view.number, self.view.members,
+            self.group, epoch, trial, synced, log.contiguous, self.allowed, self.view.number, self.view.members,
+            self.epoch, tuple(sorted(log.later)),
         )
 
     def _on_promise(self, source: ProcessId, packet: Promise) -> None:
@@ -618,8 +635,16 @@ class Member(Engine):
             self.election.on_refuse(source, packet)
 
     def _on_elected(self, source: ProcessId, packet: Elected) -> None:
-        if self.view is not None and packet.epoch == self.promised and self.listening == NOBODY:
-            self.become_sequencer(packet)
+        waiting = self.listening == NOBODY and self.rebuild is None
+        if self.view is not None and packet.epoch == self.promised and waiting:
+            self.take_office(packet)
+
+    def _on_fetch(self, source: ProcessId, packet: Fetch) -> None:
+        give(self, source, packet)
+
+    def _on_held(self, source: ProcessId, packet: Held) -> None:
+        if self.rebuild is not None:
+            self.rebuild.on_held(packet)
 
     # --- the clock's tick -------------------------------------------------------------------------------------------
 

@@ -186,7 +186,8 @@ class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
     """The answer: I listen to no epoch below this one any more; here is what I hold.
 
     ``synced``: the newest epoch whose beginning I hold; ``contiguous``: the last number that I have without a gap.
-    Histories are compared by (synced, contiguous). ``view`` and ``members``: the view in force here.
+    Histories are compared by (synced, contiguous). ``view`` and ``members``: the view in force here. ``later``: what is held
+    beyond a gap, numbered in epoch ``followed``.
     """
 
     group: GroupId
@@ -194,10 +195,11 @@ class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
     trial: bool
     synced: int
     contiguous: int
-    highest: int
     allowed: int
     view: int
     members: tuple[ProcessId, ...]
+    followed: int
+    later: tuple[int, ...]
 
 
 class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
@@ -209,16 +211,36 @@ class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
 
 
 class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
-    """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened."""
+    """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened; ``reach``:
+    up to here each number is held by some voter."""
 
     group: GroupId
     epoch: int
     voters: tuple[ProcessId, ...]
     allowed: int
+    reach: int
     why: str
+
+
+class Fetch(Packet, frozen=True, array_like=True, gc=False, tag=19):
+    """The winner of an election asks the voters for what it lacks."""
+
+    group: GroupId
+    epoch: int
+    first: int
+    last: int
+
+
+class Held(Packet, frozen=True, array_like=True, gc=False, tag=20):
+    """The answer: an entry that was held here."""
+
+    group: GroupId
+    epoch: int
+    number: int
+    entry: Entry
 
 
 PACKETS: tuple[type[Packet], ...] = (
     Request, Broadcast, Nack, Ack, Announce, Phase1, Phase2, AckCommit, AskJoin, Where, Welcome, AskLeave, Excluded, Stale,
-    Invite, Promise, Refuse, Elected,
+    Invite, Promise, Refuse, Elected, Fetch, Held,
 )
