@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plainchant.model import MS, SECOND, Duration, Packet
-from plainchant.protocols.sequencer.office import BROUGHT_AT_ONCE
+from plainchant.protocols.sequencer.gaps import BROUGHT_AT_ONCE
 from plainchant.protocols.sequencer.packets import (
     Ack,
     AckCommit,

@@ -122,7 +122,7 @@ def sim(
         untraced = max(untraced, handled / seconds)
     _progress("ten times the length", as_json)
     long = _compare_lengths(events, rounds)
-    result = {
+    result: dict[str, Any] = {
         "rows": [
             {"members": members, "events_per_s": round(rate), "ratio_to_simpy": round(rate / peer, 3)}
             for members, rate in rates.items()
@@ -139,7 +139,9 @@ def sim(
         table.add_row(f"{row['members']}", f"{row['events_per_s']:,}", f"{row['ratio_to_simpy']:.2f}")
     console = output()
     console.print(table)
-    console.print(f"SimPy: {peer:,.0f} events/s. Writing the trace takes {result['trace_share_of_time']:.0%} of the time (10 members).")
+    console.print(
+        f"SimPy: {peer:,.0f} events/s. Writing the trace takes {result['trace_share_of_time']:.0%} of the time (10 members)."
+    )
     console.print(
         f"At ten times the length: {long['time_per_event_at_10x']:.2f} times the time for an event, "
         f"{long['memory_at_10x']:.2f} times the memory."

@@ -20,7 +20,9 @@ class Delay:
 
     kind: Literal["constant", "uniform", "exponential"] = parameter("constant", "shape of the distribution")
     low: Duration = parameter(Duration(1 * MS), "the constant, the smallest value, or the minimum", unit="duration", minimum=0)
-    high: Duration = parameter(Duration(0), "the largest value (uniform) or the mean above the minimum (exponential)", unit="duration", minimum=0)
+    high: Duration = parameter(
+        Duration(0), "the largest value (uniform) or the mean above the minimum (exponential)", unit="duration", minimum=0
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,8 +32,12 @@ class Link:
     delay: Delay = parameter(factory=Delay, about="time under way")
     loss: float = parameter(0.0, "share of packets lost", minimum=0, maximum=1)
     duplicate: float = parameter(0.0, "share of packets that arrive twice", minimum=0, maximum=1)
-    reorder: float = parameter(0.0, "share of packets held back by up to four times the delay, so that later ones overtake", minimum=0, maximum=1)
-    corrupt: float = parameter(0.0, "share of packets with flipped bits (the checksum finds it; the packet is dropped)", minimum=0, maximum=1)
+    reorder: float = parameter(
+        0.0, "share of packets held back by up to four times the delay, so that later ones overtake", minimum=0, maximum=1
+    )
+    corrupt: float = parameter(
+        0.0, "share of packets with flipped bits (the checksum finds it; the packet is dropped)", minimum=0, maximum=1
+    )
     bandwidth: int = parameter(0, "bits per second of the link; 0 is unlimited", unit="bit/s", minimum=0)
 
 
@@ -50,7 +56,9 @@ class Network(Link):
     broadcast: bool = parameter(True, "a packet to many is one packet on the wire (hardware broadcast), not one each")
     shared: bool = parameter(False, "one medium for all, as 1989's Ethernet: packets queue for it (needs bandwidth)")
     header: int = parameter(0, "bytes that every packet adds on the wire", unit="bytes", minimum=0)
-    minimum_frame: int = parameter(0, "a packet on the wire has at least so many bytes (64 on an Ethernet)", unit="bytes", minimum=0)
+    minimum_frame: int = parameter(
+        0, "a packet on the wire has at least so many bytes (64 on an Ethernet)", unit="bytes", minimum=0
+    )
     send_cost: Duration = parameter(Duration(0), "processor time to send a packet", unit="duration", minimum=0)
     receive_cost: Duration = parameter(Duration(0), "processor time to receive a packet", unit="duration", minimum=0)
     buffer: int = parameter(0, "packets that wait for a busy receiver; further ones are lost; 0 is unlimited", minimum=0)
@@ -109,7 +117,9 @@ class Fault:
     group: str = parameter("", "the group it concerns (join, leave); empty: all of the process's groups")
     after_events: int = parameter(0, "crash: not at a time, but when the process has handled so many events", minimum=0)
     mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
-    length: Duration = parameter(Duration(0), "how long it lasts (pause, partition, cut, clog, loss); 0: until healed", unit="duration", minimum=0)
+    length: Duration = parameter(
+        Duration(0), "how long it lasts (pause, partition, cut, clog, loss); 0: until healed", unit="duration", minimum=0
+    )
     parts: tuple[tuple[str, ...], ...] = parameter((), "partition: the parts, as lists of processes; who is in none is alone")
     source: str = parameter("", "cut, clog, loss: where packets come from; empty: any")
     target: str = parameter("", "cut, clog, loss: where packets go to; empty: any")
@@ -130,7 +140,9 @@ class RandomFaults:
     partition: float = parameter(0.0, "partitions into two or three parts", unit="1/s", minimum=0)
     cut: float = parameter(0.0, "one-way cuts", unit="1/s", minimum=0)
     clog: float = parameter(0.0, "slow links", unit="1/s", minimum=0)
-    network_length: Duration = parameter(Duration(150 * MS), "mean length of partitions, cuts and slow links", unit="duration", minimum=0)
+    network_length: Duration = parameter(
+        Duration(150 * MS), "mean length of partitions, cuts and slow links", unit="duration", minimum=0
+    )
     leave: float = parameter(0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0)
     step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0)
     most_lost: int = parameter(0, "never more processes crashed, paused or cut off at once than this; 0: a minority", minimum=0)
@@ -145,10 +157,17 @@ class Scenario:
     about: str = parameter("", "what this scenario shows, in a sentence or two")
     seed: int = parameter(0, "decides everything that is drawn at random", minimum=0)
     duration: Duration = parameter(Duration(1 * SECOND), "how long senders send and faults happen", unit="duration", minimum=1)
-    drain: Duration = parameter(Duration(30 * SECOND), "after that, how long the run may take to get quiet; 0: it is not drained", unit="duration", minimum=0)
+    drain: Duration = parameter(
+        Duration(30 * SECOND),
+        "after that, how long the run may take to get quiet; 0: it is not drained",
+        unit="duration",
+        minimum=0,
+    )
     members: tuple[str, ...] = parameter((), "the processes that form the groups at the start")
     later: tuple[str, ...] = parameter((), "processes that exist but join only by a fault of kind join")
-    groups: dict[str, tuple[str, ...]] = parameter(factory=dict, about="groups and their first members; by default one group `g` of all")
+    groups: dict[str, tuple[str, ...]] = parameter(
+        factory=dict, about="groups and their first members; by default one group `g` of all"
+    )
     parameters: dict[str, Any] = parameter(factory=dict, about="the protocol's own parameters")
     network: Network = parameter(factory=Network, about="the network")
     workload: tuple[Workload, ...] = parameter((), "who sends what")

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -135,7 +135,8 @@ def _why(reason: str) -> str:
 
 
 def _delay(random: Random) -> Delay:
-    kind = random.choice(("constant", "uniform", "exponential"))
+    kinds: tuple[Literal["constant", "uniform", "exponential"], ...] = ("constant", "uniform", "exponential")
+    kind = random.choice(kinds)
     low = Duration(random.choice((200_000, 500_000, 1 * MS)))
     return Delay(kind, low, Duration(3 * MS) if kind != "constant" else Duration(0))
 

@@ -154,7 +154,8 @@ class Office:
             held = self.held.setdefault(source, {})
             held[request] = batch
             if request > last + 1 and request - 1 not in held:
-                self.host.record("block", self.group, request=request, process=source, situation="request overtook an earlier one")
+                situation = "request overtook an earlier one"
+                self.host.record("block", self.group, request=request, process=source, situation=situation)
 
     def _duplicate(self, source: ProcessId, request: int) -> None:
         """Its sender timed out. Tell it what became of the request (2.1); it is never broadcast again."""
@@ -286,7 +287,8 @@ class Office:
         self.phase_number += 1
         highest = self.log.contiguous
         self.phase = Phase(self.phase_number, highest, list(self.others), self.host.now)
-        self.host.record("sync", self.group, phase=self.phase_number, highest=highest, why=why, situation=f"synchronisation: {why}")
+        situation = f"synchronisation: {why}"
+        self.host.record("sync", self.group, phase=self.phase_number, highest=highest, why=why, situation=situation)
         if self.others:
             self.host.send(self.others, Phase1(self.group, self.epoch, self.phase_number, highest))
         else:

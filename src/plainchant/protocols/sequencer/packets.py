@@ -78,8 +78,8 @@ class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
     """What the sequencer says when it has nothing to broadcast, and how a new epoch begins.
 
     ``base``: the order of earlier epochs goes up to here. ``lineage``: the same for those earlier epochs, as (epoch, base), as
-    far back as anybody may need it to see whether its own history is a part of this one. ``voters``: who took part in the epoch's election; only they may
-    follow it, because only their histories were looked at.
+    far back as anybody may need it to see whether its own history is a part of this one. ``voters``: who took part in the
+    epoch's election; only they may follow it, because only their histories were looked at.
     """
 
     group: GroupId

@@ -12,38 +12,73 @@ class Parameters:
     """What can be set. The defaults suit a local network with delays of a few milliseconds."""
 
     history: int = parameter(
-        256, "batches that the sequencer keeps for retransmission (HISTORY_SIZE); when they are full and somebody's "
-        "acknowledgement is missing, a synchronisation phase begins", unit="batches", minimum=2, maximum=1_000_000)
+        256,
+        "batches that the sequencer keeps for retransmission (HISTORY_SIZE); when they are full and somebody's "
+        "acknowledgement is missing, a synchronisation phase begins",
+        unit="batches",
+        minimum=2,
+        maximum=1_000_000,
+    )
     window: int = parameter(
-        16, "batches that a sender may have under way before the first of them comes back numbered", unit="batches",
-        minimum=1, maximum=100_000)
+        16,
+        "batches that a sender may have under way before the first of them comes back numbered",
+        unit="batches",
+        minimum=1,
+        maximum=100_000,
+    )
     resilience: int = parameter(
-        0, "a message is delivered only when so many members besides the sequencer hold it (r); 0 is the paper's "
-        "protocol, which delivers on arrival", unit="members", minimum=0, maximum=100)
+        0,
+        "a message is delivered only when so many members besides the sequencer hold it (r); 0 is the paper's "
+        "protocol, which delivers on arrival",
+        unit="members",
+        minimum=0,
+        maximum=100,
+    )
     acknowledge_every: int = parameter(
-        0, "a member that sends nothing acknowledges after so many batches; 0: half of the history", unit="batches", minimum=0)
+        0, "a member that sends nothing acknowledges after so many batches; 0: half of the history", unit="batches", minimum=0
+    )
     pack: bool = parameter(True, "put as many waiting messages into a packet as fit; off: one message a packet, as in the paper")
     heartbeat: Duration = parameter(
-        Duration(20 * MS), "an idle sequencer announces its highest number so often", unit="duration", minimum=1)
+        Duration(20 * MS), "an idle sequencer announces its highest number so often", unit="duration", minimum=1
+    )
     quiet_after: Duration = parameter(
-        Duration(20 * MS), "a member that has sent nothing for so long sends the sequencer a dummy message", unit="duration", minimum=1)
+        Duration(20 * MS),
+        "a member that has sent nothing for so long sends the sequencer a dummy message",
+        unit="duration",
+        minimum=1,
+    )
     retry_after: Duration = parameter(
-        Duration(25 * MS), "a request that has not come back numbered is repeated after so long, at the earliest", unit="duration", minimum=1)
+        Duration(25 * MS),
+        "a request that has not come back numbered is repeated after so long, at the earliest",
+        unit="duration",
+        minimum=1,
+    )
     nack_after: Duration = parameter(
-        Duration(10 * MS), "a negative acknowledgement is repeated so often", unit="duration", minimum=1)
-    nack_retries: int = parameter(
-        20, "after so many repetitions without an answer the sequencer is suspected", minimum=1)
+        Duration(10 * MS), "a negative acknowledgement is repeated so often", unit="duration", minimum=1
+    )
+    nack_retries: int = parameter(20, "after so many repetitions without an answer the sequencer is suspected", minimum=1)
     gap_patience: Duration = parameter(
-        Duration(0), "how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once",
-        unit="duration", minimum=0)
+        Duration(0),
+        "how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once",
+        unit="duration",
+        minimum=0,
+    )
     sync_after: Duration = parameter(
-        Duration(10 * MS), "how long a full history waits for acknowledgements on their way before it starts a "
-        "synchronisation phase", unit="duration", minimum=0)
+        Duration(10 * MS),
+        "how long a full history waits for acknowledgements on their way before it starts a synchronisation phase",
+        unit="duration",
+        minimum=0,
+    )
     suspect_after: Duration = parameter(
-        Duration(150 * MS), "who has not been heard for so long is suspected", unit="duration", minimum=1)
+        Duration(150 * MS), "who has not been heard for so long is suspected", unit="duration", minimum=1
+    )
     patience: Duration = parameter(
-        Duration(1 * SECOND), "how long a member that cannot reach a majority of its view tries before it halts; how long a "
-        "member may hold up a synchronisation phase before it is excluded", unit="duration", minimum=1)
+        Duration(1 * SECOND),
+        "how long a member that cannot reach a majority of its view tries before it halts; how long a "
+        "member may hold up a synchronisation phase before it is excluded",
+        unit="duration",
+        minimum=1,
+    )
 
     def __post_init__(self) -> None:
         slowest = max(self.heartbeat, self.quiet_after)
