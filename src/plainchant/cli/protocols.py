@@ -64,6 +64,7 @@ def facts(description: registry.Description) -> dict[str, Any]:
             for field, declared in declarations(description.parameters)
         ],
         "promises": [dataclasses.asdict(promise) for promise in _promises(description)],
+        "conditional": [dataclasses.asdict(promise) for promise in description.conditional],
         "faults": list(description.faults),
     }
 
@@ -105,7 +106,7 @@ def _show(description: registry.Description) -> None:
         parameters.add_row(field.name, _type(description, field), shown, declared.about + choices + unit)
     console.print(parameters)
     promises = plain_table("promise", "as long as")
-    for promise in _promises(description):
+    for promise in (*_promises(description), *description.conditional):
         promises.add_row(promise.name, promise.provided)
     console.print()
     console.print(promises)

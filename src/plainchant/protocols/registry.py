@@ -41,6 +41,8 @@ class Description:
     """Kinds of fault under which the promises hold."""
     settle: Callable[[Any], int]
     """The longest time (ns) that a fault can go unnoticed: a drained run stays quiet for so long before it ends."""
+    conditional: tuple[Promise, ...] = ()
+    """What is promised only with other parameters than the defaults, for people to read."""
     bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
 
 

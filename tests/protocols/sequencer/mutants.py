@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         "a promise binds nobody",
         "member",
-        "        self.promised_to = promised_to\n        self.listening = NOBODY\n",
-        "        self.promised_to = promised_to\n",
+        "        self.rebuild = None\n        self.listening = NOBODY\n",
+        "        self.rebuild = None\n",
     ),
     Mutant("no duplicate check", "office", "        last = self.log.table.get(source, 0)\n", "        last = request - 1\n"),
     Mutant(

@@ -22,6 +22,7 @@ from .packets import PACKETS
 from .parameters import Parameters
 
 MAJORITY = "a majority of each view survives"
+LOST = "at most {r} members of a view are lost; across partitions only if {members} members are a majority"
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -40,10 +41,7 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
         names.remove("causal")
     promised = [Promise(name, MAJORITY) for name in names]
     if parameters.resilience:
-        lost = (
-            f"at most {parameters.resilience} members of a view are lost; across partitions only if "
-            f"{parameters.resilience + 1} members are a majority"
-        )
+        lost = LOST.format(r=parameters.resilience, members=parameters.resilience + 1)
         promised.append(Promise("uniform", lost))
         if not overlap:
             promised.append(Promise("total", lost))
@@ -68,6 +66,10 @@ DESCRIPTION = Description(
     packets=PACKETS,
     make=make,
     promises=promises,
+    conditional=(
+        Promise("uniform", "parameters.resilience is r > 0 and " + LOST.format(r="r", members="r + 1")),
+        Promise("total", "the same, and groups do not overlap"),
+    ),
     faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
     settle=settle,
 )
