@@ -71,9 +71,15 @@ class Door:
     def on_welcome(self, source: ProcessId, packet: Welcome) -> None:
         member = self._member
         log = member.log
-        if member.view is not None or packet.epoch < member.promised:
+        change = packet.entry.change
+        if member.view is not None:
+            if change is not None and member.me in change.joined and change.number > member.view.number:
+                # We were excluded and let in again, and know only that we had been let in before: too much lies between.
+                self.go_out(Reason("restarted", f"{member.me} was let in a second time, in view {change.number}"), None)
             return
-        if packet.epoch != member.epoch or log.contiguous < packet.number:
+        if packet.epoch < member.promised:
+            return
+        if packet.epoch != member.epoch or log.contiguous < packet.number or not member.follows:
             log.begin_at(packet.number, packet.entry, dict(packet.table))
             log.highest = max(packet.highest, packet.number)
             member.be_let_in(source, packet)
@@ -126,7 +132,8 @@ class Door:
         member = self._member
         if member.view is None:
             # Let in by a sequencer that died before anybody else knew: ask anew.
-            if member.follows:
+            newest = member.log.newest
+            if member.follows and newest is not None and packet.view >= newest.number:
                 member.follow_nobody()
                 self._ask()
         elif packet.view > member.view.number:

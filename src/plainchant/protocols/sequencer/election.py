@@ -10,8 +10,16 @@ beyond its end it fetches, see :mod:`.rebuild`.) Histories are
 compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft, because a history that was
 continued by a later epoch is the one that may have been delivered.
 
-Why a majority: the members of a view decide on its successor. Two majorities share a voter, who promised the later epoch
-and therefore never acknowledges the earlier one's view. A minority tries for ``patience`` and halts.
+Why a majority: the members of a view decide on its successor. Two majorities of one view share a voter, who promised the
+later epoch and therefore never acknowledges the earlier one's view. Majorities of two successive views need not share one: a
+member that has not heard that its view is superseded may gather those who have not either, even for an epoch of the same
+number. Such a winner finds the newer view in the history of one of its voters (a majority holds it), has to have it decided
+again by a majority of its members, and cannot: those promised elsewhere, and follow only the sequencer that they voted for.
+A minority tries for ``patience`` and halts.
+
+Safety rests on two things: nobody ever overwrites an entry, and a view needs a majority of those who decide on it. With
+``resilience`` r, an election that hears all but r members loses nothing that anybody delivered; at the deadline it goes on
+with a majority, which may be fewer: then it is uniformity that is given up, not progress.
 """
 
 from __future__ import annotations
@@ -55,6 +63,7 @@ class Election:
         self.refused: dict[ProcessId, None] = {}
         self.winner: ProcessId = ""
         self.elected: Elected | None = None
+        self.due = 0
         if binding:
             self._vote()
         else:
@@ -84,13 +93,15 @@ class Election:
     def _ask(self) -> None:
         """Invites everybody who has not answered, and sets the timer for the next round."""
         assert self.member.view is not None
-        silent = tuple(p for p in self.member.view.members if p not in self.yes and p not in self.refused)
+        known = dict.fromkeys((*self.member.view.members, *self._electorate()))
+        silent = tuple(p for p in known if p not in self.yes and p not in self.refused)
         self.host.send(silent, Invite(self.group, self.epoch, self.stage == "trial"))
         self._arm()
 
     def _arm(self) -> None:
         wait = self.member.parameters.suspect_after // (2 * ROUNDS)
-        self.host.set_timer("election", self.host.now + wait + self.host.random.randrange(wait))
+        self.due = self.host.now + wait + self.host.random.randrange(wait)
+        self.host.set_timer("election", self.due)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
@@ -101,7 +112,7 @@ class Election:
 
     def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
         self.seen = max(self.seen, packet.epoch)
-        if packet.trial == (self.stage == "trial"):
+        if packet.asked == self.epoch and packet.trial == (self.stage == "trial"):
             self.refused[source] = None
 
     def _electorate(self) -> tuple[ProcessId, ...]:
@@ -121,16 +132,19 @@ class Election:
 
     def _decide(self, voters: tuple[ProcessId, ...]) -> None:
         member = self.member
-        best = max(self._history(process) for process in voters)
-        longest = [process for process in voters if self._history(process) == best]
+        eligible = [process for process in voters if self.yes[process].view]  # not who does not know yet that it is in
+        best = max(self._history(process) for process in eligible)
+        longest = [process for process in eligible if self._history(process) == best]
         if member.leaving and len(longest) > 1:
             longest = [process for process in longest if process != member.me]
         self.winner = winner = member.me if member.me in longest else longest[0]
         self.stage = "decided"
         self.rounds = 0
-        allowed = max(self.yes[process].allowed for process in voters)
+        synced = self.yes[winner].synced
+        allowed = max(self.yes[process].allowed for process in voters if self.yes[process].synced == synced)
+        view = max(self.yes[process].view for process in voters)
         self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=winner, voters=list(voters))
-        self.elected = Elected(self.group, self.epoch, voters, allowed, self._reach(voters), self.reason.text)
+        self.elected = Elected(self.group, self.epoch, voters, allowed, view, self._reach(voters), self.reason.text)
         if winner == member.me:
             member.take_office(self.elected)
         else:
@@ -152,12 +166,14 @@ class Election:
 
     def _history(self, process: ProcessId) -> tuple[int, int]:
         status = self.yes[process]
-        return status.synced, status.contiguous
+        return status.synced[0], status.contiguous
 
     # --- time -------------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
         """Asks again; after the last round decides with those who answered, gives way, or starts anew."""
+        if self.host.now - self.due > self.member.parameters.suspect_after // 2:
+            self.since = self.host.now  # it was we who slept
         self.rounds += 1
         if self.rounds < ROUNDS:
             if self.stage == "decided":

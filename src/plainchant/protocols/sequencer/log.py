@@ -6,14 +6,16 @@ one of them. An entry is dropped when everybody has it (``stable``), and not bef
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...model import ProcessId
-from .packets import Change, Entry
+from .packets import Change, Entry, Stage
 
 
 class Log:
     """Numbers ``low + 1 .. contiguous`` are in ``entries``; beyond a gap they wait in ``later``."""
 
-    __slots__ = ("contiguous", "delivered", "entries", "highest", "later", "lineage", "low", "newest", "synced", "table")
+    __slots__ = ("contiguous", "delivered", "entries", "highest", "later", "lineage", "low", "newest", "purged", "table")
 
     def __init__(self) -> None:
         self.entries: dict[int, Entry] = {}
@@ -24,10 +26,10 @@ class Log:
         self.delivered = 0
         self.highest = 0
         """The highest number known to exist."""
-        self.synced = 0
-        """The newest finished epoch whose first entry is in ``entries`` or was."""
-        self.lineage: list[tuple[int, int]] = []
-        """The finished epochs that this history went through, as (epoch, last number before it)."""
+        self.lineage: list[Stage] = []
+        """The earlier epochs of the history that is followed, as (epoch, last number before it, its sequencer)."""
+        self.purged: tuple[int, ProcessId] = (0, "")
+        """The newest epoch (and its sequencer) that ``lineage`` no longer names, because everybody is past its beginning."""
         self.table: dict[ProcessId, int] = {}
         """Sender to its last request in the order: how duplicates are known, also after their entries are gone."""
         self.newest: Change | None = None
@@ -63,9 +65,10 @@ class Log:
         earlier = self.changes_after(self.low)
         self.newest = earlier[-1][1] if earlier else in_force
 
-    def keep_senders(self, members: tuple[ProcessId, ...]) -> None:
+    def forget(self, processes: Iterable[ProcessId]) -> None:
         """A process that is gone never comes back under its name, so that its row may go: the table stays small."""
-        self.table = {sender: last for sender, last in self.table.items() if sender in members}
+        for process in processes:
+            self.table.pop(process, None)
 
     def void_later(self) -> int:
         """A new epoch gives new numbers: what waits beyond a gap was numbered by the old one. Returns how many went."""
@@ -82,16 +85,23 @@ class Log:
         if upto > self.low:
             self.low = upto
 
-    def close_epoch(self, epoch: int, base: int) -> None:
-        """An epoch is over; if its beginning came as far as here, it is part of our history."""
-        if self.contiguous > base:
-            self.synced = epoch
-            self.lineage.append((epoch, base))
-        self.lineage = [(e, b) for e, b in self.lineage if b >= self.low]
+    def synced(self, current: Stage) -> tuple[int, ProcessId]:
+        """The newest epoch whose beginning this history holds, and its sequencer, given the one that is followed now."""
+        passed = [(epoch, sequencer) for epoch, base, sequencer in (*self.lineage, current) if self.contiguous > base]
+        return max((self.purged, *passed))
 
-    def is_part_of(self, lineage: tuple[tuple[int, int], ...]) -> bool:
-        """Whether this history is the beginning of one with that lineage."""
-        return all(self.contiguous <= b for e, b in lineage if e > self.synced)
+    def close_epoch(self, current: Stage) -> None:
+        """An epoch is over. What did not come as far as here is no part of our history."""
+        passed = [stage for stage in (*self.lineage, current) if self.contiguous > stage[1]]
+        self.purged = max((self.purged, *((epoch, sequencer) for epoch, base, sequencer in passed if base < self.low)))
+        self.lineage = [stage for stage in passed if stage[1] >= self.low]
+
+    def is_part_of(self, lineage: tuple[Stage, ...], stable: int) -> bool:
+        """Whether this history is the beginning of one with that lineage. (What is stable is everybody's.)"""
+        mine = [stage for stage in self.lineage if self.contiguous > stage[1]]
+        if any(stage not in lineage and stage[1] >= stable for stage in mine):
+            return False
+        return all(stage in mine or self.contiguous <= stage[1] or stage[1] < self.low for stage in lineage)
 
     def missing(self) -> tuple[int, int] | None:
         """The first gap, as (first, last), or None."""

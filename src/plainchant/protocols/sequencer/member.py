@@ -46,6 +46,7 @@ from .packets import (
     Promise,
     Refuse,
     Request,
+    Stage,
     Stale,
     Welcome,
     Where,
@@ -82,6 +83,8 @@ class Member(Engine):
         self.view: Change | None = None
         """The view in force here; None before one is a member."""
         self.allowed = 0
+        self.undecided_since: int | None = None
+        """Since when a view has been proposed, by us or in histories that we continue, without taking effect."""
         self.office: Office | None = None
         self.election: Election | None = None
         self.rebuild: Rebuild | None = None
@@ -253,13 +256,15 @@ class Member(Engine):
             self.gaps.check()
 
     def follow_nobody(self) -> None:
+        """A joiner that was let in by nobody who lasts: what it knows is worth nothing."""
         self.listening = NOBODY
+        self.log.newest = None
         self._silent_ticks = 0
 
     # --- receiving --------------------------------------------------------------------------------------------------
 
     def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:
-        if packet.epoch != self.listening:
+        if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
         self._heard = True
@@ -287,6 +292,8 @@ class Member(Engine):
             self.allowed = packet.allowed
         if log.delivered < log.contiguous:
             self.deliver_ready()
+            if self.done:
+                return
         if packet.stable > log.low:
             self._settle(packet.stable)
         if log.contiguous < log.highest:
@@ -295,7 +302,7 @@ class Member(Engine):
             self._acknowledge("count")
         elif log.delivered < log.contiguous and self.acked < log.contiguous and log.changes_after(log.delivered):
             self._acknowledge("view")  # a view takes effect when a majority has said so
-        if self.phase and not self.done:
+        if self.phase:
             self._phase_progress()
 
     def _accept(self, entry: Entry) -> None:
@@ -335,13 +342,14 @@ class Member(Engine):
         left = {process: Reason(code, text) for process, code, text in change.left}
         self.door.note(change)
         if self.me not in change.members:
-            reason = left.get(self.me, Reason("excluded", "the view was decided without it"))
+            reason = left[self.me]
             self._acknowledge("view")  # so that whoever excluded us does not wait for us
             text = f"{self.me} was excluded in view {change.number}: {reason.text}"
             self.door.go_out(Reason(reason.code, text), number)
             return
         self.view = change
-        self.log.keep_senders(change.members)
+        self.undecided_since = None
+        self.log.forget(left)
         self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
         self._end_phase(change.phase_over)
         self._choose_interval()
@@ -371,8 +379,9 @@ class Member(Engine):
             self.speak(Ack(self.group, self.epoch, self.log.contiguous))
 
     def _on_announce(self, source: ProcessId, packet: Announce) -> None:
-        if packet.epoch != self.listening:
-            if packet.epoch > self.epoch and packet.epoch >= self.promised and self.me in packet.voters and self.view:
+        if packet.epoch != self.listening or source != self.sequencer:
+            is_new = packet.epoch > self.epoch and packet.epoch >= self.promised
+            if is_new and self.me in packet.voters and self.log.newest is not None:
                 self._follow(source, packet)
             else:
                 self._fence(source, packet.epoch)
@@ -396,11 +405,11 @@ class Member(Engine):
     # --- synchronisation phase (2.2), the member's side -------------------------------------------------------------
 
     def _on_phase1(self, source: ProcessId, packet: Phase1) -> None:
-        if packet.epoch != self.listening:
+        if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
         self._heard = True
-        if packet.phase <= self.phase_over:
+        if packet.phase <= self.phase_over or packet.phase < self.phase:
             self.host.record("drop", self.group, what="PHASE1", phase=packet.phase, situation="late phase packet")
             return
         self.phase = packet.phase
@@ -415,7 +424,7 @@ class Member(Engine):
             self.gaps.check()
 
     def _on_phase2(self, source: ProcessId, packet: Phase2) -> None:
-        if packet.epoch != self.listening:
+        if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
         self._heard = True
@@ -480,7 +489,7 @@ class Member(Engine):
 
     def _on_stale(self, source: ProcessId, packet: Stale) -> None:
         """Somebody follows a later epoch: a deposed sequencer stops at once."""
-        if self.view is None or packet.epoch <= self.promised:
+        if self.view is None or packet.epoch <= self.promised or self.door.tell_excluded(source):
             return
         self.election = None
         self.step_down(packet.epoch, "")
@@ -490,14 +499,18 @@ class Member(Engine):
     def step_down(self, epoch: int, promised_to: ProcessId) -> None:
         """From here on no epoch below this one exists for us. What is numbered here stays: the election counts it."""
         self._close_office(epoch)
-        if self.phase:
-            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
+        self._leave_phase(epoch)
         self.promised = epoch
         self.promised_to = promised_to
         self.rebuild = None
         self.listening = NOBODY
         wait = self.parameters.suspect_after  # longer than a coordinator takes, or elections would interrupt each other
         self.host.set_timer("election", self.host.now + 3 * wait + self.host.random.randrange(wait))
+
+    def _leave_phase(self, epoch: int) -> None:
+        if self.phase:
+            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
+            self.phase = 0
 
     def _close_office(self, epoch: int) -> None:
         if self.office is not None:
@@ -514,7 +527,7 @@ class Member(Engine):
     def _follow(self, source: ProcessId, packet: Announce) -> None:
         """A new epoch: its sequencer's order continues ours, which it has looked at."""
         self._enter(packet.epoch, packet.base, packet.voters, source)
-        if not self.log.is_part_of(packet.lineage):
+        if not self.log.is_part_of(packet.lineage, packet.stable):
             # Not every earlier view was decided with us: what we hold at its number is something else.
             text = f"{self.me} holds number {self.log.contiguous}, which is not that of epoch {packet.epoch}"
             self.halt(Reason("diverged", text))
@@ -532,17 +545,15 @@ class Member(Engine):
     def _enter(self, epoch: int, base: int, voters: tuple[ProcessId, ...], sequencer: ProcessId) -> None:
         log = self.log
         self._close_office(epoch)
-        log.close_epoch(self.epoch, self.base)
+        log.close_epoch(self._stage)
         if voided := log.void_later():
             self.host.record(
                 "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch")
-        if self.phase:
-            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
+        self._leave_phase(epoch)
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
         self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew
         self.election = self.rebuild = None
-        self.phase = 0
         self.acked = 0
         self.gaps.reset()
         self._silent_ticks = 0
@@ -558,7 +569,8 @@ class Member(Engine):
     def become_sequencer(self, elected: Elected) -> None:
         """Our history is that of the group: the epoch begins."""
         log = self.log
-        in_force = min(max(self.allowed, elected.allowed), log.contiguous)
+        views = [number for number, change in log.changes_after(log.delivered) if change.number <= elected.view]
+        in_force = max((min(max(self.allowed, elected.allowed), log.contiguous), *views))
         self._enter(elected.epoch, log.contiguous, elected.voters, self.me)
         log.highest = log.contiguous
         self.allowed = in_force
@@ -568,6 +580,8 @@ class Member(Engine):
         )
         self.office = Office(self, self.voters)
         self.deliver_ready()
+        if self.done:
+            return  # the view that let us go was in force
         self._choose_interval()
         self.office.begin(elected.why)
         self.requests.hand_to_office(self.office)
@@ -600,11 +614,11 @@ class Member(Engine):
         return self.listening != NOBODY and (self._heard or self._silent_ticks < HEARD_TICKS)
 
     def _on_invite(self, source: ProcessId, packet: Invite) -> None:
-        if self.view is None or self.door.tell_excluded(source):
+        if self.log.newest is None or self.door.tell_excluded(source):
             return
         if packet.trial:
             if self.office is not None or self._hears_sequencer():
-                self.host.send((source,), Refuse(self.group, self.promised, True))
+                self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, True))
             else:
                 self.host.send((source,), self.status(packet.epoch, trial=True))
         elif packet.epoch > self.promised:
@@ -614,17 +628,22 @@ class Member(Engine):
         elif packet.epoch == self.promised and source == self.promised_to and self.listening == NOBODY:
             self.host.send((source,), self.status(packet.epoch, trial=False))
         else:
-            self.host.send((source,), Refuse(self.group, self.promised, False))
+            self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
 
     def status(self, epoch: int, *, trial: bool) -> Promise:
-        """What we hold: by this the winner is chosen."""
-        assert self.view is not None
+        """What we hold: by this the winner is chosen. (A joiner that has been let in but does not know yet whether its view
+        is in force votes too: it may be needed for a majority of that view.)"""
         log = self.log
-        synced = self.epoch if log.contiguous > self.base else log.synced
+        view, members = (self.view.number, self.view.members) if self.view is not None else (0, ())
         return Promise(
-            self.group, epoch, trial, synced, log.contiguous, self.allowed, self.view.number, self.view.members,
-            self.epoch, tuple(sorted(log.later)),
+            self.group, epoch, trial, log.synced(self._stage), log.contiguous, min(self.allowed, log.contiguous), view, members,
+            (self.epoch, self.sequencer), tuple(sorted(log.later)),
         )
+
+    @property
+    def _stage(self) -> Stage:
+        """The part of the history that belongs to the epoch we follow, or followed last."""
+        return self.epoch, self.base, self.sequencer
 
     def _on_promise(self, source: ProcessId, packet: Promise) -> None:
         if self.election is not None:

@@ -66,7 +66,6 @@ class Office:
         self._stride = max(1, member.parameters.history // 8)
         self._full_since: int | None = None
         self._busy = False
-        self._proposed_since = 0
         self._heard: dict[ProcessId, int] = {}
         self._suspects: dict[ProcessId, Reason] = {}
         self.others: tuple[ProcessId, ...] = ()
@@ -87,8 +86,7 @@ class Office:
         assert newest is not None
         for number, change in self.log.changes_after(self.member.allowed):
             # The last sequencer proposed it and may have seen it in force: it stays, and is decided anew.
-            before = self._members_before(change)
-            self.proposed.append((number, before))
+            self._add_proposal(number, change)
             self.host.record("elect", self.group, view=change.number, situation="undecided view carried over")
         left = {
             process: Reason("not heard", f"{process} did not answer the election of epoch {self.epoch} ({why})")
@@ -97,9 +95,14 @@ class Office:
         self.announce(self.others)  # a new epoch is followed from its announcement on
         self._propose(left, ())
 
-    def _members_before(self, change: Change) -> tuple[ProcessId, ...]:
-        gone = tuple(process for process, _, _ in change.left)
-        return tuple(process for process in (*change.members, *gone) if process not in change.joined)
+    def _add_proposal(self, number: int, change: Change) -> None:
+        """A view is decided by a majority of the view before it, and by one of those who stay: else those who leave could
+        decide, and be gone before the others know."""
+        stay = tuple(process for process in change.members if process not in change.joined)
+        before = (*stay, *(process for process, _, _ in change.left))
+        self.proposed += [(number, before), (number, stay)]
+        if self.member.undecided_since is None:
+            self.member.undecided_since = self.host.now
 
     # --- numbering --------------------------------------------------------------------------------------------------
 
@@ -235,7 +238,9 @@ class Office:
         limit = self.proposed[0][0] - 1 if self.proposed else self.log.contiguous
         needed = min(self.parameters.resilience, len(self.others))
         if needed:
-            limit = min(limit, sorted(self.acked.values(), reverse=True)[needed - 1])
+            held = sorted(self.acked.values(), reverse=True)[needed - 1]
+            # Holding an old epoch's entry is not enough: a longer history of another epoch could still win over it.
+            limit = min(limit, held) if held > member.base else member.allowed
         decided = bool(self.proposed) and self._decided()
         if decided:
             limit = self.proposed[-1][0]
@@ -328,9 +333,16 @@ class Office:
         welcome = self.welcomes.get(source)
         if welcome is not None:
             self.host.send((source,), welcome)
-        elif source not in self.acked:
+        elif source not in self.acked and not self._is_outdated(source):
             self.joining[source] = None
             self._next_step()
+
+    def _is_outdated(self, source: ProcessId) -> bool:
+        """Whether a later incarnation of a joiner is here: then this is a packet from the dead."""
+        place, number = _incarnation(source)
+        others = [_incarnation(process) for process in (*self.acked, *self.joining) if process != source]
+        self.joining = {p: None for p in self.joining if _incarnation(p)[0] != place or _incarnation(p)[1] >= number}
+        return any(other[0] == place and other[1] > number for other in others)
 
     def ask_leave(self, source: ProcessId, ack: int) -> None:
         if self._note(source, ack):
@@ -375,9 +387,9 @@ class Office:
             newest.number + 1, members, joined,
             tuple((process, reason.code, reason.text) for process, reason in left.items()), self.phase_number)
         entry = Entry(self.member.me, 0, None, change)
+        assert members, "a view has members"
         number = self.log.append(entry)
-        self.proposed.append((number, newest.members))
-        self._proposed_since = self.host.now
+        self._add_proposal(number, change)
         self.host.record("confirm", self.group, proposed=change.number, members=list(members), number=number)
         everybody = (*newest.members, *joined)
         for _, deciders in self.proposed:
@@ -410,7 +422,8 @@ class Office:
         self._look_for_silence(now)
         if self.member.office is not self:
             return
-        if self.proposed and now - self._proposed_since > self.parameters.patience:
+        since = self.member.undecided_since
+        if self.proposed and since is not None and now - since > self.parameters.patience:
             number = self.proposed[0][0]
             text = f"{self.member.me} has tried for long to decide on the view at number {number}, of which too few are left"
             self.member.halt(Reason("minority", text))
@@ -425,6 +438,8 @@ class Office:
             self._repeat_phase(now)
         elif not self.proposed:
             self._next_step()
+            if self._full_since is not None and now - self._full_since >= self.parameters.sync_after:
+                self.full_for_long()
 
     def _look_for_silence(self, now: int) -> None:
         """Suspects whom we have not heard; gives the office up if that is a majority."""
@@ -450,9 +465,12 @@ class Office:
         return all(heard >= recent for process, heard in self._heard.items() if process not in removable)
 
     def _majority_heard(self) -> bool:
+        """Whether we hear a majority of everybody's whose word is needed."""
         assert self.member.view is not None
-        members = self.member.view.members
-        return 2 * sum(1 for process in members if process not in self._suspects) > len(members)
+        return all(
+            2 * sum(1 for process in deciders if process not in self._suspects) > len(deciders)
+            for deciders in (self.member.view.members, *(deciders for _, deciders in self.proposed))
+        )
 
     def _repeat_phase(self, now: int) -> None:
         phase = self.phase
@@ -494,3 +512,9 @@ class Office:
         if (process := self._behind()) is not None:
             return Reason("acknowledgement", f"{process} has not acknowledged number {self.log.contiguous}")
         return None
+
+
+def _incarnation(process: ProcessId) -> tuple[str, int]:
+    """Where a process runs, and the how-manieth there it is: ``p3#2`` is ("p3", 2)."""
+    place, _, number = process.partition("#")
+    return place, int(number) if number.isdecimal() else 0

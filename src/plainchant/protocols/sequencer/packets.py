@@ -7,9 +7,14 @@ without a gap*: everything up to and including it (the paper uses its variable i
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import msgspec
 
 from ...model import Batch, GroupId, Packet, ProcessId
+
+Stage: TypeAlias = tuple[int, int, ProcessId]
+"""A part of a history: (epoch, last number before it, its sequencer). Two epochs may bear one number (see election)."""
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -77,15 +82,15 @@ class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
 class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
     """What the sequencer says when it has nothing to broadcast, and how a new epoch begins.
 
-    ``base``: the order of earlier epochs goes up to here. ``lineage``: the same for those earlier epochs, as (epoch, base), as
-    far back as anybody may need it to see whether its own history is a part of this one. ``voters``: who took part in the
+    ``base``: the order of earlier epochs goes up to here. ``lineage``: those earlier epochs, as far back as
+    anybody may need them to see whether its own history is a part of this one. ``voters``: who took part in the
     epoch's election; only they may follow it, because only their histories were looked at.
     """
 
     group: GroupId
     epoch: int
     base: int
-    lineage: tuple[tuple[int, int], ...]
+    lineage: tuple[Stage, ...]
     voters: tuple[ProcessId, ...]
     highest: int
     stable: int
@@ -193,40 +198,43 @@ class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
     group: GroupId
     epoch: int
     trial: bool
-    synced: int
+    synced: tuple[int, ProcessId]
     contiguous: int
     allowed: int
     view: int
     members: tuple[ProcessId, ...]
-    followed: int
+    followed: tuple[int, ProcessId]
     later: tuple[int, ...]
 
 
 class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
-    """The other answer: I hear the sequencer (``trial``), or I have promised ``epoch`` already."""
+    """The other answer to the invitation to epoch ``asked``: I hear the sequencer (``trial``), or I have promised ``epoch``."""
 
     group: GroupId
     epoch: int
+    asked: int
     trial: bool
 
 
 class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
     """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened; ``reach``:
-    up to here each number is held by some voter."""
+    up to here each number is held by some voter; ``allowed`` and ``view``: what is in force at some voter."""
 
     group: GroupId
     epoch: int
     voters: tuple[ProcessId, ...]
     allowed: int
+    view: int
     reach: int
     why: str
 
 
 class Fetch(Packet, frozen=True, array_like=True, gc=False, tag=19):
-    """The winner of an election asks the voters for what it lacks."""
+    """The winner of an election asks the voters who followed the same epoch for what it lacks."""
 
     group: GroupId
     epoch: int
+    followed: tuple[int, ProcessId]
     first: int
     last: int
 

@@ -41,7 +41,8 @@ class Rebuild:
             return
         self._rounds += 1
         voters = tuple(process for process in self.elected.voters if process != member.me)
-        member.host.send(voters, Fetch(member.group, self.elected.epoch, member.log.contiguous + 1, self.elected.reach))
+        member.host.send(voters, Fetch(
+            member.group, self.elected.epoch, (member.epoch, member.sequencer), member.log.contiguous + 1, self.elected.reach))
         member.host.set_timer("election", member.host.now + member.parameters.suspect_after // (2 * ROUNDS))
 
     def expire(self) -> None:
@@ -58,7 +59,8 @@ class Rebuild:
 
 def give(member: Member, source: ProcessId, packet: Fetch) -> None:
     """Gives the winner of the epoch that we promised what it lacks."""
-    if packet.epoch == member.promised and member.listening < 0:
+    same = packet.followed == (member.epoch, member.sequencer)
+    if same and packet.epoch == member.promised and member.listening < 0:
         log = member.log
         for number in range(packet.first, packet.last + 1):
             entry = log.entries.get(number) or log.later.get(number)
