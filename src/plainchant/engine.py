@@ -14,7 +14,7 @@ safe on every host:
 
 A :class:`Layer` is an engine for the host outside it and a host for the engine inside it. What it does not override is
 bound straight through, so a layer costs only what it changes. :class:`PerGroup` runs a protocol that is written for
-one group once for each group. :class:`Fragmentation` is the layer that every host puts at the top.
+one group once for each group. The layer that every host puts at the top is :class:`~.fragmentation.Fragmentation`.
 
 This module imports ``model`` and nothing else of ours.
 """

@@ -101,14 +101,17 @@ def scenario_of(seed: int) -> Scenario:
         rates = RandomFaults(crash=0.5, leave=2.0, restart_after=ms(50, 300, random))
         if random.random() < 0.5:
             faults.append(Fault(kind="leave", at=ms(100, 800, random), process=members[0]))
-        else:
-            faults += _joiner_in_office(random, members)
+        else:  # after others have joined: one of them may be elected
+            faults.append(Fault(kind="crash", at=ms(1200, 1400, random), process=members[0]))
     elif family == "pauses":
         rates = RandomFaults(pause=4.0, pause_length=ms(60, 400, random), crash=0.5, step=1.0)
     elif family == "partitions":
         rates = RandomFaults(partition=1.5, cut=1.5, clog=1.0, network_length=ms(60, 500, random))
     elif family == "bursts":
         rates = RandomFaults(crash=1.0, pause=1.0, pause_length=ms(60, 250, random))
+    elif family == "uniform" and size == 5 and random.random() < 0.5:
+        faults += _two_cut_off_and_dead(random, members)
+        rates = RandomFaults(step=1.0, clog=1.0)
     elif family == "uniform":
         rates = RandomFaults(crash=1.0, restart=0.0, pause=1.0, partition=0.5, most_lost=max(1, size // 2) if size > 3 else 1)
     elif family == "mixed":
@@ -116,11 +119,14 @@ def scenario_of(seed: int) -> Scenario:
     workload = _workload(random, family, size)
     if family == "packets" and network.duplicate + network.reorder + network.corrupt == 0:
         network = dataclasses.replace(network, duplicate=0.05)
-    if family == "churn":  # somebody who sends little: what is known of it is old
-        workload = (*(dataclasses.replace(load, senders=members[:-1]) for load in workload[-1:]),
-                    Workload(senders=members[-1:], rate=2.0, arrivals="poisson"))
+    if family == "churn":  # somebody who sends at the beginning and at the end: a joiner has not seen it send
+        workload = (
+            *(dataclasses.replace(load, senders=members[:-1]) for load in workload[-1:]),
+            Workload(senders=members[-1:], rate=200.0, stop=Duration(50 * MS)),
+            Workload(senders=members[-1:], rate=20.0, start=Duration(1_500 * MS)),
+        )
     later = ("q1", "q2") if family in ("churn", "mixed") and random.random() < 0.7 else ()
-    faults += [Fault(kind="join", at=ms(50, 900, random), process=process) for process in later]
+    faults += [Fault(kind="join", at=ms(80, 900, random), process=process) for process in later]
     return Scenario(
         protocol="sequencer", name=f"sweep-{seed}", about=family, seed=seed, duration=Duration(2_000 * MS),
         drain=Duration(20 * SECOND), members=members, later=later, groups={"g": members}, parameters=parameters,
@@ -152,12 +158,14 @@ def _sequencer_crash(random: Random, members: tuple[str, ...]) -> Fault:
     return Fault(kind="crash", at=ms(20, 600, random), process=members[0], mid_broadcast=True)
 
 
-def _joiner_in_office(random: Random, members: tuple[str, ...]) -> list[Fault]:
-    """All but two of the first members leave one by one after others have joined: a joiner will be the sequencer."""
-    when = ms(900, 1200, random)
+def _two_cut_off_and_dead(random: Random, members: tuple[str, ...]) -> list[Fault]:
+    """The sequencer and the member after it are cut off together, go on for a moment, and die: what they delivered alone
+    nobody else will ever have."""
+    when = ms(200, 1000, random)
+    pair, rest = members[:2], members[2:]
     return [
-        Fault(kind="leave", at=Duration(when + 120 * MS * place), process=process)
-        for place, process in enumerate(members[:-2])
+        Fault(kind="partition", at=when, length=Duration(80 * MS), parts=(pair, rest)),
+        *(Fault(kind="crash", at=Duration(when + 60 * MS), process=process) for process in pair),
     ]
 
 

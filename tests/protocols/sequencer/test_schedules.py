@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from plainchant.model import MS, SECOND, Duration
+from plainchant.scenario import find, load
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
 from . import sweep
@@ -67,3 +69,11 @@ def test_no_schedule_of_faults_breaks_a_promise(
     broken = [name for name in outcome.violated if name not in ("uniform", "total") or resilience == 0]
     assert not broken, [violation.sentence for violation in outcome.verification.violations[:3]]
     assert not outcome.lost_needlessly
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_leaves_under_load_is_let_go(seed: int) -> None:
+    """Seed 5 once never ended: the one who had just left was noted as leaving again. The sequencer leaves here too."""
+    outcome = sweep.run(seed, scenario=load(find("join-and-leave"), (f"seed={seed}",)), least_events=0)
+    assert not outcome.violated
+    assert [end.state for end in outcome.summary.processes.values()].count("left") == 2

@@ -101,13 +101,6 @@ class Door:
             member.host.record("elect", member.group, stage="hand-over", situation="sequencer leaves")
             member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), binding=True)
 
-    def on_ask_leave(self, source: ProcessId, packet: AskLeave) -> None:
-        member = self._member
-        if member.office is not None and packet.epoch == member.epoch:
-            member.office.ask_leave(source, packet.ack)
-        else:
-            member.answer_stranger(source, packet.epoch)
-
     # --- being excluded ---------------------------------------------------------------------------------------------
 
     def note(self, change: Change) -> None:

@@ -52,6 +52,7 @@ from .packets import (
     Where,
 )
 from .parameters import Parameters
+from .pause import Pause
 from .rebuild import Rebuild, give
 from .requests import Requests
 
@@ -91,10 +92,7 @@ class Member(Engine):
         self.requests = Requests(self)
         self.gaps = Gaps(self)
         self.door = Door(self)
-        self.phase = 0
-        """The synchronisation phase that one is in; 0: none."""
-        self.phase_over = 0
-        self.phase_highest = 0
+        self.pause = Pause(self)
         self.acked = 0
         """The last acknowledgement sent in this epoch."""
         self.joined_later = False
@@ -109,17 +107,17 @@ class Member(Engine):
         self._tick_due = 0
         self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
             Broadcast: self._on_broadcast,
-            Request: self._on_request,
-            Ack: self._on_ack,
-            Nack: self._on_nack,
+            Request: self._to_office,
+            Ack: self._to_office,
+            Nack: self._to_office,
+            AckCommit: self._to_office,
+            AskLeave: self._to_office,
             Announce: self._on_announce,
-            Phase1: self._on_phase1,
-            Phase2: self._on_phase2,
-            AckCommit: self._on_ack_commit,
+            Phase1: self.pause.on_phase1,
+            Phase2: self.pause.on_phase2,
             AskJoin: self.door.on_ask_join,
             Where: self.door.on_where,
             Welcome: self.door.on_welcome,
-            AskLeave: self.door.on_ask_leave,
             Excluded: self.door.on_excluded,
             Stale: self._on_stale,
             Invite: self._on_invite,
@@ -197,8 +195,8 @@ class Member(Engine):
             return Reason("gap", f"{self.me} waits for number {log.contiguous + 1}; there is {log.highest}")
         if log.delivered < log.contiguous:
             return Reason("permission", f"{self.me} waits for permission to deliver number {log.delivered + 1}")
-        if self.phase:
-            return Reason("synchronisation", f"{self.me} is in synchronisation phase {self.phase}")
+        if self.pause.phase:
+            return Reason("synchronisation", f"{self.me} is in synchronisation phase {self.pause.phase}")
         return self.office.waiting() if self.office is not None else None
 
     # --- what the parts ask -----------------------------------------------------------------------------------------
@@ -211,7 +209,7 @@ class Member(Engine):
     @property
     def may_send(self) -> bool:
         """Requests may go out: there is a sequencer, a view, and no synchronisation phase."""
-        return self.listening != NOBODY and self.view is not None and not self.phase
+        return self.listening != NOBODY and self.view is not None and not self.pause.phase
 
     def speak(self, packet: Packet) -> None:
         """Sends the sequencer a packet that carries an acknowledgement."""
@@ -248,7 +246,7 @@ class Member(Engine):
         self.epoch = self.promised = self.listening = welcome.epoch
         self.base, self.voters, self.sequencer = welcome.base, welcome.voters, sequencer
         self.allowed = welcome.allowed
-        self.phase = self.phase_over = 0
+        self.pause = Pause(self)
         self.gaps.reset()
         self._heard = True
         self.deliver_ready()
@@ -267,7 +265,7 @@ class Member(Engine):
         if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
-        self._heard = True
+        self._heard = True  # what `hears` would do, spelt out like the next lines
         log = self.log
         number = packet.number
         if number == log.contiguous + 1:
@@ -295,15 +293,15 @@ class Member(Engine):
             if self.done:
                 return
         if packet.stable > log.low:
-            self._settle(packet.stable)
+            self.settle(packet.stable)
         if log.contiguous < log.highest:
             self.gaps.check()
         elif log.contiguous - self.acked >= self._interval:
             self._acknowledge("count")
         elif log.delivered < log.contiguous and self.acked < log.contiguous and log.changes_after(log.delivered):
             self._acknowledge("view")  # a view takes effect when a majority has said so
-        if self.phase:
-            self._phase_progress()
+        if self.pause.phase:
+            self.pause.go_on()
 
     def _accept(self, entry: Entry) -> None:
         """The next entry of the order. A message is delivered at once if nothing is in its way."""
@@ -351,14 +349,22 @@ class Member(Engine):
         self.undecided_since = None
         self.log.forget(left)
         self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
-        self._end_phase(change.phase_over)
+        self.pause.end(change.phase_over)
         self._choose_interval()
         if self.office is not None:
             self.office.installed(change)
         else:
             self.requests.pump()
 
-    def _settle(self, stable: int) -> None:
+    def hears(self, source: ProcessId, epoch: int) -> bool:
+        """Whether a sequencer's packet is from the one that we follow; if not, its sender may learn why."""
+        if epoch == self.listening and source == self.sequencer:
+            self._heard = True
+            return True
+        self._fence(source, epoch)
+        return False
+
+    def settle(self, stable: int) -> None:
         """Everybody has everything up to here."""
         if stable > self.log.low:
             self.log.purge(stable)
@@ -379,14 +385,12 @@ class Member(Engine):
             self.speak(Ack(self.group, self.epoch, self.log.contiguous))
 
     def _on_announce(self, source: ProcessId, packet: Announce) -> None:
-        if packet.epoch != self.listening or source != self.sequencer:
-            is_new = packet.epoch > self.epoch and packet.epoch >= self.promised
-            if is_new and self.me in packet.voters and self.log.newest is not None:
-                self._follow(source, packet)
-            else:
-                self._fence(source, packet.epoch)
+        is_new = packet.epoch > self.epoch and packet.epoch >= self.promised
+        if is_new and self.me in packet.voters and self.log.newest is not None:
+            self._follow(source, packet)
             return
-        self._heard = True
+        if not self.hears(source, packet.epoch):
+            return
         log = self.log
         if packet.highest > log.highest:
             log.highest = packet.highest  # the last message of a burst: nothing later would reveal its loss
@@ -395,75 +399,18 @@ class Member(Engine):
         self.deliver_ready()
         if self.done:
             return
-        self._settle(packet.stable)
-        self._end_phase(packet.phase_over)
+        self.settle(packet.stable)
+        self.pause.end(packet.phase_over)
         if log.contiguous < log.highest:
             self.gaps.check()
         elif packet.allowed < packet.highest:
             self._acknowledge("permission")
 
-    # --- synchronisation phase (2.2), the member's side -------------------------------------------------------------
-
-    def _on_phase1(self, source: ProcessId, packet: Phase1) -> None:
-        if packet.epoch != self.listening or source != self.sequencer:
-            self._fence(source, packet.epoch)
-            return
-        self._heard = True
-        if packet.phase <= self.phase_over or packet.phase < self.phase:
-            self.host.record("drop", self.group, what="PHASE1", phase=packet.phase, situation="late phase packet")
-            return
-        self.phase = packet.phase
-        self.phase_highest = packet.highest
-        self.log.highest = max(self.log.highest, packet.highest)
-        self._phase_progress()
-
-    def _phase_progress(self) -> None:
-        if self.log.contiguous >= self.phase_highest:
-            self.speak(AckCommit(self.group, self.epoch, self.phase, 1, self.log.contiguous))
-        else:
-            self.gaps.check()
-
-    def _on_phase2(self, source: ProcessId, packet: Phase2) -> None:
-        if packet.epoch != self.listening or source != self.sequencer:
-            self._fence(source, packet.epoch)
-            return
-        self._heard = True
-        if packet.phase < self.phase:
-            self.host.record("drop", self.group, what="PHASE2", phase=packet.phase, situation="late phase packet")
-            return
-        self._settle(packet.stable)
-        self._end_phase(packet.phase)
-        self.speak(AckCommit(self.group, self.epoch, packet.phase, 2, self.log.contiguous))
-
-    def _end_phase(self, over: int) -> None:
-        self.phase_over = max(self.phase_over, over)
-        if self.phase and self.phase <= self.phase_over:
-            self.phase = 0
-            self.requests.pump()
-
     # --- packets for the sequencer's office -------------------------------------------------------------------------
 
-    def _on_request(self, source: ProcessId, packet: Request) -> None:
+    def _to_office(self, source: ProcessId, packet: Any) -> None:
         if self.office is not None and packet.epoch == self.epoch:
-            self.office.on_request(source, packet.request, packet.ack, packet.batch)
-        else:
-            self.answer_stranger(source, packet.epoch)
-
-    def _on_ack(self, source: ProcessId, packet: Ack) -> None:
-        if self.office is not None and packet.epoch == self.epoch:
-            self.office.on_ack(source, packet.ack)
-        else:
-            self.answer_stranger(source, packet.epoch)
-
-    def _on_nack(self, source: ProcessId, packet: Nack) -> None:
-        if self.office is not None and packet.epoch == self.epoch:
-            self.office.on_nack(source, packet.first, packet.last, packet.ack)
-        else:
-            self.answer_stranger(source, packet.epoch)
-
-    def _on_ack_commit(self, source: ProcessId, packet: AckCommit) -> None:
-        if self.office is not None and packet.epoch == self.epoch:
-            self.office.on_ack_commit(source, packet.phase, packet.step, packet.ack)
+            self.office.receive(source, packet)
         else:
             self.answer_stranger(source, packet.epoch)
 
@@ -499,18 +446,13 @@ class Member(Engine):
     def step_down(self, epoch: int, promised_to: ProcessId) -> None:
         """From here on no epoch below this one exists for us. What is numbered here stays: the election counts it."""
         self._close_office(epoch)
-        self._leave_phase(epoch)
+        self.pause.cut_short(epoch)
         self.promised = epoch
         self.promised_to = promised_to
         self.rebuild = None
         self.listening = NOBODY
         wait = self.parameters.suspect_after  # longer than a coordinator takes, or elections would interrupt each other
         self.host.set_timer("election", self.host.now + 3 * wait + self.host.random.randrange(wait))
-
-    def _leave_phase(self, epoch: int) -> None:
-        if self.phase:
-            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
-            self.phase = 0
 
     def _close_office(self, epoch: int) -> None:
         if self.office is not None:
@@ -549,7 +491,7 @@ class Member(Engine):
         if voided := log.void_later():
             self.host.record(
                 "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch")
-        self._leave_phase(epoch)
+        self.pause.cut_short(epoch)
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
         self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew
@@ -702,7 +644,8 @@ class Member(Engine):
     def _sequencer_is_silent(self) -> None:
         silent = self._silent_ticks * self.parameters.quiet_after
         if self.view is None:
-            self.follow_nobody()  # a joiner whose sequencer died asks anew
+            if silent > self.parameters.patience:  # until then its vote may be needed
+                self.follow_nobody()
         else:
             text = f"{self.me} has not heard the sequencer {self.sequencer} for {silent // 1_000_000} ms"
             self.suspect_sequencer(Reason("silence", text, {"silent_ns": silent}))

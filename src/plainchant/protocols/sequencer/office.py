@@ -13,11 +13,25 @@ a synchronisation phase, so that a joiner, whose history begins there, can serve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-from ...model import Batch, ProcessId, Reason
+from ...model import Batch, Packet, ProcessId, Reason
 from .gaps import BROUGHT_AT_ONCE
-from .packets import Announce, Broadcast, Change, Entry, Phase1, Phase2, Welcome
+from .packets import (
+    Ack,
+    AckCommit,
+    Announce,
+    AskLeave,
+    Broadcast,
+    Change,
+    Entry,
+    Nack,
+    Phase1,
+    Phase2,
+    Request,
+    Welcome,
+)
 
 if TYPE_CHECKING:
     from .member import Member
@@ -69,6 +83,13 @@ class Office:
         self._heard: dict[ProcessId, int] = {}
         self._suspects: dict[ProcessId, Reason] = {}
         self.others: tuple[ProcessId, ...] = ()
+        self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
+            Request: self._on_request,
+            Ack: self._on_ack,
+            Nack: self._on_nack,
+            AckCommit: self._on_ack_commit,
+            AskLeave: self._on_ask_leave,
+        }
         self._admit(member.log.newest.members)
 
     def _admit(self, members: tuple[ProcessId, ...]) -> None:
@@ -142,9 +163,16 @@ class Office:
         self._busy = True
         self.host.send(self.others, Broadcast(self.group, self.epoch, number, self.stable, member.allowed, entry))
 
-    def on_request(self, source: ProcessId, request: int, ack: int, batch: Batch) -> None:
-        if source != self.member.me and not self._note(source, ack):
-            return
+    def receive(self, source: ProcessId, packet: Any) -> None:
+        """A packet for the sequencer of this epoch; whatever it is, it carries an acknowledgement."""
+        if self._note(source, packet.ack):
+            self._handlers[packet.__class__](source, packet)
+
+    def _on_request(self, source: ProcessId, packet: Request) -> None:
+        self.ask_number(source, packet.request, packet.batch)
+
+    def ask_number(self, source: ProcessId, request: int, batch: Batch) -> None:
+        """A request: it is numbered now, held until it may be, or known."""
         last = self.log.table.get(source, 0)
         if request <= last:
             self._duplicate(source, request)
@@ -206,13 +234,12 @@ class Office:
                 self._advance()
         return source in self.acked  # what was just decided may have removed it
 
-    def on_ack(self, source: ProcessId, ack: int) -> None:
-        if self._note(source, ack) and self._full_since is not None:
+    def _on_ack(self, source: ProcessId, packet: Ack) -> None:
+        if self._full_since is not None:
             self.resume()
 
-    def on_nack(self, source: ProcessId, first: int, last: int, ack: int) -> None:
-        if self._note(source, ack):
-            self._bring(source, first, last)
+    def _on_nack(self, source: ProcessId, packet: Nack) -> None:
+        self._bring(source, packet.first, packet.last)
 
     def _bring(self, source: ProcessId, first: int, last: int) -> None:
         log = self.log
@@ -299,11 +326,9 @@ class Office:
         else:
             self._end_phase_step()
 
-    def on_ack_commit(self, source: ProcessId, phase: int, step: int, ack: int) -> None:
-        if not self._note(source, ack):
-            return
+    def _on_ack_commit(self, source: ProcessId, packet: AckCommit) -> None:
         current = self.phase
-        if current is None or phase != current.number or step != current.step:
+        if current is None or packet.phase != current.number or packet.step != current.step:
             return  # of an earlier phase or step: phases are numbered so that a late answer ends nothing
         current.waiting.pop(source, None)
         if not current.waiting:
@@ -344,10 +369,9 @@ class Office:
         self.joining = {p: None for p in self.joining if _incarnation(p)[0] != place or _incarnation(p)[1] >= number}
         return any(other[0] == place and other[1] > number for other in others)
 
-    def ask_leave(self, source: ProcessId, ack: int) -> None:
-        if self._note(source, ack):
-            self.leaving[source] = None
-            self._next_step()
+    def _on_ask_leave(self, source: ProcessId, packet: AskLeave) -> None:
+        self.leaving[source] = None
+        self._next_step()
 
     def _next_step(self) -> None:
         """Starts the next view change that is due, or goes on numbering."""

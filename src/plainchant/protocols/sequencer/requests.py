@@ -99,4 +99,4 @@ class Requests:
     def hand_to_office(self, office: Office) -> None:
         """We are the sequencer now. What is not numbered yet stays here too: the office may not last."""
         for request, batch in list(self.outstanding.items()):
-            office.on_request(self._member.me, request, self._member.log.contiguous, batch)
+            office.ask_number(self._member.me, request, batch)

@@ -1,0 +1,32 @@
+"""``plainchant bench sim``: that it measures what it says. How fast anything is depends on the machine and is no test."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plainchant.cli import main
+from plainchant.cli.bench import BURST, scenario, simulate
+
+
+def test_it_prints_a_row_for_3_10_and_50_members(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "sim", "--events", "10000", "--rounds", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["members"] for row in result["rows"]] == [3, 10, 50]
+    assert all(row["events_per_s"] > 0 and row["ratio_to_simpy"] > 0 for row in result["rows"])
+    assert result["time_per_event_at_10x"] > 0
+    assert result["memory_at_10x"] > 0
+
+
+def test_a_run_has_about_the_events_that_were_asked_for() -> None:
+    events, seconds = simulate(10, 20_000)
+    assert 0.8 * 20_000 < events < 1.2 * 20_000
+    assert seconds > 0
+
+
+def test_each_message_travels_in_a_packet_of_its_own() -> None:
+    what = scenario(10, 20_000)
+    assert what.parameters["pack"] is False
+    assert what.workload[0].burst == BURST
+    assert what.network.loss == 0
