@@ -25,7 +25,7 @@ from plainchant.trace.writer import TraceBuffer
 
 LEAST_EVENTS = 2_000
 TRIES = 8
-"""A run with fewer is run again with another seed for what is drawn, so often."""
+"""A run with fewer is run again, longer and with another seed for what is drawn, at most so often."""
 FAMILIES = ("packets", "crashes", "churn", "pauses", "partitions", "bursts", "uniform", "mixed")
 
 
@@ -197,7 +197,8 @@ def run(
         summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
         if summary.events >= least_events:
             break
-        scenario = dataclasses.replace(scenario, seed=scenario.seed + 1_000_000)
+        scenario = dataclasses.replace(
+            scenario, seed=scenario.seed + 1_000_000, duration=Duration(scenario.duration * 3 // 2))
     table = trace.table()
     return Outcome(seed, scenario, summary, table, verify(table), situations(table, summary))
 
