@@ -49,6 +49,7 @@ class Fragmentation(Layer):
     def __init__(self, host: Host, inside: Callable[[Host], Engine]) -> None:
         self._outgoing: dict[GroupId, _Outgoing] = {}
         self._partial: dict[GroupId, dict[ProcessId, _Partial]] = {}
+        self._deliver_whole = host.deliver
         super().__init__(host, inside)
 
     # --- the host of the protocol inside ---
@@ -71,7 +72,7 @@ class Fragmentation(Layer):
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
         # A whole batch never meets a partial message of its sender (one large message at a time): no look-up is needed.
         if batch.total == 0:
-            self.host.deliver(group, sender, batch, rank)
+            self._deliver_whole(group, sender, batch, rank)
         else:
             self._deliver_fragment(group, sender, batch, rank)
 

@@ -95,7 +95,7 @@ def simpy_rate(events: int) -> float:
 @guarded
 def sim(
     events: Annotated[int, typer.Option(help="Events of a measurement.", min=10_000)] = 200_000,
-    rounds: Annotated[int, typer.Option(help="Rounds; the best of them counts.", min=1)] = 3,
+    rounds: Annotated[int, typer.Option(help="Rounds; the best of them counts.", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
     """Measure the simulator beside SimPy.

@@ -55,7 +55,7 @@ _STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
 _DELTAS: Final = ("index", "time", "true_time", "view", "seq", "deadline", "sent", "rank", "size", "packets")
 """Integers that are close to the row before. A digest is not: it is written plain."""
 
-_BATCH_ROWS: Final = 4096
+_BATCH_ROWS: Final = 16_384
 _FILE_BYTES: Final = 128 * 1024 * 1024
 _GROUP_ROWS_MAX: Final = 1_000_000
 
@@ -293,11 +293,11 @@ def convert(histories: Sequence[History]) -> pa.Table:
     count = sum(lengths)
     rows: list[Row] = list(chain.from_iterable(history.rows for history in histories))
     # Processes that deliver the same message at the same instant share one row object: it is converted once.
-    places: dict[int, int] = {}
-    where = [places.setdefault(number, len(places)) for number in map(id, rows)]
-    shared = 2 * len(places) < count
+    numbers = list(map(id, rows))
+    different = dict(zip(numbers, rows, strict=True))
+    shared = 2 * len(different) < count
     if shared:
-        rows = list({id(row): row for row in rows}.values())
+        rows = list(different.values())
     flat: list[Any] = list(chain.from_iterable(rows))
     if len(flat) != len(rows) * len(_ROW):
         raise TraceError(f"a raw row of a trace has {len(_ROW)} values; a host appended one that has not")
@@ -306,7 +306,8 @@ def convert(histories: Sequence[History]) -> pa.Table:
         columns[name] = _column(name, flat[place :: len(_ROW)])
     columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
     if shared:
-        spread = pa.array(np.array(where, dtype=np.int64))
+        places = dict(zip(different, range(len(different)), strict=True))
+        spread = pa.array(np.fromiter(map(places.__getitem__, numbers), dtype=np.int32, count=count))
         columns = {name: _spread(column, spread) for name, column in columns.items()}
     columns["run"] = _repeated([history.run for history in histories], lengths)
     columns["process"] = _repeated([history.process for history in histories], lengths)

@@ -65,6 +65,13 @@ HEARD_TICKS: Final = 2
 class Member(Engine):
     """One process's part in one group."""
 
+    __slots__ = (  # not to save memory, but because attributes beyond thirty are slow without them
+        "_deliver", "_handlers", "_heard", "_immediate", "_interval", "_silence_limit", "_silent_ticks", "_spoke",
+        "_tick_due", "acked", "allowed", "base", "done", "door", "election", "epoch", "gaps", "group", "host",
+        "joined_later", "leaving", "listening", "log", "me", "office", "parameters", "pause", "promised", "promised_to",
+        "rebuild", "requests", "sequencer", "undecided_since", "view", "voters",
+    )
+
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self._deliver = host.deliver
@@ -265,21 +272,33 @@ class Member(Engine):
         if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
-        self._heard = True  # what `hears` would do, spelt out like the next lines
+        self._heard = True
         log = self.log
         number = packet.number
         if number == log.contiguous + 1:
             entry = packet.entry
-            if entry.batch is not None and log.delivered == log.contiguous and self._immediate and entry.sender != self.me:
-                # What `_accept` would do, spelt out: most of what any member ever does is this.
+            batch = entry.batch
+            sender = entry.sender
+            if (
+                number > log.highest
+                and log.delivered == log.contiguous
+                and self._immediate
+                and batch is not None
+                and sender != self.me
+                and not self.pause.phase
+            ):
+                # Most of what any member ever does is this: the rest of this method, where nothing is out of order.
                 log.entries[number] = entry
-                log.table[entry.sender] = entry.request
-                log.contiguous = log.delivered = number
-                if number > log.highest:
-                    log.highest = number
-                self._deliver(self.group, entry.sender, entry.batch, number)
-            else:
-                self._accept(entry)
+                log.table[sender] = entry.request
+                log.contiguous = log.delivered = log.highest = number
+                self.allowed = packet.allowed
+                self._deliver(self.group, sender, batch, number)
+                if packet.stable > log.low:
+                    self.settle(packet.stable)
+                if number - self.acked >= self._interval:
+                    self._acknowledge("count")
+                return
+            self._accept(entry)
             if log.later:
                 self.accept_later()
         elif number > log.contiguous:
