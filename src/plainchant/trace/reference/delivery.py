@@ -181,9 +181,9 @@ def _agrees(report: Report, p: History, q: History, deliveries: list[Event], bla
             if (q.name, message) not in blamed:
                 blamed.add((q.name, message))
                 where = f"in {view}, which {q.name} installed too" if view else f"and {q.name} is a member"
-                crashed = " (and crashes)" if p.crashed else ""
+                who = f"{p.name}, which crashes later," if p.crashed else p.name
                 report.violation(
-                    f"{p.name} delivers {say(message)} {where}{crashed}; {q.name} is correct and never delivers it",
+                    f"{who} delivers {say(message)} {where}; {q.name} is correct and never delivers it",
                     events=[delivery, *([(q.name, q.installed[view])] if view else [])],
                     processes=[p.name, q.name],
                     messages=[message],
