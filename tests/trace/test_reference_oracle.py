@@ -53,6 +53,14 @@ class Oracle:
             seen = [(other["process"], message(other)) for other in self.delivers]
             if row["kind"] == "deliver" and (row["process"], message(row)) not in seen:
                 self.delivers.append(row)
+        sent = [message(row) for row in self.sends]
+        cut = [p for p in PROCESSES if not any(r["process"] == p and r["kind"] in ("end", "crash") for r in self.rows)]
+        unrecorded = {message(row) for row in self.delivers if message(row) not in sent and row["sender"] in cut}
+        # The sends that a cut history lacks: after all that it has, and among themselves in order a group.
+        self.unrecorded: list[Row] = [
+            {"kind": "send", "process": (group, sender), "index": seq, "group": group, "sender": sender, "seq": seq}
+            for group, sender, seq in sorted(unrecorded)
+        ]
 
     def delivery(self, process: str, wanted: tuple[str, str, int]) -> Row | None:
         return next((r for r in self.delivers if r["process"] == process and message(r) == wanted), None)
@@ -73,13 +81,14 @@ class Oracle:
 
     def past(self, event: Row, group: str | None) -> list[Row]:
         """Everything that happened before an event, through one group's events or through all."""
-        events = [row for row in [*self.sends, *self.delivers] if group is None or row["group"] == group]
+        events = [row for row in [*self.sends, *self.unrecorded, *self.delivers] if group is None or row["group"] == group]
         found: list[Row] = []
         frontier = [event]
         while frontier:
             later = frontier.pop()
             for row in events:
                 local = row["process"] == later["process"] and row["index"] < later["index"]
+                local = local or (later in self.unrecorded and row["process"] == later["sender"])
                 remote = later["kind"] == "deliver" and row["kind"] == "send" and message(row) == message(later)
                 if (local or remote) and row not in found:
                     found.append(row)
@@ -143,7 +152,7 @@ class Oracle:
     def causal(self) -> bool:
         for later in self.delivers:
             q = later["process"]
-            effect = next((row for row in self.sends if message(row) == message(later)), None)
+            effect = next((row for row in [*self.sends, *self.unrecorded] if message(row) == message(later)), None)
             if effect is None:
                 continue
             in_group = [message(row) for row in self.past(effect, later["group"]) if row["kind"] == "send"]

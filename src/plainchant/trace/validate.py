@@ -40,9 +40,25 @@ class _Start(_Version):
     bounds: dict[str, int] | None = None
 
 
+class _Send(msgspec.Struct):
+    """What verifiers read in the ``detail`` of a ``send`` row."""
+
+    took_ns: int | None = None
+
+
+class _View(msgspec.Struct):
+    """What verifiers read in the ``detail`` of a ``view`` row."""
+
+    signatures: dict[str, int] | None = None
+
+
 _decode_version: Final = msgspec.json.Decoder(_Version).decode
 _decode_start: Final = msgspec.json.Decoder(_Start).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    "send": msgspec.json.Decoder(_Send),
+    "view": msgspec.json.Decoder(_View),
+}
 
 
 class _Row(NamedTuple):
@@ -142,6 +158,8 @@ class _History:
             yield from self._view(row)
         elif row.view is not None and row.group is not None and row.view != self._views.get(row.group):
             yield self._in_other_view(row)
+        if row.kind in ("join", "leave") and row.group is None:
+            yield f"a {row.kind!r} without a group"
         if row.kind in MESSAGE_KINDS:
             yield from self._message(row)
         if row.detail is not None and row.kind in _KNOWN:
@@ -211,6 +229,13 @@ def _detail_problems(row: _Row) -> Iterator[str]:
         _decode_object(row.detail or "")
     except (msgspec.MsgspecError, RecursionError) as error:
         yield f"the detail of {row.kind!r} is not a JSON object: {error}"
+        return
+    decoder = _decoders.get(row.kind or "")
+    if decoder is not None:
+        try:
+            decoder.decode(row.detail or "")
+        except msgspec.ValidationError as error:
+            yield f"the detail of {row.kind!r} cannot be read: {error}"
 
 
 def _start_problems(row: _Row) -> Iterator[str]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from plainchant.engine import Engine, Host
 from plainchant.model import MS, SECOND, Duration
+from plainchant.protocols.sequencer import Parameters
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.reference import Verification, verify
@@ -43,9 +44,11 @@ class Outcome:
     @property
     def lost_needlessly(self) -> bool:
         """Nobody is left, although majorities of the last view, and of each view proposed after it (which may have been in
-        force somewhere), neither crashed nor left."""
+        force somewhere), neither crashed nor left. (Who is away for longer than the others' patience is lost to them.)"""
         ends = self.summary.processes
-        if any(end.state == "alive" for end in ends.values()):
+        patience = self.scenario.parameters.get("patience", Parameters().patience)
+        away = any(fault.length + Parameters().suspect_after > patience for fault in self.summary.faults)
+        if away or any(end.state == "alive" for end in ends.values()):
             return False
         rows = self.table.filter(pc.is_in(self.table["kind"], pa.array(["view", "confirm"]))).to_pylist()
         last = max((row for row in rows if row["kind"] == "view"), key=lambda row: int(row["view"]))
@@ -82,8 +85,8 @@ def scenario_of(seed: int) -> Scenario:
         parameters["gap_patience"] = Duration(2 * MS)
     if family == "uniform":
         parameters["resilience"] = size // 2
-    elif random.random() < 0.1:
-        parameters["resilience"] = 1
+    elif random.random() < 0.1:  # a majority together with the sequencer, also when others have joined
+        parameters["resilience"] = (size + 2) // 2
     network = Network(
         delay=_delay(random),
         loss=random.choice((0.01, 0.03, 0.08, 0.15)),

@@ -88,8 +88,8 @@ def verify(
     """Verifies every run of a trace.
 
     With ``properties``, exactly these are checked, whole, in every run. Without, each run is checked for what its
-    ``start`` rows promise, or, if they promise nothing, for every property that it has a case of. The table is taken
-    to be well formed; pass what validation found as ``malformed``, and nothing is verified.
+    ``start`` rows promise, or, if they do not speak of promises, for every property that it has a case of. The table is
+    taken to be well formed; pass what validation found as ``malformed``, and nothing is verified.
 
     >>> from plainchant.trace.schema import SCHEMA
     >>> verify(SCHEMA.empty_table(), ["fifo"]).properties["fifo"].verdict

@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -136,8 +137,8 @@ class History:
     stays: dict[GroupId, list[Stay]] = dataclasses.field(default_factory=dict)
     joined: set[GroupId] = dataclasses.field(default_factory=set)
     """Groups with a ``join`` row here."""
-    left: set[GroupId] = dataclasses.field(default_factory=set)
-    """Groups with a ``leave`` row here."""
+    left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
+    """Groups with a ``leave`` row here, with the index of the first."""
     crashed: bool = False
     """It has a ``crash``, or its history is cut, which counts as one."""
     cut: bool = False
@@ -147,6 +148,11 @@ class History:
     def is_member_at(self, group: GroupId, index: int) -> bool:
         stays = self.stays.get(group, ())
         return any(stay.begin <= index and (stay.end is None or index < stay.end) for stay in stays)
+
+    def left_since(self, group: GroupId, since: int, at: int | None) -> bool:
+        """Whether it left the group after one event and up to another, or, without that, at all after the first."""
+        ends = [stay.end for stay in self.stays.get(group, ()) if stay.end is not None]
+        return any(since < end and (at is None or end <= at) for end in ends)
 
     def is_member_last(self, group: GroupId) -> bool:
         """Whether it is a member when its history ends."""
@@ -191,6 +197,15 @@ class Run:
         self.named: dict[GroupId, frozenset[ProcessId]] = {group: frozenset(names) for group, names in named.items()}
         """Processes that some view of the group names."""
 
+    @cached_property
+    def numbers(self) -> dict[tuple[GroupId, ProcessId], list[int]]:
+        """The numbers of each sender's messages in a group that anybody sent or delivered, in order."""
+        known: dict[tuple[GroupId, ProcessId], set[int]] = {}
+        for messages in (self.sends, *(history.first for history in self.all)):
+            for group, sender, seq in messages:
+                known.setdefault((group, sender), set()).add(seq)
+        return {key: sorted(seqs) for key, seqs in known.items()}
+
     @property
     def all(self) -> list[History]:
         return list(self.histories.values())
@@ -222,7 +237,7 @@ class Run:
     def is_member_at(self, history: History, group: GroupId, index: int) -> bool:
         if group in self.viewed or group in self.joined:
             return history.is_member_at(group, index)
-        return self.is_ever_member(history, group)
+        return self.is_ever_member(history, group) and index < history.left.get(group, index + 1)
 
     def is_ever_member(self, history: History, group: GroupId) -> bool:
         if group in self.viewed or group in self.joined:
@@ -269,7 +284,7 @@ class Run:
             elif kind == "leave":
                 in_force.pop(groups[row], None)
                 _end_stay(history, groups[row], index, row)
-                taking_part = any(stays[-1].end is None for stays in history.stays.values())
+                taking_part = _is_still_member(history)
             elif kind in ("reject", "block") and seqs[row] is not None and groups[row] is not None:
                 message = (groups[row], senders[row], seqs[row])
                 event = Event(name, index, message, in_force.get(groups[row]), row, False)
@@ -334,10 +349,16 @@ def _begin_stay(history: History, group: GroupId, index: int, row: int) -> None:
 
 
 def _end_stay(history: History, group: GroupId, index: int, row: int) -> None:
-    history.left.add(group)
+    history.left.setdefault(group, index)
     stays = history.stays.get(group)
     if stays and stays[-1].end is None:
         stays[-1].end, stays[-1].end_row = index, row
+
+
+def _is_still_member(history: History) -> bool:
+    """Whether some membership is open, or it delivered in a group that it neither joined, nor has a view of, nor left."""
+    undeclared = {message[0] for message in history.first} - history.stays.keys() - history.left.keys()
+    return bool(undeclared) or any(stays[-1].end is None for stays in history.stays.values())
 
 
 def _is_timing_fault(detail: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ Where this differs from the letter of TRACE.md:
   sender can part from q, and an outsider never does: in a partition, q would owe every message that the outsider got
   through to the other side only. So p stands in for the sender: p and q must not have parted. The same rule serves a
   message whose ``send`` is not in the trace.
+- A ``leave`` ends owing: whoever left may not deliver (integrity), so it cannot owe.
 - *Group without views*: "taken while it is a member" compares ranks where join, leave and message have one, else the
   global clock, else the processes' own clocks."""
 
@@ -82,6 +83,8 @@ class Owing:
         since = None if view is None else q.installed.get(view)
         if view is None or since is None or (at is not None and since > at):
             return False
+        if q.left_since(view.group, since, at):
+            return False
         if event.process == q.name:
             return True
         other = self.run.histories[event.process]
@@ -106,9 +109,16 @@ class Owing:
 
     def _owes_as_member(self, q: History, message: Message, at: int | None) -> bool:
         if message[0] not in self.run.joined:
-            return self.run.is_ever_member(q, message[0])
+            return self.run.is_ever_member(q, message[0]) and not (
+                message[0] in q.left and (at is None or q.left[message[0]] <= at)
+            )
         stays = q.stays.get(message[0], ())
-        return any((at is None or stay.begin <= at) and self._was_taken_during(message, stay) for stay in stays)
+        return any(
+            (at is None or stay.begin <= at)
+            and not q.left_since(message[0], stay.begin, at)
+            and self._was_taken_during(message, stay)
+            for stay in stays
+        )
 
     def _was_taken_during(self, message: Message, stay: Stay) -> bool:
         begins = self._compare(message, stay.begin_row)
