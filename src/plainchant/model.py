@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, NewType, TypeAlias
 
 import msgspec
@@ -219,11 +220,11 @@ def parse_duration(text: str) -> Duration:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a duration: write a number and a unit, such as \"50ms\", \"2s\" or \"250us\"")
-    return Duration(round(float(match[1]) * _UNITS[match[2]]))
+    return Duration(round(Decimal(match[1]) * _UNITS[match[2]]))
 
 
 def format_duration(ns: int) -> str:
-    """Turns nanoseconds into the shortest exact text that :func:`parse_duration` reads back.
+    """Turns nanoseconds into exact text, in the largest whole unit; :func:`parse_duration` reads it back.
 
     >>> format_duration(1500000)
     '1500us'
