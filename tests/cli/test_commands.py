@@ -103,6 +103,36 @@ def test_no_verify(plainchant: Callable[..., Ended]) -> None:
     assert "Not verified, as asked." in ended.out
 
 
+def test_what_was_not_verified_is_neither_expected_nor_unexpected(
+    plainchant: Callable[..., Ended], tmp_path: Path
+) -> None:
+    assert plainchant("run", "small.toml", "--no-verify", "--out", "out").status == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["as_expected"] is None
+
+
+def test_a_violation_that_nobody_looked_for_was_not_shown(plainchant: Callable[..., Ended]) -> None:
+    ended = plainchant("run", "why-resilience", "--no-verify")
+    assert ended.status == 1
+    assert "not verified: cannot tell" in ended.out
+
+
+def test_halted_processes_are_named_with_their_reasons(plainchant: Callable[..., Ended]) -> None:
+    lines = plainchant("run", "partition").out.splitlines()
+    halted = [line for line in lines if " halted: " in line]
+    assert halted
+    assert all("majority" in line for line in halted)
+    assert not any(line.endswith(" more") for line in lines)
+
+
+def test_of_many_halted_processes_the_first_are_named(
+    plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["plainchant.cli.run"], "_HALTED", 1)
+    lines = plainchant("run", "partition").out.splitlines()
+    assert sum(" halted: " in line for line in lines) == 1
+    assert "and 1 more" in lines
+
+
 def test_large_runs_are_verified_only_when_asked(
     plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +198,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "a file as a directory": (("run", "small.toml", "--out", "small.toml"), "small.toml exists and is not a directory"),
     "no such protocol": (("protocols", "sequenser"), "there is no protocol 'sequenser'; did you mean 'sequencer'?"),
     "no such trace": (("trace", "nowhere"), "there is no trace at nowhere"),
+    "more resilience than members": (
+        ("run", "small.toml", "--set", "parameters.resilience=3"),
+        "--set parameters.resilience=3: resilience is 3, but group g has 3 members, the sequencer among them; make it",
+    ),
     "half an export": (("trace", "nowhere", "--export", "chrome"), "--export and --out go together"),
     "no such format": (("trace", "nowhere", "--export", "crome", "--out", "x"), "crome"),
     "a wrong message": (("trace", "nowhere", "--message", "7"), "does not name a message"),
@@ -227,7 +261,8 @@ def test_an_unforeseen_exception_is_not_hidden_and_leaves_nothing(
     assert files(tmp_path) == ["small.toml"]
 
 
-def test_ctrl_c_is_a_sentence_status_130_and_nothing_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_is_a_sentence_status_130_and_nothing_left(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "long.toml").write_text(SMALL.replace("100ms", "10h"))
     command = [sys.executable, "-m", "plainchant", "run", "long.toml", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": str(Path(plainchant_package.__file__).parent.parent)}
@@ -235,7 +270,7 @@ def test_ctrl_c_is_a_sentence_status_130_and_nothing_left(tmp_path: Path) -> Non
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=pipe, stdout=pipe, text=True) as process:
         while not list(tmp_path.glob(".out.partial-*/.trace.partial")):
             assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert err == "plainchant: interrupted; nothing was kept\n"
@@ -287,6 +322,23 @@ def test_trace_filters_and_limits(plainchant: Callable[..., Ended]) -> None:
     assert 'there is no process "p9" in this trace; did you mean' in ended.err
 
 
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("g/p1/99999", "the last of p1 is g/p1/5"),
+        (f"g/p1/{10**30}", "the last of p1 is g/p1/5"),
+        ("g/p9/1", "p9 has none in g"),
+    ],
+)
+def test_a_message_that_is_not_in_the_trace_is_refused(
+    plainchant: Callable[..., Ended], message: str, hint: str
+) -> None:
+    plainchant("run", "small.toml", "--out", "out")
+    ended = plainchant("trace", "out", "--message", message)
+    assert ended.status == 2
+    assert f"there is no message {message} in this trace; {hint}" in ended.err
+
+
 def test_trace_exports(plainchant: Callable[..., Ended], tmp_path: Path) -> None:
     plainchant("run", "small.toml", "--out", "out")
     assert plainchant("trace", "out", "--export", "chrome", "--out", "run.json").status == 0
@@ -305,6 +357,7 @@ def test_a_malformed_trace_is_status_2_with_its_place(plainchant: Callable[..., 
     ended = plainchant("trace", "bad")
     assert ended.status == 2
     assert "part-00000.parquet, run r7, process p1, index 1: a row after the history ended" in ended.err
+    assert "mend or leave out that file" in ended.err
 
 
 def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable[..., Ended], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -24,10 +25,15 @@ class Parameters:
             raise UsageError("a hasty chant has to pack; set pack = true")
 
 
+def check(parameters: Parameters, groups: Mapping[str, Sequence[str]]) -> str | None:
+    fewest = min(map(len, groups.values()))
+    return f"a window of 999 is too much for {fewest} members" if parameters.window == 999 and fewest < 4 else None
+
+
 CHANT = registry.Description(
     name="chant", seed="none", about="For tests.", parameters=Parameters, packets=(),
     make=lambda host, parameters: Engine(), promises=lambda parameters, groups: (), faults=(),
-    settle=lambda parameters: MS,
+    settle=lambda parameters: MS, check=check,
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plainchant.model import MS, SECOND, ScenarioError
+from plainchant.model import MS, Duration, ScenarioError
 from plainchant.scenario import Scenario, find, load, parse, shipped
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Workload
 
@@ -80,6 +80,34 @@ crash = 1
     assert scenario.random.crash == 1.0
 
 
+def test_what_a_link_does_not_set_is_as_in_the_network() -> None:
+    network = read("""
+[network]
+delay = "7ms"
+loss = 0.1
+duplicate = 0.2
+reorder = 0.3
+corrupt = 0.4
+bandwidth = 1000
+[[network.link]]
+source = "p1"
+loss = 0
+[[network.link]]
+target = "p2"
+delay = "1ms"
+""").network
+    own = {"duplicate": 0.2, "reorder": 0.3, "corrupt": 0.4, "bandwidth": 1000}
+    seven, one = (Delay("constant", Duration(length * MS), Duration(0)) for length in (7, 1))
+    assert network.link == (
+        LinkOverride(source="p1", delay=seven, loss=0.0, **own),  # type: ignore[arg-type]
+        LinkOverride(target="p2", delay=one, loss=0.1, **own),  # type: ignore[arg-type]
+    )
+
+
+def test_a_link_inherits_what_an_option_sets() -> None:
+    assert read("[[network.link]]\nsource = 'p1'", "network.loss=0.5").network.link[0].loss == 0.5
+
+
 def test_members_may_be_left_to_the_groups() -> None:
     text = 'protocol = "chant"\n[groups]\na = ["x", "y"]\nb = ["y", "z"]'
     assert parse(text).members == ("x", "y", "z")
@@ -140,7 +168,7 @@ WRONG = {
     "a rate of zero": ("[[workload]]\nrate = 0", "s.toml:4: rate must be above 0; leave it out to send as fast as accepted"),
     "a negative rate": ("[[workload]]\nrate = -5", "workload.0.rate must be a number of at least 0, not -5"),
     "a size of zero": ("[[workload]]\nsize = 0", "s.toml:4: size must be at least 1 byte"),
-    "a negative size": ("[[workload]]\nsize = -1", "workload.0.size must be a whole number from 0 to"),
+    "a negative size": ("[[workload]]\nsize = -1", "workload.0.size must be a whole number from 0 to 67,108,864, not -1"),
     "an empty burst": ("[[workload]]\nburst = 0", "workload.0.burst must be a whole number of at least 1, not 0"),
     "two loops": ("[[workload]]\nrate = 5\nclosed = 5", "a workload is an open loop (rate) or a closed one (closed), not both"),
     "a workload that starts too late": ("[[workload]]\nstart = '5s'", "sending begins at 5s, but the scenario lasts 1s"),
@@ -163,11 +191,16 @@ WRONG = {
     "a cut of nothing": ("[[fault]]\nkind = 'cut'\nat = '1ms'", "a cut needs a source, a target or both"),
     "a key of another kind": ("[[fault]]\nkind = 'heal'\nat = '1ms'\nrate = 0.5", 's.toml:6: a fault of kind heal has no "rate"; it has: at'),
     "a fault after the end": ("[[fault]]\nkind = 'heal'\nat = '2s'", "s.toml:5: the heal happens at 2s, but the scenario lasts 1s"),
+    "a fault at the very end": ("[[fault]]\nkind = 'heal'\nat = '1s'", "s.toml:5: the heal happens at 1s, but the scenario lasts 1s"),
+    "a crash after events of a later process": ("later = ['q']\n[[fault]]\nkind = 'crash'\nprocess = 'q'\nafter_events = 5", 's.toml:7: "q" is not there at the start'),
+    "a storm of random faults": ("[random]\nstep = 1e9", "random.step must be a number from 0 to 1,000, not 1000000000.0"),
+    "parameters that do not fit the groups": ("[parameters]\nwindow = 999", "s.toml:3: a window of 999 is too much for 3 members"),
+    "a text for a list of properties": ("verify = 'fifo'", 's.toml:3: verify must be a list such as ["fifo", "total"], not "fifo"'),
     "a partition without parts": ("[[fault]]\nkind = 'partition'\nat = '1ms'", 'a fault of kind partition needs "parts"'),
     "parts that overlap": ("[[fault]]\nkind = 'partition'\nat = '1ms'\nparts = [['p1'], ['p2', 'p1']]", '"p1" is in parts 1 and 2'),
     "an empty part": ("[[fault]]\nkind = 'partition'\nat = '1ms'\nparts = [['p1'], []]", "a part of a partition is empty"),
     "a flat partition": ("[[fault]]\nkind = 'partition'\nat = '1ms'\nparts = ['p1', 'p2']", 'fault.0.parts.0 must be a list such as ["p1", "p2"], not "p1"'),
-    "a negative random rate": ("[random]\ncrash = -1", "random.crash must be a number of at least 0, not -1"),
+    "a negative random rate": ("[random]\ncrash = -1", "random.crash must be a number from 0 to 1,000, not -1"),
     "a wrong expectation": ("expect = 'violaton'", 'expect cannot be "violaton"; did you mean "violation"?'),
     "a property that there is not": ("verify = ['fifo', 'causl']", 's.toml:3: there is no property "causl"; did you mean "causal"?'),
     "no TOML": ("network = [", "s.toml:3: this is not TOML"),
@@ -189,7 +222,7 @@ def test_refused_with_file_line_and_advice(rest: str, message: str) -> None:
     ("protocol = 5", "s.toml:1: protocol must be a name in quotes, one of: chant"),
     ('protocol = "chant"', "s.toml: members is missing: write members = 5"),
     ('protocol = "chant"\nmembers = 1', "s.toml:2: members has 1 process; a group needs at least two"),
-    ('protocol = "chant"\nmembers = 0', "s.toml:2: members must be from 2 to 10000, not 0"),
+    ('protocol = "chant"\nmembers = 0', "s.toml:2: members must be from 2 to 10,000, not 0"),
     ('protocol = "chant"\nmembers = []', "s.toml:2: members has 0 process"),
     ('protocol = "chant"\nmembers = ["a"]', "a group needs at least two"),
     ('protocol = "chant"\nmembers = "a"', "members must be a number or a list"),
@@ -227,8 +260,8 @@ def test_an_option_wins_over_the_file_and_the_last_option_over_all() -> None:
 
 def test_options_reach_elements_and_make_new_ones() -> None:
     crash = "[[fault]]\nkind = 'crash'\nprocess = 'p1'\nat = '1ms'"
-    scenario = read(crash, "fault.0.at=500ms", "fault.1.kind=heal", "fault.1.at=1s")
-    assert [(fault.kind, fault.at) for fault in scenario.fault] == [("crash", 500 * MS), ("heal", SECOND)]
+    scenario = read(crash, "fault.0.at=500ms", "fault.1.kind=heal", "fault.1.at=900ms")
+    assert [(fault.kind, fault.at) for fault in scenario.fault] == [("crash", 500 * MS), ("heal", 900 * MS)]
 
 
 @pytest.mark.parametrize(("override", "value"), [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
 import pytest
 
-from plainchant.model import Duration
+from plainchant.model import Duration, UsageError
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import draw_faults
 
@@ -39,6 +40,8 @@ def test_a_crash_after_so_many_events() -> None:
     run = run_faults(Fault(kind="crash", process="p2", after_events=7))
     assert len([row for row in run.of("deliver", "p2") if row["sender"] != "p2"]) == 7
     assert run.history("p2")[-2:] == ["fault", "crash"]
+    row, = run.of("fault")
+    assert json.loads(row["detail"]) == {"fault": "crash", "process": "p2", "after_events": 7}
 
 
 def test_a_crash_in_the_middle_of_a_broadcast_reaches_some_and_not_all() -> None:
@@ -91,8 +94,8 @@ def test_a_buffer_also_bounds_what_waits_for_a_paused_process() -> None:
     assert run.summary.packets_lost == 20
 
 
-def test_a_pause_without_length_ends_when_the_run_is_drained() -> None:
-    run = run_faults(fault("pause", 20.5, "p2"), workload=(Workload(senders=("p1",), rate=1000.0),))
+def test_a_pause_ends_when_the_run_is_drained() -> None:
+    run = run_faults(fault("pause", 20.5, "p2", length=SECOND), workload=(Workload(senders=("p1",), rate=1000.0),))
     assert len(run.delivered("p2")) == 100
     assert run.of("deliver", "p2")[-1]["true_time"] >= 100 * MS
 
@@ -144,9 +147,75 @@ def test_a_process_that_leaves_one_group_stays_in_the_other() -> None:
     assert max(row["true_time"] for row in run.of("send", "p2") if row["group"] == "h") < 21 * MS
 
 
-def test_faults_after_the_duration_do_not_happen() -> None:
-    run = run_faults(fault("crash", 105, "p2"))
-    assert not run.of("crash")
+class Deaf(Flood):
+    """Takes no messages, and needs 5 ms to leave."""
+
+    def ready(self, group: str) -> None:
+        pass
+
+    def leave(self, group: str) -> None:
+        self.host.set_timer(group, self.host.clock() + 5 * MS)
+
+    def expire(self, timer: Any) -> None:
+        self.host.left(timer)
+
+
+def test_messages_that_a_process_had_not_sent_when_it_left_are_dropped_and_counted() -> None:
+    run = run_toy(Deaf, fault=(fault("leave", 20.5, "p2"),), workload=(Workload(senders=("p2",), rate=1000.0),))
+    assert run.history("p2")[-2:] == ["drop", "leave"]
+    drop, = run.of("drop")
+    # Handed over at 0, 1, ... 20 ms: nothing is accepted once it was asked to leave, though it left only at 25.5 ms.
+    assert json.loads(drop["detail"])["messages"] == 21
+    assert run.summary.messages_dropped == 21
+    assert run.summary.quiet
+
+
+def test_who_leaves_with_nothing_to_send_drops_nothing() -> None:
+    run = run_faults(fault("leave", 20.5, "p2"))
+    assert not run.of("drop")
+    assert run.summary.messages_dropped == 0
+
+
+def test_who_is_back_in_a_group_goes_on_at_its_rate_and_after_its_last_number() -> None:
+    groups = {"g": ("p1", "p2"), "h": ("p1", "p2")}
+    there_and_back = fault("leave", 20.2, "p2", group="h"), fault("join", 20.7, "p2", group="h")
+    loop = Workload(senders=("p2",), group="h", closed=1)
+    for workload, most in ((Workload(senders=("p2",), group="h", rate=1000.0), 101), (loop, 1 << 62)):
+        run = run_faults(*there_and_back, members=("p1", "p2"), groups=groups, workload=(workload,))
+        sent = [row["seq"] for row in run.of("send", "p2")]
+        assert sent == list(range(1, len(sent) + 1))
+        assert 90 < len(sent) <= most
+
+
+def test_a_fault_after_the_duration_is_refused() -> None:
+    with pytest.raises(UsageError, match="lasts 100ms"):
+        run_faults(fault("crash", 105, "p2"))
+
+
+def test_the_clock_of_a_process_that_is_down_can_be_set() -> None:
+    step = fault("step", 30, "p2", offset=7 * MS)
+    run = run_faults(fault("crash", 20.5, "p2"), step, fault("restart", 50.5, "p2"))
+    assert {row["time"] - row["true_time"] for row in run.rows if row["process"] == "p2#1"} == {7 * MS}
+
+
+def test_who_is_in_no_part_of_a_partition_is_lost_until_it_is_healed() -> None:
+    parts = (("p1", "p2"),)
+    split = Scenario(
+        protocol="toy",
+        members=FIVE,
+        duration=20 * SECOND,
+        random=RandomFaults(pause=20, most_lost=3),
+        fault=(Fault(kind="partition", at=Duration(0), parts=parts), fault("heal", 10_000)),
+    )
+    drawn = draw_faults(split, Random("1"))
+    assert min(fault.at for fault in drawn) >= 10 * SECOND
+    assert {fault.process for fault in drawn} == set(FIVE)
+
+
+def test_who_would_come_back_after_the_end_is_not_in_the_schedule() -> None:
+    drawn = draw_faults(scenario(crash=5, restart_after=10 * SECOND), Random("1"))
+    assert drawn
+    assert max(fault.at for fault in drawn) < 20 * SECOND
 
 
 def scenario(**rates: Any) -> Scenario:

@@ -315,7 +315,58 @@ def test_make_replaces_the_engine() -> None:
 def test_names_are_checked() -> None:
     with pytest.raises(UsageError, match="'p1' is named twice"):
         run_toy(members=("p1", "p1"))
-    with pytest.raises(UsageError, match="'p9' that is not among"):
+    with pytest.raises(UsageError, match='"p9" of group g is not among'):
         run_toy(groups={"g": ("p1", "p9")})
-    with pytest.raises(UsageError, match="names 'p9'"):
+    with pytest.raises(UsageError, match='no process "p9"'):
         run_toy(fault=(Fault(kind="crash", process="p9"),))
+
+
+ANY_KIND: Any = "gamma"
+
+
+def sequencer(**settings: Any) -> Simulation:
+    return Simulation(Scenario(**{"protocol": "sequencer", "members": ("p1", "p2"), **settings}), trace=TraceBuffer())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"protocol": "sequenzer"}, "sequenzer"),
+        ({"members": ()}, "give members="),
+        ({"members": "p1"}, "a tuple of names"),
+        ({"groups": ["p1"]}, "must be a mapping"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"duration": "1s"}, "whole number of nanoseconds"),
+        ({"duration": -1}, "above 0"),
+        ({"drain": 1 << 63}, "146 years"),
+        ({"parameters": {"resilienc": 1}}, 'unknown key "resilienc" among the parameters of sequencer'),
+        ({"parameters": {"resilience": "1"}}, "parameters.resilience must be a whole number"),
+        ({"parameters": None}, "must be a mapping"),
+        ({"network": {"loss": 0.1}}, "must be a Network"),
+        ({"network": Network(loss=2.0)}, "network.loss must be a number from 0 to 1"),
+        ({"network": Network(delay=Delay("uniform", 5 * MS, 1 * MS))}, "smallest delay comes first"),
+        ({"network": Network(delay=Delay(ANY_KIND, 5 * MS, 1 * MS))}, "of a delay"),
+        ({"workload": Workload()}, "must be a tuple of Workload"),
+        ({"workload": (Workload(rate=-5.0),)}, "workload.0.rate must be a number of at least 0"),
+        ({"workload": (Workload(senders=("p9",)),)}, 'no process "p9"'),
+        ({"fault": (Fault(kind="crush"),)}, "crush"),
+        ({"fault": (Fault(kind="leave", process="p1", group="x"),)}, 'no group "x"'),
+        ({"fault": (Fault(kind="crash", process="p1", delay=1 * MS),)}, 'kind crash has no "delay"'),
+        ({"random": RandomFaults(crash=-1.0)}, "random.crash must be"),
+    ],
+)
+def test_a_scenario_that_cannot_be_is_refused_with_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        sequencer(**settings)
+
+
+def test_a_scenario_from_python_may_leave_out_groups_and_workload() -> None:
+    assert sequencer().run().messages_sent == 0
+    assert sequencer(workload=(Workload(rate=10.0, size=0),)).run().messages_sent == 20
+
+
+def test_a_simulation_runs_once() -> None:
+    simulation = sequencer()
+    simulation.run()
+    with pytest.raises(UsageError, match="runs once"):
+        simulation.run()

@@ -158,3 +158,51 @@ def test_an_application_cannot_send_in_a_group_it_is_not_in() -> None:
 def test_accepting_can_be_traced() -> None:
     run = run_toy(workload=(Workload(senders=("p1",), rate=1000.0, count=2, burst=2),), options={"accept_rows": True})
     assert run.history("p1")[3:7] == ["accept", "accept", "send", "deliver"]
+
+
+def test_a_message_is_bytes() -> None:
+    refused: list[str] = []
+
+    def on_start(member: Member) -> None:
+        with pytest.raises(UsageError, match="encode it first") as error:
+            member.send("g", "text")  # type: ignore[arg-type]
+        refused.append(str(error.value))
+
+    run_toy(options={"applications": {"p1": functions(on_start=on_start)}})
+    assert refused == ["p1 sends a str; a message is bytes, so encode it first"]
+
+
+def test_a_process_that_is_leaving_sends_nothing_more() -> None:
+    class Reluctant(Flood):
+        def leave(self, group: str) -> None:
+            self.host.set_timer(group, self.host.clock() + 30 * MS)
+
+        def expire(self, timer: Any) -> None:
+            self.host.left(timer)
+
+    groups: dict[int, tuple[str, ...]] = {}
+
+    def on_deliver(member: Member, group: str, sender: str, payload: bytes, seq: int) -> None:
+        groups[member.now] = member.groups
+        if not member.groups:
+            with pytest.raises(UsageError, match="p1 is leaving 'g'"):
+                member.send("g", b"too late")
+
+    leave = Fault(kind="leave", process="p1", at=55 * MS)
+    run = run_toy(Reluctant, fault=(leave,), options={"applications": {"p1": functions(on_deliver=on_deliver)}})
+    assert {now: there for now, there in groups.items() if now < 55 * MS}.popitem()[1] == ("g",)
+    assert groups[max(groups)] == ()
+    assert max(row["true_time"] for row in run.of("send", "p1")) == 50 * MS
+
+
+@pytest.mark.parametrize(
+    ("applications", "sentence"),
+    [
+        ({"p9": functions(on_start=print)}, "'p9', which is no process"),
+        ({"p1": object()}, "has none of on_start, on_deliver, on_view"),
+        (lambda name: "no application", "application of p1 .of type str."),
+    ],
+)
+def test_applications_that_nobody_would_call_are_refused(applications: Any, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        run_toy(options={"applications": applications})

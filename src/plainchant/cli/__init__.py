@@ -6,8 +6,11 @@ whole or not there at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -48,10 +51,28 @@ def _options(
     """Options that come before the command."""
 
 
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does, so that whoever is told to stop also cleans up. Only a main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="plainchant")
+        with _terminated_like_interrupted():
+            app(args=None if arguments is None else list(arguments), prog_name="plainchant")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """What all commands share: where text goes, and how errors end a command.
 
 Results go to standard output, everything else (errors, progress) to standard error. A mistake of the user's is one
-sentence and exit status 2, Ctrl-C one sentence and 130; whatever we did not foresee keeps its traceback.
+sentence and exit status 2, Ctrl-C (or SIGTERM) one sentence and 130; whatever we did not foresee keeps its traceback.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def demo(
     with staged(out, replace=_is_a_demo) as directory:
         result = execute(scenario, directory, verify_it=True, command="demo")
     _account(result, out)
-    if not result.as_expected:
+    if not result.passes:
         raise typer.Exit(EXIT_UNEXPECTED)
 
 

@@ -7,6 +7,7 @@ disk, any exception: the hidden one is removed, and nothing is left that later l
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,12 @@ from ..model import PlainchantError
 
 class OutputError(PlainchantError):
     """Results cannot be written where they were asked for."""
+
+
+def remedy(error: OSError, place: str) -> str:
+    """What to do about a write that failed; making room helps only where there was none."""
+    room = "make room or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{room}choose another {place}"
 
 
 def refuse_occupied(target: Path) -> None:
@@ -54,6 +61,6 @@ def staged(target: Path, *, replace: Callable[[Path], bool] = lambda target: Fal
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
             raise OutputError(
-                f"cannot write to {target}: {reason}; nothing was kept there; make room or choose another directory"
+                f"cannot write to {target}: {reason}; nothing was kept there; {remedy(error, 'directory')}"
             ) from error
         raise

@@ -19,6 +19,9 @@ from .running import VERIFY_UP_TO, Result, execute
 _TOLD: Final = 3
 """So many violations of a property are told; the others are counted."""
 
+_HALTED: Final = 10
+"""So many halted processes are named with their reasons; the others are counted."""
+
 
 @guarded
 def run(
@@ -44,7 +47,7 @@ def run(
     """Run a scenario in the simulator and verify what it did.
 
     The exit status is 0 if the run was as the scenario expects, 1 if a property was violated (or none, where one was
-    expected) or the run did not get quiet, 2 if the input was wrong.
+    expected, or it was not looked for) or the run did not get quiet, 2 if the input was wrong.
 
     Examples:
 
@@ -72,7 +75,7 @@ def run(
     tell(result, console)
     if out is not None:
         console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
-    if not result.as_expected:
+    if not result.passes:
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -95,6 +98,7 @@ def tell(result: Result, console: Console) -> None:
     facts.add_row("time", f"{format_duration(scenario.duration)} of traffic, {summary.virtual_time / 1e9:.3f} s in all")
     facts.add_row("events", f"{summary.events:,} handled, {result.events:,} in the trace")
     console.print(facts)
+    _tell_halted(result, console)
     if result.restless:
         console.print(f"\nIt did not get quiet within {format_duration(scenario.drain)} of the end of traffic:")
         for process, text in summary.not_quiet.items():
@@ -102,11 +106,21 @@ def tell(result: Result, console: Console) -> None:
     console.print()
     if result.verification is None:
         _not_verified(result, console)
+        if scenario.expect == "violation":
+            console.print("This scenario is meant to show a violation; not verified: cannot tell.")
     else:
         tell_verification(result.verification, console)
         if scenario.expect == "violation":
             found = "and one was found" if result.as_expected else "but none was found"
             console.print(f"This scenario is meant to show a violation, {found}.")
+
+
+def _tell_halted(result: Result, console: Console) -> None:
+    halted = [(name, end.reason) for name, end in result.summary.processes.items() if end.state == "halted"]
+    for name, reason in halted[:_HALTED]:
+        console.print(f"{name} halted: {reason}", markup=False)
+    if len(halted) > _HALTED:
+        console.print(f"and {len(halted) - _HALTED:,} more")
 
 
 def states(result: Result) -> str:

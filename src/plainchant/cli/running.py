@@ -48,11 +48,19 @@ class Result:
         return bool(self.scenario.drain) and not self.summary.quiet
 
     @property
-    def as_expected(self) -> bool:
-        if self.verification is not None and self.scenario.expect == "violation":
-            return self.verification.verdict == "violated"
-        holds = self.verification is None or self.verification.verdict == "holds"
-        return holds and not self.restless
+    def as_expected(self) -> bool | None:
+        """None: nothing was verified, and nobody can tell. A run that did not get quiet never holds, verified or not."""
+        if self.scenario.expect == "holds" and self.restless:
+            return False
+        if self.verification is None:
+            return None
+        wanted = "violated" if self.scenario.expect == "violation" else "holds"
+        return self.verification.verdict == wanted
+
+    @property
+    def passes(self) -> bool:
+        """Whether the command succeeds. A violation that is to be shown must be found; holding is not doubted unasked."""
+        return self.scenario.expect == "holds" if self.as_expected is None else self.as_expected
 
     def to_json(self, command: str) -> dict[str, Any]:
         return {

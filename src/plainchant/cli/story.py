@@ -129,10 +129,7 @@ class _Teller:
         if detail.get("stage") != "elected":
             return ""
         voters = _listed([str(name) for name in detail.get("voters", [])])
-        return (
-            f"{row['process']} is elected: it heard {voters}, numbers go on after {detail.get('base')}, "
-            "so nothing is delivered twice and nothing is lost."
-        )
+        return f"{row['process']} is elected: it heard {voters}, numbers go on after {detail.get('base')}."
 
     def _on_fault(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         what = detail.get("fault", detail.get("kind", ""))

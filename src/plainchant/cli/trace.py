@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 from ..model import UsageError
@@ -16,7 +17,7 @@ from ..trace import KINDS, MalformedTrace, read, validate
 from ..trace.export import to_chrome, to_shiviz
 from ..trace.show import lines, parse_message, select
 from .console import guarded
-from .output import OutputError
+from .output import OutputError, remedy
 
 
 class Export(StrEnum):
@@ -66,6 +67,8 @@ def trace(
         raise MalformedTrace(malformed)
     table = found.table
     _refuse_unknown(table, {"process": process, "kind": kind, "group": group, "run": run})
+    if message is not None:
+        _refuse_unknown_message(table, message)
     if export is not None and out is not None:
         wanted: dict[str, Any] = {"process": process, "kind": kind, "group": group, "run": run}
         wanted.update(parse_message(message) if message is not None else {})
@@ -88,6 +91,16 @@ def _refuse_unknown(table: pa.Table, wanted: dict[str, str | None]) -> None:
             raise UsageError(f'there is no {column} "{value}" in this trace; {nearest(value, known)}')
 
 
+def _refuse_unknown_message(table: pa.Table, message: str) -> None:
+    names = parse_message(message)
+    group, sender = names["group"], names["sender"]
+    known = select(table, {"group": group, "sender": sender}).column("seq")
+    if names["seq"] not in set(known.to_pylist()):
+        last = pc.max(known).as_py()
+        hint = f"{sender} has none in {group}" if last is None else f"the last of {sender} is {group}/{sender}/{last}"
+        raise UsageError(f"there is no message {message} in this trace; {hint}")
+
+
 def _write(file: Path, text: str) -> None:
     """Whole or not at all: beside the place first, then renamed."""
     if file.exists():
@@ -98,7 +111,7 @@ def _write(file: Path, text: str) -> None:
         hidden.rename(file)
     except OSError as error:
         hidden.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {file}: {error.strerror}; make room or choose another place") from error
+        raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
     except BaseException:
         hidden.unlink(missing_ok=True)
         raise

@@ -43,6 +43,8 @@ class Description:
     """The longest time (ns) that a fault can go unnoticed: a drained run stays quiet for so long before it ends."""
     conditional: tuple[Promise, ...] = ()
     """What is promised only with other parameters than the defaults, for people to read."""
+    check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
+    """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
     bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
 
 

@@ -162,8 +162,17 @@ class _Check:
             self._parts(fault, path)
         if fault.kind == "cut" and not fault.source and not fault.target:
             self.reader.fail(path, "a cut needs a source, a target or both")
-        self._within(fault.at, (*path, "at"), f"the {fault.kind} happens")
+        self._before_the_end(fault, path)
         self._membership(fault, path)
+
+    def _before_the_end(self, fault: Fault, path: Path) -> None:
+        """At the very end faults are over already: one there would silently not happen."""
+        if fault.at >= self.scenario.duration:
+            self.reader.fail(
+                (*path, "at"),
+                f"the {fault.kind} happens at {format_duration(fault.at)}, but the scenario lasts "
+                f"{format_duration(self.scenario.duration)}; make duration longer or the time earlier",
+            )
 
     def _membership(self, fault: Fault, path: Path) -> None:
         """Who is in cannot join and who is not cannot leave. Only what is certain before the run is refused."""
@@ -204,6 +213,11 @@ class _Check:
         if fault.after_events and fault.at:
             self.reader.fail(
                 (*path, "after_events"), "a crash is at a time or after so many events, not both; leave one of them out"
+            )
+        if fault.after_events and fault.process in self.scenario.later:
+            self.reader.fail(
+                (*path, "after_events"),
+                f'"{fault.process}" is not there at the start, so that its events cannot be counted; crash it at a time',
             )
         if not fault.after_events and not fault.mid_broadcast and "at" not in table:
             self.reader.fail(path, 'a fault of kind crash needs "at", "after_events" or "mid_broadcast" to say when')

@@ -8,6 +8,7 @@ parameters are spelled out, so that writing it down (``dump``) replays the same 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from ..model import ScenarioError, UsageError, declarations
 from ..protocols import registry
 from .check import check
 from .locate import Path, split_key
-from .model import Scenario, Workload
+from .model import Link, Network, Scenario, Workload
 from .read import Reader, dotted, hints
 
 DEFAULT_GROUP: Final = "g"
@@ -167,13 +168,19 @@ class _Assembly:
             for key, given in self._document.items()
             if key not in own
         }
+        if "network" in values:
+            values["network"] = self._inherit(values["network"])
         groups = self._groups()
         members = self._members(groups)
         values["later"] = self._names(self._document.get("later", []), ("later",))
         values.setdefault("name", stem)
         values.setdefault("workload", (DEFAULT_WORKLOAD,))
         parameters = self._parameters(description)
-        return Scenario(members=members, groups=groups or {DEFAULT_GROUP: members}, parameters=parameters, **values)
+        groups = groups or {DEFAULT_GROUP: members}
+        problem = description.check(description.parameters(**parameters), groups)
+        if problem is not None:
+            self._reader.fail(("parameters",), problem)
+        return Scenario(members=members, groups=groups, parameters=parameters, **values)
 
     def _protocol(self) -> registry.Description:
         name = self._document.get("protocol")
@@ -191,6 +198,15 @@ class _Assembly:
             return registry.describe(name)
         except UsageError as error:
             self._reader.fail(("protocol",), str(error))
+
+    def _inherit(self, network: Network) -> Network:
+        """What a link leaves out is as everywhere else in the network, not as in a network without any settings."""
+        written = self._document["network"].get("link", [])
+        links = []
+        for link, table in zip(network.link, written, strict=True):
+            left_out = [field.name for field, _ in declarations(Link) if field.name not in table]
+            links.append(dataclasses.replace(link, **{key: getattr(network, key) for key in left_out}))
+        return dataclasses.replace(network, link=tuple(links))
 
     def _parameters(self, description: registry.Description) -> dict[str, Any]:
         cls = description.parameters
@@ -230,7 +246,7 @@ class _Assembly:
             self._reader.fail((), 'members is missing: write members = 5, or members = ["p1", "p2", "p3"], at the top')
         if isinstance(given, int) and not isinstance(given, bool):
             if not 1 <= given <= _MOST_MEMBERS:
-                self._reader.fail(path, f"members must be from 2 to {_MOST_MEMBERS}, not {given}")
+                self._reader.fail(path, f"members must be from 2 to {_MOST_MEMBERS:,}, not {given}")
             given = [f"p{number}" for number in range(1, given + 1)]
         elif not isinstance(given, list):
             self._reader.fail(path, f'members must be a number or a list such as ["p1", "p2"], not {given!r}')

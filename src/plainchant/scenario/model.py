@@ -1,14 +1,14 @@
 """A scenario as data: who takes part, what they send, on what network, with which faults, for how long.
 
-Every field is declared once (default, unit, one sentence); the loader, ``--set``, error messages, ``plainchant run
---help`` and the docs are made from these declarations. Durations are nanoseconds here and text such as ``"50ms"`` in
-files. A scenario is complete: written out again it replays the same run.
+Every field is declared once (default, unit, range, one sentence); the loader, ``--set``, the validation of single values
+and their error messages are made from these declarations, and a test finds every key in the docs. Durations are
+nanoseconds here and text such as ``"50ms"`` in files. A scenario is complete: written out again it replays the same run.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..model import MS, SECOND, Duration, parameter
 
@@ -43,7 +43,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LinkOverride(Link):
-    """A link that differs from the others: ``[[network.link]]``."""
+    """A link that differs from the others: ``[[network.link]]``. What a file leaves out is taken from ``[network]``."""
 
     source: str = parameter("", "process the packets come from; empty: any")
     target: str = parameter("", "process the packets go to; empty: any")
@@ -128,23 +128,31 @@ class Fault:
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
 
 
+_MOST_FAULTS: Final = 1000
+"""A second, of a kind: the whole schedule is drawn before the run begins, and a mistyped rate must not fill the memory."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class RandomFaults:
     """Faults drawn from the seed: ``[random]``. Rates are expected numbers per second of the whole run."""
 
-    crash: float = parameter(0.0, "crashes (half of them in the middle of a broadcast)", unit="1/s", minimum=0)
+    crash: float = parameter(
+        0.0, "crashes (half of them in the middle of a broadcast)", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
     restart: float = parameter(1.0, "share of crashed processes that come back", minimum=0, maximum=1)
     restart_after: Duration = parameter(Duration(300 * MS), "how long they stay away, on average", unit="duration", minimum=0)
-    pause: float = parameter(0.0, "pauses", unit="1/s", minimum=0)
+    pause: float = parameter(0.0, "pauses", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     pause_length: Duration = parameter(Duration(100 * MS), "their mean length", unit="duration", minimum=0)
-    partition: float = parameter(0.0, "partitions into two or three parts", unit="1/s", minimum=0)
-    cut: float = parameter(0.0, "one-way cuts", unit="1/s", minimum=0)
-    clog: float = parameter(0.0, "slow links", unit="1/s", minimum=0)
+    partition: float = parameter(0.0, "partitions into two or three parts", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    cut: float = parameter(0.0, "one-way cuts", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    clog: float = parameter(0.0, "slow links", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     network_length: Duration = parameter(
         Duration(150 * MS), "mean length of partitions, cuts and slow links", unit="duration", minimum=0
     )
-    leave: float = parameter(0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0)
-    step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0)
+    leave: float = parameter(
+        0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
+    step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     most_lost: int = parameter(0, "never more processes crashed, paused or cut off at once than this; 0: a minority", minimum=0)
 
 
@@ -174,5 +182,7 @@ class Scenario:
     clock: tuple[Clock, ...] = parameter((), "clocks that are off")
     fault: tuple[Fault, ...] = parameter((), "what goes wrong, and when")
     random: RandomFaults = parameter(factory=RandomFaults, about="faults drawn from the seed")
-    verify: tuple[str, ...] = parameter((), "properties to check; empty: those that the protocol promises")
+    verify: tuple[str, ...] = parameter(
+        (), "properties to check; empty: those that the protocol promises", example='["fifo", "total"]'
+    )
     expect: str = parameter("holds", "what the verification is meant to find", choices=("holds", "violation"))

@@ -117,8 +117,8 @@ class Reader:
         if dataclasses.is_dataclass(item) and isinstance(item, type):
             return self.tables(item, given, path)
         if not isinstance(given, list):
-            example = '[["p1", "p2"], ["p3"]]' if typing.get_origin(item) is tuple else '["p1", "p2"]'
-            self._wrong(path, f"a list such as {example}", given, declared)
+            of_processes = '[["p1", "p2"], ["p3"]]' if typing.get_origin(item) is tuple else '["p1", "p2"]'
+            self._wrong(path, f"a list such as {declared.example or of_processes}", given, declared)
         return tuple(self.value(item, declared, one, (*path, n)) for n, one in enumerate(given))
 
     def _scalar(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
@@ -213,10 +213,15 @@ def _about(about: str) -> str:
 def _range(declared: Declared) -> str:
     low, high = declared.minimum, declared.maximum
     if low is not None and high is not None:
-        return f" from {low:g} to {high:g}"
+        return f" from {_plain(low)} to {_plain(high)}"
     if low is not None:
-        return f" of at least {low:g}"
-    return f" of at most {high:g}" if high is not None else ""
+        return f" of at least {_plain(low)}"
+    return f" of at most {_plain(high)}" if high is not None else ""
+
+
+def _plain(number: float) -> str:
+    """A bound as people write it: 67,108,864 and 0.5."""
+    return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 
 def _shown(value: Any) -> str:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..model import PlainchantError, UsageError, View, format_duration
 
 if TYPE_CHECKING:
     from .host import SimHost
     from .workload import Numbering, Source
+
+
+METHODS: Final = ("on_start", "on_deliver", "on_view")
 
 
 class ApplicationError(PlainchantError):
@@ -44,6 +47,15 @@ def functions(
     return SimpleNamespace(**{name: function for name, function in given.items() if function is not None})
 
 
+def check_application(application: Any, process: str) -> None:
+    """Fails on an object that nothing would ever be called of."""
+    if application is not None and not any(hasattr(application, method) for method in METHODS):
+        raise UsageError(
+            f"the application of {process} (of type {type(application).__name__}) has none of {', '.join(METHODS)}; "
+            f"give it at least one of these methods"
+        )
+
+
 class Member:
     """What an application knows of the process it runs on, and how it sends."""
 
@@ -60,11 +72,20 @@ class Member:
         """The process's clock, in ns."""
         return self._host.local
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it may send to: those it is in, without those it is leaving."""
+        return tuple(group for group in self._host.groups if group not in self._host.leaving)
+
     def send(self, group: str, payload: bytes) -> None:
         """Sends a message to a group of this process."""
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise UsageError(f"{self.name} sends a {type(payload).__name__}; a message is bytes, so encode it first")
         if group not in self._host.groups:
             groups = ", ".join(self._host.groups) or "none"
             raise UsageError(f"{self.name} is not in group {group!r}; it is in: {groups}")
+        if group in self._host.leaving:
+            raise UsageError(f"{self.name} is leaving {group!r} and sends nothing there any more; see `member.groups`")
         self._host.later(self._attendant.accept, group, bytes(payload))
 
 
@@ -83,6 +104,9 @@ class Attendant:
     def attach(self, group: str, sources: list[Source]) -> None:
         """Attends to the workload of a group that the process enters. A process that nobody watches is faster."""
         host = self._host
+        for source in self.sources:
+            # One from before the process left this group must not go on beside its successor.
+            source.stopped = source.stopped or source.group == group
         self.sources = [source for source in self.sources if source.group != group] + sources
         host.watch_all = self._on_deliver is not None
         if self._application is not None or any(source.watches for source in self.sources):

@@ -37,7 +37,9 @@ def draw_faults(scenario: Scenario, random: Random) -> tuple[Fault, ...]:
     drawn = _Schedule(scenario, random)
     for time, kind in sorted(moments):
         drawn.add(time, kind)
-    return tuple(sorted(drawn.faults, key=lambda fault: fault.at))
+    # Who would come back after the faults are over does not.
+    within = [fault for fault in drawn.faults if fault.at < scenario.duration]
+    return tuple(sorted(within, key=lambda fault: fault.at))
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,7 +60,7 @@ class _Schedule:
         self._rates: RandomFaults = scenario.random
         self._random = random
         self._limit = self._rates.most_lost or (len(self._members) - 1) // 2
-        self._absences = _scheduled_absences(scenario.fault)
+        self._absences = _scheduled_absences(scenario.fault, self._members)
 
     def add(self, time: int, kind: str) -> None:
         present = [name for name in self._members if not self._lost_during(name, time, time)]
@@ -142,9 +144,11 @@ class _Schedule:
         return any(a.process == process and a.start <= end and start < a.end for a in self._absences)
 
 
-def _scheduled_absences(faults: tuple[Fault, ...]) -> list[_Absence]:
+def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...]) -> list[_Absence]:
     """Who is lost when by the faults that the scenario itself lists."""
     absences: list[_Absence] = []
+    cut_off: list[_Absence] = []
+    """Those among them that a heal ends."""
     for fault in sorted(faults, key=lambda fault: fault.at):
         end = fault.at + fault.length if fault.length else _FOREVER
         if fault.kind in ("crash", "leave"):
@@ -152,12 +156,16 @@ def _scheduled_absences(faults: tuple[Fault, ...]) -> list[_Absence]:
         elif fault.kind == "pause":
             absences.append(_Absence(fault.process, fault.at, end))
         elif fault.kind == "cut" and fault.source:
-            absences.append(_Absence(fault.source, fault.at, end))
+            cut_off.append(_Absence(fault.source, fault.at, end))
         elif fault.kind == "partition" and fault.parts:
-            largest = max(fault.parts, key=len)
-            absences += [_Absence(name, fault.at, end) for part in fault.parts if part is not largest for name in part]
+            # Who is in no part is alone.
+            connected = max(fault.parts, key=len)
+            cut_off += [_Absence(name, fault.at, end) for name in members if name not in connected]
+        elif fault.kind == "heal":
+            for absence in cut_off:
+                absence.end = min(absence.end, fault.at)
         elif fault.kind in ("restart", "join"):
             for absence in absences:
                 if absence.process == fault.process and absence.end == _FOREVER:
                     absence.end = fault.at
-    return absences
+    return absences + cut_off

@@ -65,7 +65,7 @@ class SimHost:
 
     __slots__ = (
         "_calls", "_network", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
-        "base", "clock_", "countdown", "delivered", "effects", "end", "engine", "groups", "history", "inside",
+        "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
         "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed",
         "processor", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views",
         "watch_all", "watcher",
@@ -111,10 +111,14 @@ class SimHost:
         self.marks: dict[tuple[str, str], int] = {}
         self.sent = 0
         self.delivered = 0
+        self.dropped = 0
+        self.leaving: dict[str, None] = {}
+        """Groups that it was asked to leave and is still in: it takes no more messages for them."""
         # faults to come
         self.countdown = 0
+        self.doom: dict[str, Any] = {}
+        """The fault that happens when the countdown ends."""
         self.mid_crash: Random | None = None
-        self.leaving = False
         self.restart_waits = False
         self.special = False
         self.refresh()
@@ -223,11 +227,15 @@ class SimHost:
             self.effects.append((len(self.out), _CALL, self.watcher.installed, (view,)))
 
     def left(self, group: str, rank: int | None = None) -> None:
+        unsent = len(self.queues.pop(group, ()))
+        if unsent:
+            text = f"{self.me} left {group} before the protocol took {unsent} accepted messages: nobody gets them"
+            self._row("drop", group, extra={"detail": {"messages": unsent, "text": text}})
+            self.dropped += unsent
         self._row("leave", group, rank=rank)
-        for names in (self.groups, self.joined):
+        for names in (self.groups, self.joined, self.leaving):
             names.pop(group, None)
         self.views.pop(group, None)
-        self.queues.pop(group, None)
         if not self.groups:
             # Packets of this turn still leave (others may wait for a last word); then nothing is asked of it any more.
             self.effects.append((len(self.out), _CALL, self._gone, ()))
@@ -386,7 +394,7 @@ class SimHost:
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
         """Takes messages of the application into the queue; False if this process can send no more."""
-        if not self.alive or group not in self.groups:
+        if not self.alive or group not in self.groups or group in self.leaving:
             return False
         queue = self.queues.get(group)
         if queue is None:
@@ -401,6 +409,10 @@ class SimHost:
         if was_empty and queue:
             self._offer(group)
         return True
+
+    def taken(self, group: str) -> int:
+        """How many messages of this process in the group have a number."""
+        return self._sequence.get(group, 0)
 
     def _offer(self, group: str) -> None:
         if not self.queues.get(group):
@@ -513,7 +525,7 @@ class SimHost:
         if self.countdown:
             self.countdown -= 1
             if not self.countdown:
-                self.note("fault", {"fault": "crash", "after_events": True})
+                self.note("fault", self.doom)
                 self.crash({})
 
     # --- small things -------------------------------------------------------------------------------------------------

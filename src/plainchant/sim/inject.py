@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from ..model import Form, Join, UsageError
 from ..scenario.model import Fault
+from .clocks import ProcessClock
 from .host import SimHost
 from .kernel import Kernel
 from .network import SimNetwork
 from .summary import describe_fault
-
-FOREVER: Final = 1 << 62
 
 
 class Population(Protocol):
@@ -38,7 +37,8 @@ class Population(Protocol):
 
     def contacts(self, base: str, group: str) -> Join: ...
 
-    def known(self, base: str) -> bool: ...
+    def clock(self, base: str) -> ProcessClock:
+        """The clock of a process's machine, whether or not the process runs."""
 
 
 class Injector:
@@ -66,17 +66,12 @@ class Injector:
 
     def schedule(self, faults: Iterable[Fault]) -> None:
         for fault in faults:
-            if fault.kind not in self._actions:
-                raise UsageError(f"there is no fault {fault.kind!r}; there are: {', '.join(self._actions)}")
-            names = (fault.process, fault.source, fault.target, *(name for part in fault.parts for name in part))
-            for name in names:
-                if name and not self._population.known(name):
-                    raise UsageError(f"a {fault.kind} fault names {name!r}, which is no process of this scenario")
             if fault.kind == "crash" and fault.after_events:
                 host = self._population.latest.get(fault.process)
                 if host is None:
                     raise UsageError(f"{fault.process} is not there at the start: crash it at a time")
                 host.countdown = fault.after_events
+                host.doom = describe_fault(fault)
                 host.refresh()
             else:
                 self._kernel.at(fault.at, self._inject, fault)
@@ -127,7 +122,7 @@ class Injector:
             # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it
             # has left.
             host.mid_crash = None
-            host.restart_waits = host.leaving
+            host.restart_waits = all(group in host.leaving for group in host.groups)
             return
         self._come(fault, self._population.groups_of(fault.process))
 
@@ -151,10 +146,9 @@ class Injector:
         if host is None:
             return
         host.note("fault", describe_fault(fault))
-        groups = [fault.group] if fault.group else list(host.groups)
-        host.leaving = len(groups) == len(host.groups)
-        for group in groups:
-            if group in host.groups:
+        for group in [fault.group] if fault.group else list(host.groups):
+            if group in host.groups and group not in host.leaving:
+                host.leaving[group] = None
                 host.post(host.turn, host.engine.leave, group)
 
     def _pause(self, fault: Fault) -> None:
@@ -162,9 +156,8 @@ class Injector:
         if host is None:
             return
         host.note("fault", describe_fault(fault))
-        host.pause(self._kernel.now + fault.length if fault.length else FOREVER)
-        if fault.length:
-            self._kernel.at(self._kernel.now + fault.length, self._resume, host)
+        host.pause(self._kernel.now + fault.length)
+        self._kernel.at(self._kernel.now + fault.length, self._resume, host)
 
     def _resume(self, host: SimHost) -> None:
         # A longer pause that began in the meantime goes on.
@@ -173,11 +166,12 @@ class Injector:
 
     def _step(self, fault: Fault) -> None:
         host = self._alive(fault.process)
-        if host is None:
-            return
-        host.note("fault", describe_fault(fault))
-        host.clock_.step(fault.offset)
-        host.refresh()
+        if host is not None:
+            host.note("fault", describe_fault(fault))
+        # A clock goes on, and can be set, while the process is down.
+        self._population.clock(fault.process).step(fault.offset)
+        if host is not None:
+            host.refresh()
 
     # --- the network --------------------------------------------------------------------------------------------------
 

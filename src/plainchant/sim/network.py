@@ -222,10 +222,8 @@ class SimNetwork:
         if data is None or self._codec is None:
             return
         flipped = bytearray(data)
-        for _ in range(1 + self._random.randrange(3)):
-            flipped[self._random.randrange(len(flipped))] ^= 1 << self._random.randrange(8)
-        if flipped == data:
-            return
+        for bit in self._random.sample(range(8 * len(flipped)), 1 + self._random.randrange(3)):
+            flipped[bit // 8] ^= 1 << bit % 8
         try:
             self._codec.decode(bytes(flipped))
         except WireError:

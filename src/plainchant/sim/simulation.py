@@ -22,7 +22,8 @@ from ..model import MS, Form, Join, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Fault, Scenario, Workload
 from ..wire import Codec
-from .application import Attendant
+from .application import Attendant, check_application
+from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, clock_of
 from .faults import draw_faults
 from .host import History, SimHost
@@ -34,7 +35,6 @@ from .summary import Summary, describe_fault
 from .workload import Numbering, Source
 from .world import World
 
-DEFAULT_GROUP = "g"
 TRACE_VERSION = 1
 _SHORTEST_SETTLE = 1 * MS
 
@@ -56,7 +56,7 @@ class Simulation:
     ``make`` replaces the protocol's engine factory (variants, toys) and ``description`` its whole description.
     ``applications`` maps process names to applications, or makes one for the name of each incarnation. With
     ``tolerate`` an engine that raises only halts its process. ``progress`` is called now and then with the virtual
-    time.
+    time. A scenario that cannot be is refused with the sentence that its file would get.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Simulation:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.scenario = scenario
+        check_scenario(scenario, description)
         self.description = description if description is not None else describe(scenario.protocol)
         self.parameters = self.description.parameters(**scenario.parameters)
         self._trace = trace
@@ -81,7 +82,7 @@ class Simulation:
         self._applications = applications if applications is not None else {}
         self._progress = progress
         self.groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
-        self._check_names()
+        self._check_applications()
         self._kernel = Kernel()
         codec = Codec(self.description.packets) if scenario.network.wire else None
         self._network = SimNetwork(scenario.network, self._kernel, self._stream("network"), codec)
@@ -111,6 +112,8 @@ class Simulation:
 
     def run(self) -> Summary:
         """Runs to the end and says what happened; the trace is the caller's to close."""
+        if self.hosts:
+            raise UsageError("a Simulation runs once; make a new one of the same scenario to run it again")
         scenario = self.scenario
         self._kernel.at(scenario.duration, self._end_of_duration)
         hosts = [(self._create(base), base) for base in scenario.members]
@@ -126,8 +129,10 @@ class Simulation:
 
     # --- who takes part (Population) ----------------------------------------------------------------------------------
 
-    def known(self, base: str) -> bool:
-        return base in self.scenario.members or base in self.scenario.later
+    def clock(self, base: str) -> ProcessClock:
+        if base not in self._clocks:
+            self._clocks[base] = clock_of(base, self.scenario.clock)
+        return self._clocks[base]
 
     def groups_of(self, base: str) -> tuple[str, ...]:
         """Those it was in before, else those that name it, else all."""
@@ -145,9 +150,8 @@ class Simulation:
     def _create(self, base: str) -> SimHost:
         incarnation = sum(1 for host in self.hosts if host.base == base)
         name = f"{base}#{incarnation}" if incarnation else base
-        clock = self._clocks.setdefault(base, clock_of(base, self.scenario.clock))
         history: History = self._trace.history(self._run, name)
-        host = SimHost(self._world, name, base, history, clock)
+        host = SimHost(self._world, name, base, history, self.clock(base))
         host.engine = Fragmentation(host, lambda inner: self._make(inner, self.parameters))
         host.receive = host.engine.receive
         self.hosts.append(host)
@@ -176,12 +180,15 @@ class Simulation:
             source.start()
 
     def _application(self, host: SimHost) -> Any:
-        if callable(self._applications):
-            return self._applications(host.me)
-        return self._applications.get(host.base)
+        if isinstance(self._applications, Mapping):
+            return self._applications.get(host.base)
+        application = self._applications(host.me)
+        check_application(application, host.me)
+        return application
 
     def _make_sources(self, host: SimHost, group: str) -> list[Source]:
-        numbering = self._attendants[host.me].numbering.setdefault(group, Numbering())
+        # One that is back in a group it had left goes on after the last message that got a number.
+        numbering = self._attendants[host.me].numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
             if _sends(workload, host.base, group):
@@ -227,15 +234,12 @@ class Simulation:
     def _stream(self, name: str) -> Random:
         return Random(f"{self.scenario.seed}/{name}")
 
-    def _check_names(self) -> None:
-        names = (*self.scenario.members, *self.scenario.later)
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise UsageError(f"{repeated[0]!r} is named twice among the processes; every process has a name of its own")
-        for group, members in self.groups.items():
-            for name in members:
-                if name not in self.scenario.members:
-                    raise UsageError(f"group {group!r} has a member {name!r} that is not among `members`; add it there")
+    def _check_applications(self) -> None:
+        if isinstance(self._applications, Mapping):
+            for name, application in self._applications.items():
+                if name not in (*self.scenario.members, *self.scenario.later):
+                    raise UsageError(f"applications names {name!r}, which is no process of this scenario")
+                check_application(application, name)
 
     def _describe_start(self) -> dict[str, Any]:
         description = self.description
@@ -270,6 +274,7 @@ class Simulation:
             interrupts_by_type=interrupts,
             messages_sent=sum(host.sent for host in self.hosts),
             messages_delivered=sum(host.delivered for host in self.hosts),
+            messages_dropped=sum(host.dropped for host in self.hosts),
             processes={host.me: host.end for host in self.hosts},
             drained=bool(self.scenario.drain),
             quiet=self._quiet,

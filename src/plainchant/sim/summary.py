@@ -45,6 +45,8 @@ class Summary:
     interrupts_by_type: dict[str, int]
     messages_sent: int
     messages_delivered: int
+    messages_dropped: int
+    """Messages that processes had accepted and not yet sent when they left the group; crashes are not counted."""
     processes: dict[str, ProcessEnd]
     drained: bool
     """Whether the run was to be drained."""

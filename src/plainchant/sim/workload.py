@@ -33,8 +33,8 @@ class Numbering:
 
     __slots__ = ("count", "owners")
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
         self.owners: dict[int, Source] = {}
 
 

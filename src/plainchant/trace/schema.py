@@ -111,4 +111,4 @@ class MalformedTrace(TraceError):
     def __init__(self, malformed: Sequence[Malformed]) -> None:
         self.malformed = tuple(malformed)
         more = f" (and {len(malformed) - 1} more)" if len(malformed) > 1 else ""
-        super().__init__(f"malformed trace: {malformed[0]}{more}; mend or leave out what wrote it")
+        super().__init__(f"malformed trace: {malformed[0]}{more}; mend or leave out that file")

@@ -54,6 +54,17 @@ def _overlap(groups: Mapping[GroupId, Sequence[ProcessId]]) -> bool:
     return len(members) != len(set(members))
 
 
+def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
+    """Besides the sequencer a group has one member less than it has: more can never hold a message."""
+    for group, members in groups.items():
+        if parameters.resilience > len(members) - 1:
+            return (
+                f"resilience is {parameters.resilience}, but group {group} has {len(members)} members, the sequencer among them; "
+                f"make it at most {len(members) - 1}"
+            )
+    return None
+
+
 def settle(parameters: Any) -> int:
     """A crash is noticed after ``suspect_after`` and two ticks; twice that, to be sure that nothing more comes of it."""
     return 2 * int(parameters.suspect_after) + 4 * int(max(parameters.heartbeat, parameters.quiet_after))
@@ -73,5 +84,6 @@ DESCRIPTION = Description(
     ),
     faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
     settle=settle,
+    check=check,
 )
 __all__ = ["DESCRIPTION", "Member", "Parameters"]

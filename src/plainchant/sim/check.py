@@ -1,0 +1,173 @@
+"""Scenarios that Python made, checked by the rules of scenario files.
+
+A scenario is written out as the document that a file would hold, without what is left at its default (right by
+declaration, and thousands of simulations of a sweep must not pay for it). That document goes through the same
+``Reader`` and the same rules as a file. Differences: durations are numbers of nanoseconds, and places are named by
+their keys, because there are no lines; and a group may have one member, a message no bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..model import Declared, ScenarioError, declarations
+from ..protocols.registry import Description, describe
+from ..scenario.check import check
+from ..scenario.locate import Path
+from ..scenario.model import Clock, Delay, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload
+from ..scenario.read import Reader, dotted, hints
+
+DEFAULT_GROUP: Final = "g"
+
+_LONGEST: Final = 2**62
+_OWN: Final = ("members", "later", "groups", "parameters")
+"""Keys that are more, or less, than their type says."""
+_ONE: Final[dict[str, type[Any]]] = {"network": Network, "random": RandomFaults}
+_SEVERAL: Final[dict[str, type[Any]]] = {
+    "network.link": LinkOverride, "workload": Workload, "clock": Clock, "fault": Fault,
+}
+_TYPES: Final[dict[type[Any], dict[str, Any]]] = {}
+_DECLARED: Final[dict[type[Any], dict[str, Declared]]] = {}
+"""Of each class that was checked, because working them out takes longer than all the rest."""
+
+
+def check_scenario(scenario: Scenario, description: Description | None = None) -> None:
+    """Fails with a sentence at the first thing that cannot be; a given description has its own parameters."""
+    reader = _PythonReader("", "scenario", {})
+    _check_names(scenario, reader)
+    document = _document(scenario)
+    for key, given in document.items():
+        reader.value(_types(Scenario)[key], _declared(Scenario)[key], given, (key,))
+    if description is None:
+        _check_parameters(scenario, describe(scenario.protocol), reader)
+    check(_as_in_a_file(scenario), document, reader)
+
+
+def _as_in_a_file(scenario: Scenario) -> Scenario:
+    """With what Python may leave out, and without empty messages, which it may ask for and files may not."""
+    workload = tuple(dataclasses.replace(one, size=1) if not one.size else one for one in scenario.workload)
+    groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
+    return dataclasses.replace(scenario, groups=groups, workload=workload)
+
+
+class _PythonReader(Reader):
+    """Reads values of Python instead of TOML."""
+
+    def where(self, path: Path) -> str:
+        return f"scenario, {dotted(path)}" if path else "scenario"
+
+    def fields(self, cls: type[Any], value: Any, path: Path, what: str) -> dict[str, Any]:
+        """As for files, with the types of each class worked out once."""
+        types, declared = _types(cls), _declared(cls)
+        table = self.table(value, path, declared, what)
+        return {key: self.value(types[key], declared[key], given, (*path, key)) for key, given in table.items()}
+
+    def duration(self, given: Any, path: Path, about: str, *, signed: bool = False, minimum: float = 0) -> int:
+        if isinstance(given, bool) or not isinstance(given, int):
+            self.fail(path, f"a duration is a whole number of nanoseconds, not {given!r}: parse_duration reads \"50ms\"")
+        if not signed and given < minimum:
+            self.fail(path, f"must be {'above 0' if minimum else '0 or more'}, not {given} ({about})")
+        if abs(given) >= _LONGEST:
+            self.fail(path, f"{given} ns are more than 146 years")
+        return given
+
+
+def _check_names(scenario: Scenario, reader: Reader) -> None:
+    """Members, later processes and groups: sequences of names, each name once."""
+    if not isinstance(scenario.groups, Mapping):
+        reader.fail(("groups",), 'groups must be a mapping such as {"g": ("p1", "p2")}')
+    lists: dict[Path, Any] = {("members",): scenario.members, ("later",): scenario.later}
+    lists |= {("groups", group): names for group, names in scenario.groups.items()}
+    for path, names in lists.items():
+        if not isinstance(names, tuple | list) or not all(isinstance(name, str) and name for name in names):
+            reader.fail(path, f'must be a tuple of names such as ("p1", "p2"), not {names!r}')
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            reader.fail(path, f"{twice!r} is named twice; every process has a name of its own")
+    if not scenario.members:
+        reader.fail(("members",), "a scenario needs processes: give members=")
+
+
+def _check_parameters(scenario: Scenario, description: Description, reader: Reader) -> None:
+    if not isinstance(scenario.parameters, Mapping):
+        reader.fail(("parameters",), "parameters must be a mapping of names and values")
+    cls: type[Any] = description.parameters
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    given = {key: _plain(value) for key, value in scenario.parameters.items() if not _same(value, defaults.get(key))}
+    reader.table(given, ("parameters",), _declared(cls), f"among the parameters of {description.name}")
+    for key, value in given.items():
+        reader.value(_types(cls)[key], _declared(cls)[key], value, ("parameters", key))
+
+
+# --- scenario to document ---------------------------------------------------------------------------------------------
+
+
+def _document(scenario: Scenario) -> dict[str, Any]:
+    _check_tables(scenario)
+    document = _given(scenario)
+    for key in _OWN:
+        document.pop(key, None)
+    for fault, table in zip(scenario.fault, document.get("fault", ()), strict=True):
+        # Without a time it happens at 0; only a crash has other moments.
+        if not fault.after_events:
+            table["at"] = fault.at
+    return document
+
+
+def _check_tables(scenario: Scenario) -> None:
+    """What stands for a table of the file must be of its class: nothing else can be written out."""
+    for key, cls in _ONE.items():
+        if not isinstance(getattr(scenario, key), cls):
+            raise ScenarioError(f"scenario, {key}: must be a {cls.__name__}, not {getattr(scenario, key)!r}")
+    for key, cls in _SEVERAL.items():
+        given: Any = functools.reduce(getattr, key.split("."), scenario)
+        if not isinstance(given, tuple | list) or not all(isinstance(one, cls) for one in given):
+            raise ScenarioError(f"scenario, {key}: must be a tuple of {cls.__name__}, not {given!r}")
+
+
+def _given(item: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their defaults."""
+    fields = {}
+    for field in dataclasses.fields(item):
+        value = getattr(item, field.name)
+        if not _same(value, field.default):
+            fields[field.name] = _plain(value)
+    return fields
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Delay):
+        return _delay(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _given(value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _delay(delay: Delay) -> Any:
+    if delay.kind == "uniform":
+        return {"uniform": [delay.low, delay.high]}
+    if delay.kind == "exponential":
+        return {"exponential": delay.high, "minimum": delay.low}
+    return {delay.kind: delay.low}
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Equal and of one type: True is not 1 here."""
+    return type(value) is type(default) and bool(value == default)
+
+
+def _types(cls: type[Any]) -> dict[str, Any]:
+    if cls not in _TYPES:
+        _TYPES[cls] = hints(cls)
+    return _TYPES[cls]
+
+
+def _declared(cls: type[Any]) -> dict[str, Declared]:
+    if cls not in _DECLARED:
+        _DECLARED[cls] = {field.name: declaration for field, declaration in declarations(cls)}
+    return _DECLARED[cls]
