@@ -55,6 +55,21 @@ faults = st.one_of(
     ],
     seed=0, history=3, resilience=0,
 )
+@example(
+    # A sequencer that slept, numbered for itself, and wished to leave was excluded: it has not left, it halts.
+    schedule=[
+        Fault(kind="pause", at=Duration(309 * MS), process="p1", length=Duration(279 * MS)),
+        Fault(kind="crash", at=Duration(378 * MS), process="p5"),
+        Fault(kind="crash", at=Duration(0), process="p3"),
+        Fault(kind="leave", at=Duration(410 * MS), process="p1"),
+        Fault(kind="partition", at=Duration(12 * MS), length=Duration(203 * MS), parts=_parts({"p5", "p3"})),
+        Fault(kind="partition", at=Duration(430 * MS), length=Duration(82 * MS), parts=_parts({"p1", "p4", "p2"})),
+        Fault(
+            kind="clog", at=Duration(566 * MS), length=Duration(60 * MS), source="p2", target="p1", delay=Duration(93 * MS)
+        ),
+    ],
+    seed=193, history=8, resilience=0,
+)
 def test_no_schedule_of_faults_breaks_a_promise(
     schedule: list[Fault], seed: int, history: int, resilience: int
 ) -> None:

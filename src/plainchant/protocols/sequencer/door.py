@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = 256
 """So many excluded processes are remembered, to be told so when they speak again."""
+LEFT: Final = "left"
+"""Why a process is gone that asked to be."""
 JOIN_PATIENCE: Final = 5
 """A joiner gives up after so many times the members' patience: an election may be under way."""
 
@@ -134,10 +136,11 @@ class Door:
             self.go_out(Reason(packet.code, text, {"told_by": source}), None)
 
     def go_out(self, reason: Reason, rank: int | None) -> None:
-        """We are no member any more: as we asked, or for that reason."""
+        """We are no member any more: as we asked, or for that reason. Who was excluded while it wished to leave has not left: it
+        may have delivered, alone, what the others ordered differently."""
         member = self._member
         member.finish()
-        if member.leaving:
+        if member.leaving and reason.code == LEFT:
             member.host.left(member.group, rank)
         else:
             member.host.halt(reason)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...model import Batch, Packet, ProcessId, Reason
+from .door import LEFT
 from .gaps import BROUGHT_AT_ONCE
 from .packets import (
     Ack,
@@ -378,7 +379,7 @@ class Office:
         if self.proposed or self.member.done:
             return
         removable = {process: reason for process, reason in self._suspects.items() if process in self.acked}
-        removable |= {p: Reason("left", f"{p} asked to leave") for p in self.leaving if p in self.acked}
+        removable |= {p: Reason(LEFT, f"{p} asked to leave") for p in self.leaving if p in self.acked}
         if removable and self._majority_heard() and self._rest_heard_lately(removable):
             self._abort_phase()
             self._propose(removable, ())
