@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant("one acknowledgement is enough", "office", "reverse=True)[needed - 1]", "reverse=True)[0]"),
     Mutant("silence goes unnoticed", "office", "            if silent <= limit:\n", "            if silent >= 0:\n"),
-    Mutant("an idle sequencer's death goes unnoticed", "member", "            self._silent_ticks += 1\n", ""),
+    Mutant("an idle sequencer's death goes unnoticed", "watch", "            self._silent_ticks += 1\n", ""),
     Mutant(
         "a new view keeps the dead",
         "office",

@@ -5,9 +5,9 @@ and broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps 
 acknowledgements ride on other packets. Section 5's fault tolerance is built out here: replicated histories, elections with
 fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
 
-Start with ``packets`` (what is said), then ``member`` (what everybody does, with ``requests``, ``gaps``, ``pause`` and ``door``
-for its parts), ``office`` (what the sequencer does), ``election`` and ``rebuild`` (how there is a new one) and ``log`` (what is
-kept).
+Start with ``packets`` (what is said), then ``member`` (what everybody does; its parts are ``requests``, ``gaps``, ``pause``,
+``watch`` and ``door``), ``office`` (what the sequencer does), ``election`` and ``rebuild`` (how there is a new one) and ``log``
+(what is kept).
 """
 
 from __future__ import annotations

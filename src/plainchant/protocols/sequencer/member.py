@@ -55,21 +55,19 @@ from .parameters import Parameters
 from .pause import Pause
 from .rebuild import Rebuild, give
 from .requests import Requests
+from .watch import Watch
 
 NOBODY: Final = -1
 """The epoch that one listens to while an election runs, or before one is a member."""
-HEARD_TICKS: Final = 2
-"""Who has heard the sequencer within so many ticks refuses to elect another."""
 
 
 class Member(Engine):
     """One process's part in one group."""
 
     __slots__ = (  # not to save memory, but because attributes beyond thirty are slow without them
-        "_deliver", "_handlers", "_heard", "_immediate", "_interval", "_silence_limit", "_silent_ticks", "_spoke",
-        "_tick_due", "acked", "allowed", "base", "done", "door", "election", "epoch", "gaps", "group", "host",
-        "joined_later", "leaving", "listening", "log", "me", "office", "parameters", "pause", "promised", "promised_to",
-        "rebuild", "requests", "sequencer", "undecided_since", "view", "voters",
+        "_deliver", "_handlers", "_immediate", "_interval", "acked", "allowed", "base", "done", "door", "election", "epoch",
+        "gaps", "group", "host", "joined_later", "leaving", "listening", "log", "me", "office", "parameters", "pause",
+        "promised", "promised_to", "rebuild", "requests", "sequencer", "undecided_since", "view", "voters", "watch",
     )
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
@@ -107,11 +105,7 @@ class Member(Engine):
         self.done = False
         self._interval = parameters.acknowledgement_interval
         self._immediate = parameters.resilience == 0
-        self._spoke = False
-        self._heard = False
-        self._silent_ticks = 0
-        self._silence_limit = -(-parameters.suspect_after // parameters.quiet_after)
-        self._tick_due = 0
+        self.watch = Watch(self)
         self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
             Broadcast: self._on_broadcast,
             Request: self._to_office,
@@ -143,7 +137,7 @@ class Member(Engine):
         else:
             self.joined_later = True
             self.door.ask_to_join(how.contacts)
-        self._set_tick(self.host.random.randrange(self.parameters.quiet_after))
+        self.watch.begin()
 
     def _form(self, members: tuple[ProcessId, ...]) -> None:
         """All members start with the same first view and epoch; the first of them is the sequencer."""
@@ -172,7 +166,7 @@ class Member(Engine):
         if self.done:
             return
         if timer == "tick":
-            self._tick()
+            self.watch.expire()
         elif timer == "retry":
             self.requests.expire()
         elif timer == "nack":
@@ -221,7 +215,7 @@ class Member(Engine):
     def speak(self, packet: Packet) -> None:
         """Sends the sequencer a packet that carries an acknowledgement."""
         self.acked = self.log.contiguous
-        self._spoke = True
+        self.watch.spoke = True
         self.host.send((self.sequencer,), packet)
 
     def finish(self) -> None:
@@ -255,7 +249,7 @@ class Member(Engine):
         self.allowed = welcome.allowed
         self.pause = Pause(self)
         self.gaps.reset()
-        self._heard = True
+        self.watch.heard = True
         self.deliver_ready()
         if self.log.contiguous < self.log.highest:
             self.gaps.check()
@@ -264,7 +258,7 @@ class Member(Engine):
         """A joiner that was let in by nobody who lasts: what it knows is worth nothing."""
         self.listening = NOBODY
         self.log.newest = None
-        self._silent_ticks = 0
+        self.watch.start_anew()
 
     # --- receiving --------------------------------------------------------------------------------------------------
 
@@ -272,7 +266,7 @@ class Member(Engine):
         if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
-        self._heard = True
+        self.watch.heard = True
         log = self.log
         number = packet.number
         if number == log.contiguous + 1:
@@ -296,7 +290,7 @@ class Member(Engine):
                 if packet.stable > log.low:
                     self.settle(packet.stable)
                 if number - self.acked >= self._interval:
-                    self._acknowledge("count")
+                    self.acknowledge("count")
                 return
             self._accept(entry)
             if log.later:
@@ -316,9 +310,9 @@ class Member(Engine):
         if log.contiguous < log.highest:
             self.gaps.check()
         elif log.contiguous - self.acked >= self._interval:
-            self._acknowledge("count")
+            self.acknowledge("count")
         elif log.delivered < log.contiguous and self.acked < log.contiguous and log.changes_after(log.delivered):
-            self._acknowledge("view")  # a view takes effect when a majority has said so
+            self.acknowledge("view")  # a view takes effect when a majority has said so
         if self.pause.phase:
             self.pause.go_on()
 
@@ -360,7 +354,7 @@ class Member(Engine):
         self.door.note(change)
         if self.me not in change.members:
             reason = left[self.me]
-            self._acknowledge("view")  # so that whoever excluded us does not wait for us
+            self.acknowledge("view")  # so that whoever excluded us does not wait for us
             text = f"{self.me} was excluded in view {change.number}: {reason.text}"
             self.door.go_out(Reason(reason.code, text), number)
             return
@@ -378,7 +372,7 @@ class Member(Engine):
     def hears(self, source: ProcessId, epoch: int) -> bool:
         """Whether a sequencer's packet is from the one that we follow; if not, its sender may learn why."""
         if epoch == self.listening and source == self.sequencer:
-            self._heard = True
+            self.watch.heard = True
             return True
         self._fence(source, epoch)
         return False
@@ -398,7 +392,7 @@ class Member(Engine):
             if 0 < distance <= self.parameters.resilience:
                 self._interval = 1
 
-    def _acknowledge(self, why: str) -> None:
+    def acknowledge(self, why: str) -> None:
         if self.office is None:
             self.host.record("null", self.group, why=why, ack=self.log.contiguous)
             self.speak(Ack(self.group, self.epoch, self.log.contiguous))
@@ -423,7 +417,7 @@ class Member(Engine):
         if log.contiguous < log.highest:
             self.gaps.check()
         elif packet.allowed < packet.highest:
-            self._acknowledge("permission")
+            self.acknowledge("permission")
 
     # --- packets for the sequencer's office -------------------------------------------------------------------------
 
@@ -495,7 +489,7 @@ class Member(Engine):
             return
         self.log.lineage = list(packet.lineage)
         self.log.highest = packet.highest
-        self._heard = True
+        self.watch.heard = True
         self.host.record("state", self.group, epoch=packet.epoch, sequencer=source)
         self.speak(Ack(self.group, self.epoch, self.log.contiguous))
         self.requests.send_all_again()
@@ -517,7 +511,7 @@ class Member(Engine):
         self.election = self.rebuild = None
         self.acked = 0
         self.gaps.reset()
-        self._silent_ticks = 0
+        self.watch.start_anew()
         self.host.cancel_timer("election")
 
     def take_office(self, elected: Elected) -> None:
@@ -569,16 +563,13 @@ class Member(Engine):
     def hear_again(self) -> None:
         """The others hear the sequencer: wait for it as long as at the beginning."""
         self.election = None
-        self._silent_ticks = 0
-
-    def _hears_sequencer(self) -> bool:
-        return self.listening != NOBODY and (self._heard or self._silent_ticks < HEARD_TICKS)
+        self.watch.start_anew()
 
     def _on_invite(self, source: ProcessId, packet: Invite) -> None:
         if self.log.newest is None or self.door.tell_excluded(source):
             return
         if packet.trial:
-            if self.office is not None or self._hears_sequencer():
+            if self.office is not None or (self.follows and self.watch.hears_sequencer()):
                 self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, True))
             else:
                 self.host.send((source,), self.status(packet.epoch, trial=True))
@@ -625,46 +616,3 @@ class Member(Engine):
     def _on_held(self, source: ProcessId, packet: Held) -> None:
         if self.rebuild is not None:
             self.rebuild.on_held(packet)
-
-    # --- the clock's tick -------------------------------------------------------------------------------------------
-
-    def _set_tick(self, less: int = 0) -> None:
-        """The first tick comes earlier by chance: members that tick in step would all call elections at once."""
-        interval = self.parameters.heartbeat if self.office is not None else self.parameters.quiet_after
-        self._tick_due = self.host.now + interval - min(less, interval - 1)
-        self.host.set_timer("tick", self._tick_due)
-
-    def _tick(self) -> None:
-        late = self.host.now - self._tick_due
-        stopped = late > self.parameters.suspect_after // 2  # it was not the others who were silent, but we who slept
-        if self.office is not None:
-            self.office.tick(stopped)
-        elif self.listening != NOBODY:
-            self._tick_member(stopped)
-        elif self.view is None:
-            self.door.ask_again()
-        if self.leaving:
-            self.door.go_on_leaving()
-        if not self.done:
-            self._set_tick()
-
-    def _tick_member(self, stopped: bool) -> None:
-        if not self._spoke:
-            self._acknowledge("quiet")
-        self._spoke = False
-        if self._heard or stopped:
-            self._silent_ticks = 0
-        else:
-            self._silent_ticks += 1
-            if self._silent_ticks >= self._silence_limit:
-                self._sequencer_is_silent()
-        self._heard = False
-
-    def _sequencer_is_silent(self) -> None:
-        silent = self._silent_ticks * self.parameters.quiet_after
-        if self.view is None:
-            if silent > self.parameters.patience:  # until then its vote may be needed
-                self.follow_nobody()
-        else:
-            text = f"{self.me} has not heard the sequencer {self.sequencer} for {silent // 1_000_000} ms"
-            self.suspect_sequencer(Reason("silence", text, {"silent_ns": silent}))
