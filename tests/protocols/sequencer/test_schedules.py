@@ -11,6 +11,7 @@ from plainchant.scenario import find, load
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
 from . import sweep
+from .mutants import Mutant
 
 MEMBERS = ("p1", "p2", "p3", "p4", "p5")
 
@@ -92,3 +93,21 @@ def test_who_leaves_under_load_is_let_go(seed: int) -> None:
     outcome = sweep.run(seed, scenario=load(find("join-and-leave"), (f"seed={seed}",)), least_events=0)
     assert not outcome.violated
     assert [end.state for end in outcome.summary.processes.values()].count("left") == 2
+
+
+def test_a_view_that_binds_the_survivors_to_the_dead_is_withdrawn() -> None:
+    """p3 is cut off, the sequencer proposes {p1, p2}, and p2 dies before it answers. p1 and p3 are a majority of the view in
+    force: they go on, because p1 knows that its proposal took effect nowhere. Kept, it would have to be decided by p2 too."""
+    members = ("p1", "p2", "p3")
+    cut = Fault(kind="partition", at=Duration(500 * MS), length=Duration(340 * MS), parts=(("p1", "p2"), ("p3",)))
+    scenario = Scenario(
+        protocol="sequencer", name="withdrawn", duration=Duration(1_500 * MS), drain=Duration(30 * SECOND), members=members,
+        groups={"g": members}, workload=(Workload(rate=50.0),),
+        fault=(cut, Fault(kind="crash", at=Duration(640 * MS), process="p2")),
+    )
+    outcome = sweep.run(0, scenario=scenario, least_events=0)
+    assert not outcome.violated
+    assert [outcome.summary.processes[name].state for name in members] == ["alive", "crashed", "alive"]
+    bound = Mutant("a proposal outlives its office", "member", "            if own:\n", "            if False:\n")
+    kept = sweep.run(0, bound.make(), scenario, least_events=0)
+    assert [kept.summary.processes[name].state for name in members] == ["halted", "crashed", "halted"]
