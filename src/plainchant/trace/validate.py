@@ -97,7 +97,7 @@ def _problems(table: pa.Table, files: Sequence[Part]) -> Iterator[Malformed]:
         history = _History()
         for row in rows:
             # Rows of a newer format may mean something else: any further complaint about them would mislead.
-            problems = _start_problems(row) if row.run in too_new else history.problems(row)
+            problems = _start_problems(row.kind, row.detail) if row.run in too_new else history.problems(row)
             for problem in problems:
                 yield Malformed(file_of(files, row.at), row.run, row.process, row.place, problem)
 
@@ -163,7 +163,7 @@ class _History:
         if row.kind in MESSAGE_KINDS:
             yield from self._message(row)
         if row.detail is not None and row.kind in _KNOWN:
-            yield from _detail_problems(row)
+            yield from detail_problems(row.kind, row.detail)
         if self._final is not None and not self._told_final:
             # One complaint is enough, however many rows follow.
             self._told_final = True
@@ -220,32 +220,32 @@ class _History:
         sent.add(seq)
 
 
-def _detail_problems(row: _Row) -> Iterator[str]:
+def detail_problems(kind: str, detail: str) -> Iterator[str]:
     """Kinds with a meaning have an object as their detail; what other kinds put there is their writer's business."""
-    if row.kind == "start":
-        yield from _start_problems(row)
+    if kind == "start":
+        yield from _start_problems(kind, detail)
         return
     try:
-        _decode_object(row.detail or "")
+        _decode_object(detail)
     except (msgspec.MsgspecError, RecursionError) as error:
-        yield f"the detail of {row.kind!r} is not a JSON object: {error}"
+        yield f"the detail of {kind!r} is not a JSON object: {error}"
         return
-    decoder = _decoders.get(row.kind or "")
+    decoder = _decoders.get(kind)
     if decoder is not None:
         try:
-            decoder.decode(row.detail or "")
+            decoder.decode(detail)
         except msgspec.ValidationError as error:
-            yield f"the detail of {row.kind!r} cannot be read: {error}"
+            yield f"the detail of {kind!r} cannot be read: {error}"
 
 
-def _start_problems(row: _Row) -> Iterator[str]:
-    if row.kind != "start" or row.detail is None:
+def _start_problems(kind: str | None, detail: str | None) -> Iterator[str]:
+    if kind != "start" or detail is None:
         return
-    version = _version(row.detail)
+    version = _version(detail)
     if version is not None and version > VERSION:
         yield newer_version(version)
         return
     try:
-        _decode_start(row.detail)
+        _decode_start(detail)
     except (msgspec.MsgspecError, RecursionError) as error:
         yield f"the detail of 'start' cannot be read: {error}"

@@ -233,16 +233,7 @@ class TraceWriter(TraceBuffer):
     def _open(self) -> None:
         self._sink = open(self._hidden / f"part-{self._parts:05d}.parquet", "wb")  # noqa: SIM115 - open across calls
         self._parts += 1
-        self._parquet = pq.ParquetWriter(
-            self._sink,
-            _FILE_SCHEMA,
-            compression="zstd",
-            use_dictionary=[*_STRINGS, "members.list.element"],
-            column_encoding=dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
-            # Readers are to see strings, not the dictionaries that we happen to build them with. (This also drops the
-            # schema's metadata, so the version is added when the file is closed.)
-            store_schema=False,
-        )
+        self._parquet = _parquet_writer(self._sink)
 
     def _take(self) -> None:
         assert self._parquet is not None, "a trace takes no rows after it was closed"
@@ -268,7 +259,7 @@ class TraceWriter(TraceBuffer):
     def _close_part(self) -> None:
         assert self._sink is not None
         assert self._parquet is not None
-        self._parquet.add_key_value_metadata({VERSION_KEY.decode(): str(VERSION)})
+        self._parquet.add_key_value_metadata(_FILE_METADATA)
         self._parquet.close()
         self._sink.close()
         self._parquet = self._sink = None
@@ -281,6 +272,21 @@ class TraceWriter(TraceBuffer):
         self._close_part()
         # On POSIX a rename replaces an empty directory, and nothing else.
         self._hidden.rename(self._final)
+
+
+def write_table(table: pa.Table, path: str | Path) -> None:
+    """Writes a table of the trace's schema, whole runs in the order (run, process, index), as one file like any other of ours.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     write_table(SCHEMA.empty_table(), Path(directory) / "some-runs.parquet")
+    ...     pq.read_schema(Path(directory) / "some-runs.parquet").names == SCHEMA.names
+    True
+    """
+    with _parquet_writer(path) as parquet:
+        if table.num_rows:
+            parquet.write_table(table.combine_chunks().cast(_FILE_SCHEMA), row_group_size=_GROUP_ROWS_MAX)
+        parquet.add_key_value_metadata(_FILE_METADATA)
 
 
 def convert(histories: Sequence[History]) -> pa.Table:
@@ -347,6 +353,21 @@ def _file_schema() -> pa.Schema:
 
 
 _FILE_SCHEMA: Final = _file_schema()
+_FILE_METADATA: Final = {VERSION_KEY.decode(): str(VERSION)}
+
+
+def _parquet_writer(where: IO[bytes] | str | Path) -> pq.ParquetWriter:
+    """A writer of files in our encoding."""
+    return pq.ParquetWriter(
+        where,
+        _FILE_SCHEMA,
+        compression="zstd",
+        use_dictionary=[*_STRINGS, "members.list.element"],
+        column_encoding=dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
+        # Readers are to see strings, not the dictionaries that we happen to build them with. (This also drops the
+        # schema's metadata, so the version is added before the file is closed.)
+        store_schema=False,
+    )
 
 
 def _clear(history: History) -> None:

@@ -15,7 +15,7 @@ Start reading here, then ``facts``, then the property you want to know about."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -95,16 +95,15 @@ def verify(
     >>> verify(SCHEMA.empty_table(), ["fifo"]).properties["fifo"].verdict
     'nothing to check'
     """
-    for name in properties or ():
-        _known(name)
+    known(properties or ())
     outcomes = {name: Outcome() for name in PROPERTIES if properties is not None and name in properties}
     if malformed:
         return Verification(outcomes, malformed=tuple(malformed))
     shown: list[tuple[tuple[Any, ...], Violation]] = []
     warnings: list[str] = []
     for run in runs_of(table):
-        warnings += _warnings(run)
-        for report, counts in _check(run, properties):
+        warnings += warnings_of(run)
+        for report, counts in check_run(run, properties):
             before = outcomes.get(report.name, Outcome())
             outcomes[report.name] = Outcome(
                 before.runs + counts,
@@ -118,24 +117,39 @@ def verify(
     return Verification(ordered, tuple(violation for _, violation in shown), (), tuple(warnings))
 
 
-def _check(run: Run, properties: Sequence[str] | None) -> list[tuple[Report, int]]:
-    """The reports of one run, each with 1 if the property was checked in it and 0 if the run is not fit for that."""
+def check_run(
+    run: Run, properties: Sequence[str] | None, only: Container[str] = PROPERTIES
+) -> list[tuple[Report, int]]:
+    """The reports of one run, each with 1 if the property was checked in it and 0 if the run is not fit for that.
+
+    ``only``: of the properties that this run is to be checked for, look at these."""
     owing = Owing(run)
-    asked = properties is not None
-    promised = properties if properties is not None else run.promises
-    names = [name for name in PROPERTIES if promised is None or name in promised]
     reports = []
-    for name in names:
-        report = Report(run, owing, name, until_end=asked or run.drained)
+    for name in names_for(run, properties):
+        if name not in only:
+            continue
+        report = Report(run, owing, name, until_end=properties is not None or run.drained)
         checked = report.until_end or name not in SPEAK_OF_END
         if checked:
             _CHECKERS[name](report)
-        if report.cases or promised is not None:
+        if report.cases or is_held_to_names(run, properties):
             reports.append((report, int(checked)))
     return reports
 
 
-def _warnings(run: Run) -> list[str]:
+def names_for(run: Run, properties: Sequence[str] | None) -> list[str]:
+    """The properties that a run is checked for: what was asked, else what it promises, else everything."""
+    promised = properties if properties is not None else run.promises
+    return [name for name in PROPERTIES if promised is None or name in promised]
+
+
+def is_held_to_names(run: Run, properties: Sequence[str] | None) -> bool:
+    """Whether a property without a case is to be told of: somebody asked for it or promised it."""
+    return properties is not None or run.promises is not None
+
+
+def warnings_of(run: Run) -> list[str]:
+    """What a person should know about a run though it is no violation."""
     found = []
     if run.unobserved:
         found.append(
@@ -149,8 +163,10 @@ def _warnings(run: Run) -> list[str]:
     return found
 
 
-def _known(name: str) -> None:
-    if name not in PROPERTIES:
-        near = difflib.get_close_matches(name, PROPERTIES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROPERTIES)}"
-        raise UsageError(f"there is no property {name!r}; {hint}")
+def known(properties: Sequence[str]) -> None:
+    """Refuses names that no property has."""
+    for name in properties:
+        if name not in PROPERTIES:
+            near = difflib.get_close_matches(name, PROPERTIES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROPERTIES)}"
+            raise UsageError(f"there is no property {name!r}; {hint}")

@@ -121,8 +121,8 @@ class History:
     name: ProcessId
     place: int
     """Its place among the run's processes, in the order of their names."""
-    rows: list[int]
-    """Row of each index."""
+    rows: dict[int, int]
+    """Row of each index, in the order of the indices. A *skeleton* of a history (the laboratory makes them) lacks some."""
     sends: list[Event] = dataclasses.field(default_factory=list)
     first: dict[Message, Event] = dataclasses.field(default_factory=dict)
     """First deliveries, in their order."""
@@ -144,6 +144,14 @@ class History:
     cut: bool = False
     end: bool = False
     timing_fault: bool = False
+
+    @property
+    def last_index(self) -> int:
+        return next(reversed(self.rows))
+
+    @property
+    def last_row(self) -> int:
+        return self.rows[self.last_index]
 
     def is_member_at(self, group: GroupId, index: int) -> bool:
         stays = self.stays.get(group, ())
@@ -259,7 +267,7 @@ class Run:
         name = history.name
         in_force: dict[GroupId, View] = {}
         taking_part = False
-        for index, row in enumerate(history.rows):
+        for index, row in history.rows.items():
             kind = kinds[row]
             taking_part = taking_part or kind in _TAKES_PART
             if kind == "deliver":
@@ -332,14 +340,12 @@ def runs_of(table: pa.Table) -> Iterator[Run]:
         yield Run(name, columns, rows[name])
 
 
-def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, list[int]]:
+def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, dict[int, int]]:
     processes, indices = columns["process"], columns["index"]
-    found: dict[ProcessId, list[int]] = {}
+    found: dict[ProcessId, dict[int, int]] = {}
     for row in rows:
-        found.setdefault(processes[row], []).append(row)
-    for own in found.values():
-        own.sort(key=indices.__getitem__)
-    return found
+        found.setdefault(processes[row], {})[indices[row]] = row
+    return {process: dict(sorted(own.items())) for process, own in found.items()}
 
 
 def _begin_stay(history: History, group: GroupId, index: int, row: int) -> None:

@@ -129,10 +129,10 @@ class Report:
     def count(self) -> int:
         return len(self._found)
 
-    def shown(self) -> list[tuple[tuple[Any, ...], Violation]]:
-        """The violations to describe, with the key that puts small and early ones first."""
+    def shown(self, most: int | None = MOST_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
+        """The violations to describe, with the key that puts small and early ones first; None: all of them."""
         keyed = [(self._key(violation), violation) for violation in self._found.values()]
-        return sorted(keyed, key=lambda pair: pair[0])[:MOST_SHOWN]
+        return sorted(keyed, key=lambda pair: pair[0])[:most]
 
     def _key(self, violation: Violation) -> tuple[Any, ...]:
         size = len(violation.messages) + len(violation.events)

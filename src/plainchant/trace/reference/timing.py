@@ -44,7 +44,7 @@ def _in_time(report: Report, q: History, delivery: Event) -> None:
 
 
 def _may_still_come(report: Report, q: History, message: Message) -> None:
-    last = q.rows[-1]
+    last = q.last_row
     due = _due_at(report, message, last)
     if due is None:
         return
@@ -52,12 +52,12 @@ def _may_still_come(report: Report, q: History, message: Message) -> None:
     ends = clock[last]
     if ends is None or ends < due:
         return
-    by_then = [index for index, row in enumerate(q.rows) if (at := clock[row]) is not None and at <= due]
+    by_then = [index for index, row in q.rows.items() if (at := clock[row]) is not None and at <= due]
     if by_then and report.owing.owes(q, message, by_then[-1]):
         report.cases += 1
         report.violation(
             f"the deadline of {say(message)} passes and {q.name}, which owes it, does not deliver it",
-            events=[report.run.sends[message], (q.name, len(q.rows) - 1)],
+            events=[report.run.sends[message], (q.name, q.last_index)],
             messages=[message],
         )
 

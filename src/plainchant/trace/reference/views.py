@@ -159,7 +159,7 @@ def view_exclusion(report: Report) -> None:
                     how = "was cut off" if p.cut else "crashed" if p.crashed else "left"
                     report.violation(
                         f"{p.name} {how}, and {q.name} ends in {last.view} of {group}",
-                        events=[(p.name, len(p.rows) - 1), (q.name, last.index)],
+                        events=[(p.name, p.last_index), (q.name, last.index)],
                         group=group,
                     )
 

@@ -1,0 +1,648 @@
+"""Stage 1 of verification: one pass over a unit of rows, to certificates that are small and lose nothing that counts.
+
+Theory of operation
+-------------------
+A *unit* is a row group, or whatever rows are at hand; it may hold many whole runs or a piece of one. Messages of a sender
+are numbered without gaps, so the *set* of what a process delivers of one sender is a few *intervals* of numbers, in an
+ordinary run one for each view; and once those are known, the *order* of what it delivers is told by the sequence of the
+senders alone, one byte a delivery: the *tape* (a send of its own is on it as well, as 0). Both are exact. Nothing here is
+a judgement about a protocol; stage 2 (``proof``) makes those from the certificates of a whole run.
+
+What a run's :class:`Slice` has:
+
+- the *skeleton*: its rows that are not ``send`` or ``deliver`` and that properties look at, the first row of each interval,
+  and the last row of each history. The reference verifier's facts (views, memberships, who is correct) can be read off
+  it as off the whole run.
+- intervals of deliveries and of sends, which straddle neither a ``view`` or ``join`` of their group nor any ``leave`` of
+  their process, so that membership and view are the same all through one;
+- tapes, cut at the same places;
+- for each history and group, how many messages were sent and how far deliveries of own messages run ahead of that;
+- what all rows about a message must agree on (the digest; the rank, where a process is in several groups): compared at
+  once within the unit, and for runs that go on elsewhere as a cryptographic hash of every 256 messages;
+- ``smells``: something may be malformed. The plain validation looks at such a run and says what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..trace.schema import FINAL_KINDS, KINDS, REQUIRED
+from ..trace.validate import detail_problems
+from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
+
+CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block"})
+"""Kinds that properties look at row by row."""
+
+COLUMNS: Final = (
+    *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
+    *("members", "deadline", "sent", "rank", "digest", "detail"),
+)
+"""What is read of a file."""
+
+BLOCK: Final = 256
+"""So many messages of a sender are hashed together."""
+
+_OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
+_CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
+_NEVER: Final = -(2**62)
+
+
+class Delivered(NamedTuple):
+    """Messages ``low`` to ``high`` of a sender, delivered one after the other (others' between them) in one view."""
+
+    process: str
+    group: str
+    sender: str
+    low: int
+    high: int
+    first: int
+    last: int
+    """Index of the first and the last of these deliveries."""
+
+
+class Sent(NamedTuple):
+    """Messages ``low`` to ``high`` that a process sent in one view."""
+
+    process: str
+    group: str
+    low: int
+    high: int
+    first: int
+    last: int
+
+
+class Own(NamedTuple):
+    """How many messages of a group a process sends in these rows, and by how much the highest of its own that it delivers
+    exceeds what it has sent in them by then."""
+
+    process: str
+    group: str
+    sends: int
+    lead: int
+
+
+class Tape(NamedTuple):
+    """The senders of one history's deliveries in a group, in order, from the row with that index on."""
+
+    process: str
+    group: str
+    first: int
+    codes: NDArray[Any]
+    """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+
+
+class Extent(NamedTuple):
+    """The rows of one history in a unit: the indices first to last, all of them unless ``loose``. ``final``: the last one
+    is ``crash`` or ``end``."""
+
+    process: str
+    first: int
+    last: int
+    loose: bool
+    final: bool
+
+
+class Timed(NamedTuple):
+    """Deliveries of a history whose duration is known, and the longest; the same for sends."""
+
+    process: str
+    deliveries: int
+    longest: int
+    sends: int
+    longest_send: int
+
+
+class Blocks(NamedTuple):
+    """What rows say of messages ``low`` on of one sender: hashes of whole blocks by number, values of the others."""
+
+    attribute: str
+    group: str
+    sender: str
+    whole: dict[int, bytes]
+    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
+    """Block to the numbers of its messages and their values."""
+
+
+@dataclasses.dataclass
+class Slice:
+    """What a unit has to say about one run."""
+
+    run: str
+    senders: list[str]
+    extents: list[Extent]
+    delivered: list[Delivered]
+    sent: list[Sent]
+    own: list[Own]
+    tapes: list[Tape]
+    claims: list[tuple[str, str, int]]
+    """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
+    timed: list[Timed]
+    ranks: list[tuple[str, int, int]] | None
+    """(process, first rank, last rank), if ranks grow along every history here; None: they do not, or nobody needs them."""
+    blocks: list[Blocks]
+    rows: int
+    smells: bool
+    differs: bool
+    """Rows about one message disagree on its digest, or could not be compared."""
+    has_deadlines: bool
+    skeleton: pa.Table | None = None
+    """Only where the slice travels alone."""
+
+
+class Unit:
+    """The certificates of a unit. ``slice`` gives those of one run."""
+
+    def __init__(self, table: pa.Table) -> None:
+        table = table.select([name for name in COLUMNS if name in table.column_names])
+        self.without_place = 0
+        for name in REQUIRED:
+            if table.column(name).null_count:
+                there = pc.is_valid(table.column(name))
+                self.without_place += table.num_rows - int(pc.sum(there).as_py() or 0)
+                table = table.filter(there)
+        self.rows = Rows(table)
+        self._table = table
+        self.runs: list[str] = self.rows.run.values
+        if table.num_rows:
+            self._certify()
+
+    # --- what happens once for all rows -------------------------------------------------------------------------------
+
+    def _certify(self) -> None:
+        rows = self.rows
+        count = len(rows)
+        self._positions: Ints = np.arange(count)
+        self._kinds = _kind_codes(rows.kind)
+        self._begins = starts_of(rows.history[1:] != rows.history[:-1])
+        self._ends: Ints = np.append(self._begins[1:], count) - 1
+        self._dense: Ints = np.repeat(np.arange(len(self._begins)), self._ends - self._begins + 1)
+        self._owner: NDArray[np.int32] = rows.process.codes[self._begins]
+        self._run_of: NDArray[np.int32] = rows.run.codes[self._begins]
+        self._groups = max(1, len(rows.group.values))
+        self._senders = max(1, len(rows.sender.values))
+        self._smelly: Mask = np.zeros(len(self.runs), np.bool_)
+        self._differing: Mask = np.zeros(len(self.runs), np.bool_)
+        self._sender_process = _process_of_sender(rows)
+        self._place: Ints = self._dense * self._groups + rows.group.codes
+        """History and group of each row; of no meaning where there is no group."""
+        self._check_rows()
+        self._cut_into_segments()
+        self._check_views()
+        self._intervals()
+        self._tapes()
+        self._own()
+        self._agree("digest", self._differing)
+        self._rank()
+        self._times()
+        self._choose_skeleton()
+
+    def _smell(self, where: Mask | Ints) -> None:
+        """Marks the runs of some rows."""
+        self._smelly[self.rows.run.codes[where]] = True
+
+    def _check_rows(self) -> None:
+        rows, kinds = self.rows, self._kinds
+        message = (kinds == _DELIVER) | (kinds == _SEND)
+        nameless = (rows.group.codes < 0) | (rows.sender.codes < 0)
+        if rows.has_seq is not None:
+            nameless |= ~rows.has_seq
+        foreign = (kinds == _SEND) & (self._sender_process[rows.sender.codes] != rows.process.codes)
+        groupless = ((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE)) & (rows.group.codes < 0)
+        wrong = (message & (nameless | foreign)) | groupless
+        if rows.has_view is not None:
+            wrong |= (kinds == _VIEW) & ~rows.has_view
+        if wrong.any():
+            self._smell(wrong)
+            kinds[wrong] = _OTHER
+            message &= ~wrong
+        self._message: Ints = np.flatnonzero(message)
+        self._is_final: Mask = np.array([*(value in FINAL_KINDS for value in rows.kind.values), False], np.bool_)[rows.kind.codes]
+        followed = self._is_final.copy()
+        followed[self._ends] = False
+        if followed.any():
+            self._smell(followed)
+        self._check_members()
+        self._check_details()
+
+    def _check_members(self) -> None:
+        views = np.flatnonzero(self._kinds == _VIEW)
+        if len(views):
+            lists = self.rows.rows(views).column("members").to_pylist()
+            bad = [not names or None in names or len(set(names)) < len(names) for names in lists]
+            self._smell(views[np.array(bad, np.bool_)])
+
+    def _check_details(self) -> None:
+        """Rows that say the same are looked at once."""
+        details = self.rows.codes("detail")
+        having = np.flatnonzero(details.codes >= 0)
+        if not len(having):
+            return
+        width = len(details.values)
+        pairs = self.rows.kind.codes[having].astype(np.int64) * width + details.codes[having]
+        known = np.array([value in KINDS for value in self.rows.kind.values], np.bool_)
+        bad = [
+            pair
+            for pair in np.unique(pairs).tolist()
+            if known[pair // width] and any(detail_problems(self.rows.kind.values[pair // width], details.values[pair % width]))
+        ]
+        if bad:
+            self._smell(having[np.isin(pairs, bad)])
+
+    def _cut_into_segments(self) -> None:
+        """Gives each message row the number of its segment: between the ``view`` and ``join`` rows of its group and the
+        ``leave`` rows of its process. Numbers grow with history, group and place."""
+        kinds = self._kinds
+        marks = np.flatnonzero((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE))
+        places = self._place[self._message]
+        if self._groups == 1:
+            before = np.cumsum((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE))
+            self._segment: Ints = places + before[self._message]
+        else:
+            leaves = marks[kinds[marks] == _LEAVE]
+            present = np.unique(places)
+            keys = [self._place[marks] * (len(self.rows) + 1) + marks]
+            for leave in leaves.tolist():
+                low = self._dense[leave] * self._groups
+                here = present[(present >= low) & (present < low + self._groups)]
+                keys.append(here * (len(self.rows) + 1) + leave)
+            boundaries = np.unique(np.concatenate(keys))
+            own = places * (len(self.rows) + 1) + self._message
+            self._segment = places + np.searchsorted(boundaries, own, side="right")
+        self._segments = self._groups * len(self._begins) + 2 * self._groups * len(marks) + 1
+
+    def _check_views(self) -> None:
+        """A row's ``view`` is the last one installed there; rows before the first one of the unit make a claim."""
+        rows = self.rows
+        stating = (rows.group.codes >= 0) & (self._kinds != _VIEW)
+        if rows.has_view is not None:
+            stating &= rows.has_view
+        places = np.flatnonzero(stating)
+        installs = np.flatnonzero((self._kinds == _VIEW) & (rows.group.codes >= 0))
+        scale = len(rows) + 1
+        order = np.argsort(self._place[installs] * scale + installs, kind="stable")
+        installs = installs[order]
+        if self._groups == 1 and len(installs):
+            before = np.cumsum(self._kinds == _VIEW)[places] - 1
+        else:
+            before = np.searchsorted(self._place[installs] * scale + installs, self._place[places] * scale + places) - 1
+        known = before >= 0
+        if len(installs):
+            last = installs[np.maximum(before, 0)]
+            known &= self._place[last] == self._place[places]
+            wrong = known & (rows.view[last] != rows.view[places])
+            if wrong.any():
+                self._smell(places[wrong])
+        claiming = places[~known]
+        self._claims: list[tuple[int, str, str, int]] = []
+        if len(claiming):
+            claiming = claiming[stable_order(self._place[claiming], self._groups * len(self._begins))]
+            starts = claiming[starts_of(np.diff(self._place[claiming]) != 0, np.diff(rows.view[claiming]) != 0)]
+            self._claims = [
+                (int(self._run_of[self._dense[at]]), *self._names(at), int(rows.view[at])) for at in starts.tolist()
+            ]
+
+    def _names(self, at: int) -> tuple[str, str]:
+        return self.rows.process.values[self.rows.process.codes[at]], self.rows.group.values[self.rows.group.codes[at]]
+
+    def _intervals(self) -> None:
+        rows = self.rows
+        deliver = self._kinds[self._message] == _DELIVER
+        where, segment = self._message[deliver], self._segment[deliver]
+        keys = segment * self._senders + rows.sender.codes[where]
+        order = stable_order(keys, self._segments * self._senders)
+        where, keys = where[order], keys[order]
+        seqs = rows.seq[where]
+        self._delivered = _Spans(where, starts_of(np.diff(keys) != 0, np.diff(seqs) != 1)) if len(where) else _Spans.none()
+        where, segment = self._message[~deliver], self._segment[~deliver]
+        if self._groups > 1:
+            order = stable_order(segment, self._segments)
+            where, segment = where[order], segment[order]
+        seqs = rows.seq[where]
+        same = np.diff(self._place[where]) == 0
+        gap = same & (np.diff(seqs) != 1)
+        if gap.any():
+            self._smell(where[1:][gap])
+        self._sent = _Spans(where, starts_of(np.diff(segment) != 0, gap)) if len(where) else _Spans.none()
+
+    def _tapes(self) -> None:
+        where, segment = self._message, self._segment
+        if self._groups > 1:
+            order = stable_order(segment, self._segments)
+            where, segment = where[order], segment[order]
+        kind: Any = np.uint8 if self._senders < 255 else np.uint16 if self._senders < 65_535 else np.uint32
+        senders = self.rows.sender.codes[where].astype(kind) + kind(1)
+        self._tape = np.where(self._kinds[where] == _SEND, kind(0), senders)
+        starts = starts_of(np.diff(segment) != 0) if len(where) else np.zeros(0, np.int64)
+        self._tape_starts: Ints = where[starts] if len(where) else where
+        self._tape_bounds: Ints = np.append(starts, len(where))
+
+    def _own(self) -> None:
+        """Per history and group: sends, and how far deliveries of own messages run ahead of them."""
+        rows = self.rows
+        where = self._message[self._sender_process[rows.sender.codes[self._message]] == rows.process.codes[self._message]]
+        if self._groups > 1:
+            where = where[stable_order(self._place[where], self._groups * len(self._begins))]
+        self._own_rows: list[tuple[int, str, str, int, int]] = []
+        if not len(where):
+            return
+        starts = starts_of(np.diff(self._place[where]) != 0)
+        is_send = (self._kinds[where] == _SEND).astype(np.int64)
+        so_far = np.cumsum(is_send)
+        base = np.repeat((so_far - is_send)[starts], np.diff(np.append(starts, len(where))))
+        lead = np.where(is_send == 1, _NEVER, rows.seq[where] - (so_far - base))
+        leads = np.maximum.reduceat(lead, starts).tolist()
+        sends = np.add.reduceat(is_send, starts).tolist()
+        runs = self._run_of[self._dense[where[starts]]].tolist()
+        names = [self._names(at) for at in where[starts].tolist()]
+        self._own_rows = [(run, *name, *rest) for run, name, *rest in zip(runs, names, sends, leads, strict=True)]
+
+    def _agree(self, name: str, differing: Mask) -> _Agreed:
+        """Compares what rows say of the same message. Nulls say nothing."""
+        rows, where = self.rows, self._message
+        values, there = rows.ints(name)
+        if there is not None:
+            where = where[there[where]]
+        key = (rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]) * self._senders + rows.sender.codes[where]
+        agreed = _Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
+        for wrong in (agreed.differing, agreed.scattered):
+            differing[rows.run.codes[where[wrong]]] = True
+        if name == "digest":
+            self._digests = agreed
+        return agreed
+
+    def _rank(self) -> None:
+        """Where a process is in several groups, ranks may show that one order holds across them."""
+        pairs = np.unique(self._place[self._message])
+        owners = pairs // self._groups
+        several = owners[1:][owners[1:] == owners[:-1]]
+        self._needs_ranks: Mask = np.zeros(len(self.runs), np.bool_)
+        self._needs_ranks[self._run_of[several]] = True
+        self._ranks: _Agreed | None = None
+        self._unranked: Mask = np.zeros(len(self.runs), np.bool_)
+        if not len(several):
+            return
+        self._ranks = self._agree("rank", self._unranked)
+        values, there = self.rows.ints("rank")
+        where = self._message[self._kinds[self._message] == _DELIVER]
+        if there is not None and not there[where].all():
+            self._unranked[self.rows.run.codes[where[~there[where]]]] = True
+        back = (np.diff(self._dense[where]) == 0) & (np.diff(values[where]) <= 0)
+        self._unranked[self.rows.run.codes[where[1:][back]]] = True
+        starts = starts_of(np.diff(self._dense[where]) != 0) if len(where) else np.zeros(0, np.int64)
+        ends = np.append(starts[1:], len(where)) - 1
+        self._rank_ends = [
+            (int(self.rows.run.codes[where[a]]), self.rows.process.values[self.rows.process.codes[where[a]]], int(values[where[a]]), int(values[where[b]]))
+            for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+        ] if len(where) else []
+
+    def _times(self) -> None:
+        """Per history: how many durations are known, and the longest."""
+        histories = len(self._begins)
+        self._durations = np.zeros((histories, 4), np.int64)
+        self._durations[:, (1, 3)] = _NEVER
+        where = self._message[self._kinds[self._message] == _DELIVER]
+        began, has_began = self.rows.ints("sent")
+        ended, has_ended = self.rows.ints("true_time")
+        for mask in (has_began, has_ended):
+            if mask is not None:
+                where = where[mask[where]]
+        if len(where):
+            took, owners = ended[where] - began[where], self._dense[where]
+            starts = starts_of(np.diff(owners) != 0)
+            self._durations[owners[starts], 0] = np.diff(np.append(starts, len(where)))
+            self._durations[owners[starts], 1] = np.maximum.reduceat(took, starts)
+        self._send_times()
+        due, has_due = self.rows.ints("deadline")
+        timed = self._message if has_due is None else self._message[has_due[self._message]]
+        self._with_deadlines: Mask = np.zeros(len(self.runs), np.bool_)
+        self._with_deadlines[self.rows.run.codes[timed]] = True
+
+    def _send_times(self) -> None:
+        details = self.rows.codes("detail")
+        sends = self._message[(self._kinds[self._message] == _SEND) & (details.codes[self._message] >= 0)]
+        for at in sends.tolist():
+            try:
+                took = msgspec.json.decode(details.values[details.codes[at]]).get("took_ns")
+            except (msgspec.MsgspecError, AttributeError):
+                continue  # malformed: the run smells of it already
+            if isinstance(took, int):
+                mine = self._durations[self._dense[at]]
+                mine[2] += 1
+                mine[3] = max(mine[3], took)
+
+    def _choose_skeleton(self) -> None:
+        control = np.flatnonzero(self._kinds >= _VIEW)
+        places = np.unique(np.concatenate([control, self._delivered.heads, self._sent.heads, self._ends]))
+        self.skeleton: pa.Table = self.rows.rows(places)
+        runs = self.rows.run.codes[places]
+        self._skeleton_bounds: list[int] = np.searchsorted(runs, np.arange(len(self.runs) + 1)).tolist()
+
+    # --- what is asked for a run --------------------------------------------------------------------------------------
+
+    def skeleton_rows(self, run: int) -> range:
+        """Which rows of ``skeleton`` are the run's, given its place in ``runs``."""
+        return range(self._skeleton_bounds[run], self._skeleton_bounds[run + 1])
+
+    @cached_property
+    def _listed(self) -> _Listed:
+        return _Listed(self)
+
+    def slice(self, run: int, *, alone: bool = False) -> Slice:
+        """The certificates of a run, given its place in ``runs``. ``alone``: others' rows about it are elsewhere, so what
+        is needed to compare with them is included."""
+        listed = self._listed
+        part = listed.part
+        blocks: list[Blocks] = []
+        if alone:
+            blocks = self._digests.blocks(self, run)
+            if self._ranks is not None and self._needs_ranks[run] and not self._unranked[run]:
+                blocks += self._ranks.blocks(self, run)
+        ranked = self._ranks is not None and not self._unranked[run]
+        extents = part(listed.extents, listed.histories, run)
+        places = self.skeleton_rows(run)
+        return Slice(
+            run=self.runs[run],
+            senders=self.rows.sender.values,
+            extents=extents,
+            delivered=part(listed.delivered, listed.delivered_bounds, run),
+            sent=part(listed.sent, listed.sent_bounds, run),
+            own=[Own(*rest) for owner, *rest in self._own_rows if owner == run] if alone else listed.own.get(run, []),
+            tapes=part(listed.tapes, listed.tape_bounds, run),
+            claims=[(process, group, view) for owner, process, group, view in self._claims if owner == run],
+            timed=part(listed.timed, listed.histories, run),
+            ranks=[rest for owner, *rest in self._rank_ends if owner == run] if ranked else None,  # type: ignore[misc]
+            blocks=blocks,
+            rows=listed.counts[run],
+            smells=bool(self._smelly[run]),
+            differs=bool(self._differing[run]),
+            has_deadlines=bool(self._with_deadlines[run]),
+            skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
+        )
+
+
+class _Spans:
+    """Blocks of rows that make one interval each."""
+
+    def __init__(self, where: Ints, starts: Ints) -> None:
+        self.heads: Ints = where[starts]
+        """The first row of each."""
+        self.tails: Ints = where[np.append(starts[1:], len(where)) - 1]
+
+    @classmethod
+    def none(cls) -> _Spans:
+        spans = cls.__new__(cls)
+        spans.heads = spans.tails = np.zeros(0, np.int64)
+        return spans
+
+
+class _Agreed:
+    """What rows say of each message, put into one array by (run, group, sender) and number."""
+
+    def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:
+        self.name = name
+        self.differing: Ints = np.zeros(0, np.int64)
+        self.scattered: Ints = np.zeros(0, np.int64)
+        self.keys: Ints = np.zeros(0, np.int64)
+        if not len(key):
+            return
+        size = int(key.max()) + 1
+        if size > 4 * len(key) + 65_536:
+            self.keys, key = np.unique(key, return_inverse=True)
+            size = len(self.keys)
+        else:
+            self.keys = np.arange(size)
+        low, high = np.full(size, 2**62), np.full(size, _NEVER)
+        np.minimum.at(low, key, seqs)
+        np.maximum.at(high, key, seqs)
+        counts = np.bincount(key, minlength=size)
+        # Numbers as large as somebody's mistake would make the array as large: such runs are left to the exact search.
+        wide = (high - low) > 4 * counts + 64
+        use = slice(None)
+        if wide.any():
+            self.scattered = np.flatnonzero(wide[key])
+            keep = ~wide[key]
+            counts[wide] = 0
+            key, seqs, values, is_send, use = key[keep], seqs[keep], values[keep], is_send[keep], np.flatnonzero(keep)
+        width = np.where(counts > 0, high - low + 1, 0)
+        self.base: Ints = np.cumsum(width) - width
+        self.low: Ints = low
+        self.width: Ints = width
+        self.values: Ints = np.zeros(int(width.sum()), np.int64)
+        self.there: Mask = np.zeros(len(self.values), np.bool_)
+        at = self.base[key] + seqs - low[key]
+        self.values[at] = values
+        self.values[at[is_send]] = values[is_send]
+        self.there[at] = True
+        wrong = np.flatnonzero(self.values[at] != values)
+        self.differing = wrong if isinstance(use, slice) else use[wrong]
+
+    def blocks(self, unit: Unit, run: int) -> list[Blocks]:
+        """What is known of a run's messages, in blocks."""
+        per_run = unit._groups * unit._senders
+        low, high = np.searchsorted(self.keys, (run * per_run, (run + 1) * per_run)).tolist()
+        found = []
+        for place in range(low, high):
+            width = int(self.width[place])
+            if not width:
+                continue
+            group, sender = divmod(int(self.keys[place]) - run * per_run, unit._senders)
+            whole, parts = _hash(self.values, self.there, int(self.base[place]), width, int(self.low[place]))
+            names = unit.rows.group.values[group], unit.rows.sender.values[sender]
+            found.append(Blocks(self.name, *names, whole, parts))
+        return found
+
+
+def _hash(
+    values: Ints, there: Mask, base: int, width: int, low: int
+) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
+    whole: dict[int, bytes] = {}
+    parts: dict[int, tuple[Ints, Ints]] = {}
+    for block in range(low // BLOCK, (low + width - 1) // BLOCK + 1):
+        begin, end = max(block * BLOCK, low), min((block + 1) * BLOCK, low + width)
+        at = slice(base + begin - low, base + end - low)
+        if end - begin == BLOCK and there[at].all():
+            whole[block] = hash_block(values[at])
+        else:
+            known = np.flatnonzero(there[at])
+            if len(known):
+                parts[block] = begin + known, values[at][known]
+    return whole, parts
+
+
+def hash_block(values: Ints) -> bytes:
+    """A cryptographic hash of a block's values, so that equal means equal."""
+    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
+
+
+class _Listed:
+    """The certificates of a unit as Python tuples, made once for all runs, and where each run's begin."""
+
+    def __init__(self, unit: Unit) -> None:
+        rows, runs = unit.rows, len(unit.runs)
+        groups, processes, senders = rows.group.values, rows.process.values, rows.sender.values
+
+        def bounds(places: Ints) -> list[int]:
+            return np.searchsorted(rows.run.codes[places], np.arange(runs + 1)).tolist()  # type: ignore[no-any-return]
+
+        def named(values: Sequence[str], coded: Coded, places: Ints) -> list[str]:
+            return [values[code] for code in coded.codes[places].tolist()]
+
+        spans = unit._delivered
+        columns = (named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads), named(senders, rows.sender, spans.heads))
+        self.delivered = list(map(Delivered, *columns, *_ends(rows, spans)))
+        self.delivered_bounds = bounds(spans.heads)
+        spans = unit._sent
+        self.sent = list(map(Sent, named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads), *_ends(rows, spans)))
+        self.sent_bounds = bounds(spans.heads)
+        starts = unit._tape_starts
+        edges = unit._tape_bounds.tolist()
+        slices = [unit._tape[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        firsts = rows.index[starts].tolist()
+        self.tapes = list(map(Tape, named(processes, rows.process, starts), named(groups, rows.group, starts), firsts, slices))
+        self.tape_bounds = bounds(starts)
+        begins, ends = unit._begins, unit._ends
+        owners = named(processes, rows.process, begins)
+        first, last = rows.index[begins], rows.index[ends]
+        loose = (last - first != ends - begins).tolist()
+        final = unit._is_final[ends].tolist()
+        self.extents = list(map(Extent, owners, first.tolist(), last.tolist(), loose, final))
+        self.timed = [Timed(owner, *values) for owner, values in zip(owners, unit._durations.tolist(), strict=True)]
+        self.histories = np.searchsorted(unit._run_of, np.arange(runs + 1)).tolist()
+        self.counts = np.bincount(rows.run.codes, minlength=runs).tolist()
+        self.own: dict[int, list[Own]] = {}
+        for owner_run, *rest in unit._own_rows:
+            self.own.setdefault(owner_run, []).append(Own(*rest))
+
+    @staticmethod
+    def part(items: list[Any], bounds: list[int], run: int) -> list[Any]:
+        return items[bounds[run] : bounds[run + 1]]
+
+
+def _ends(rows: Rows, spans: _Spans) -> tuple[list[int], ...]:
+    return (
+        rows.seq[spans.heads].tolist(),
+        rows.seq[spans.tails].tolist(),
+        rows.index[spans.heads].tolist(),
+        rows.index[spans.tails].tolist(),
+    )
+
+
+def _kind_codes(kind: Coded) -> NDArray[np.int8]:
+    codes = [_CODES.get(value, _CONTROL if value in CONTROL else _OTHER) for value in kind.values]
+    return np.array([*codes, _OTHER], np.int8)[kind.codes]
+
+
+def _process_of_sender(rows: Rows) -> NDArray[np.int32]:
+    """The code of the process that has a sender's name; -1 if it has no rows here."""
+    places = {name: code for code, name in enumerate(rows.process.values)}
+    return np.array([*(places.get(name, -1) for name in rows.sender.values), -1], np.int32)

@@ -1,0 +1,267 @@
+"""The certificates of one run put together: what stage 2 reads.
+
+A run's slices may come from several units, in any order. Here they are joined history by history, and the few things are
+checked that only show when pieces meet: that indices go on, that numbers go on, that nothing follows an end, that a claim
+about the view in force is true. Where something does not fit, the run *smells*, and the plain validation looks at it.
+
+The *facts* are those of the reference verifier, read off the skeletons: views, memberships, who is correct, who owes. Every
+interval's first row is in the skeleton, so the view that an interval is in needs no second bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..trace.reference.facts import Event, History, Run, View
+from .certificates import BLOCK, Blocks, Delivered, Sent, Slice, hash_block
+
+Range: TypeAlias = tuple[int, int]
+Codes: TypeAlias = NDArray[Any]
+Place: TypeAlias = tuple[str, str]
+"""(process, group)."""
+
+
+class Evidence:
+    """What the certificates of a run say, together with its facts."""
+
+    def __init__(self, facts: Run, slices: Sequence[Slice]) -> None:
+        self.facts = facts
+        self._slices = slices
+        self.rows = sum(part.rows for part in slices)
+        self.has_deadlines = any(part.has_deadlines for part in slices)
+        self.smells = any(part.smells for part in slices)
+        self._events: dict[str, dict[int, Event]] = {}
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Brings what several units say into the order of the histories."""
+        if len(self._slices) == 1:
+            only = self._slices[0]
+            self._deliveries: Iterable[Delivered] = only.delivered
+            self._sends: Iterable[Sent] = only.sent
+            self.smells = self.smells or bool(only.claims) or any(e.first != 0 or e.loose for e in only.extents)
+            self.smells = self.smells or any(sent.low != 1 for sent in self._first_sends())
+            self.leads = any(own.lead > 0 for own in only.own)
+            return
+        self._deliveries = sorted((d for part in self._slices for d in part.delivered), key=lambda d: (d.process, d.first))
+        self._sends = sorted((s for part in self._slices for s in part.sent), key=lambda s: (s.process, s.first))
+        begins: list[tuple[int, Slice, str]] = []
+        for part in self._slices:
+            begins += [(extent.first, part, extent.process) for extent in part.extents]
+        begins.sort(key=lambda begin: begin[0])
+        self._join(begins)
+
+    def _first_sends(self) -> Iterable[Sent]:
+        seen: set[Place] = set()
+        for sent in self._sends:
+            if sent[:2] not in seen:
+                seen.add(sent[:2])
+                yield sent
+
+    def _join(self, begins: list[tuple[int, Slice, str]]) -> None:
+        expected: dict[str, int] = {}
+        final: set[str] = set()
+        sent: dict[Place, int] = {}
+        self.leads = False
+        for first, part, process in begins:
+            extent = next(e for e in part.extents if e.process == process)
+            self.smells = self.smells or extent.loose or first != expected.get(process, 0) or process in final
+            expected[process] = extent.last + 1
+            if extent.final:
+                final.add(process)
+            for own in part.own:
+                if own.process == process:
+                    self.leads = self.leads or own.lead > sent.get(own[:2], 0)
+                    sent[own[:2]] = sent.get(own[:2], 0) + own.sends
+            for claimed, group, view in part.claims:
+                if claimed == process:
+                    self.smells = self.smells or view != self._last_view(process, group, first)
+        numbers: dict[Place, int] = {}
+        for span in self._sends:
+            self.smells = self.smells or span.low != numbers.get(span[:2], 0) + 1
+            numbers[span[:2]] = span.high
+
+    def _last_view(self, process: str, group: str, before: int) -> int | None:
+        installed = [i for i in self.facts.histories[process].views.get(group, ()) if i.index < before]
+        return installed[-1].view.number if installed else None
+
+    # --- intervals ----------------------------------------------------------------------------------------------------
+
+    def view_at(self, process: str, index: int) -> View | None:
+        """The view in force at the first row of an interval or tape."""
+        return self.event(process, index).view
+
+    def event(self, process: str, index: int) -> Event:
+        known = self._events.get(process)
+        if known is None:
+            history = self.facts.histories[process]
+            known = {event.index: event for event in (*history.traffic, *history.repeats)}
+            self._events[process] = known
+        return known[index]
+
+    @cached_property
+    def delivered(self) -> dict[Place, dict[str, list[Delivered]]]:
+        """By process and group, then by sender: intervals in the order of the history."""
+        found: dict[Place, dict[str, list[Delivered]]] = {}
+        for interval in self._deliveries:
+            found.setdefault((interval.process, interval.group), {}).setdefault(interval.sender, []).append(interval)
+        return found
+
+    @cached_property
+    def ranges(self) -> dict[Place, dict[str, Range]] | None:
+        """What each process delivers of each sender, as one range of numbers; None if that is not so: somebody delivers out
+        of order, twice, or with a hole."""
+        found: dict[Place, dict[str, Range]] = {}
+        for place, by_sender in self.delivered.items():
+            mine = found[place] = {}
+            for sender, intervals in by_sender.items():
+                low, high = intervals[0].low, intervals[0].high
+                for interval in intervals[1:]:
+                    if interval.low != high + 1:
+                        return None
+                    high = interval.high
+                if low < 1:
+                    return None
+                mine[sender] = low, high
+        return found
+
+    @cached_property
+    def count(self) -> int:
+        """Deliveries, repeated ones included."""
+        return sum(interval.high - interval.low + 1 for interval in self._deliveries)
+
+    @cached_property
+    def sent(self) -> dict[Place, list[Sent]]:
+        found: dict[Place, list[Sent]] = {}
+        for span in self._sends:
+            found.setdefault((span.process, span.group), []).append(span)
+        return found
+
+    def sent_up_to(self, process: str, group: str) -> int:
+        spans = self.sent.get((process, group))
+        return spans[-1].high if spans else 0
+
+    def in_views(self, place: Place) -> dict[View | None, dict[str, Range]]:
+        """What a process delivers of a group, view by view; for runs with ``ranges``."""
+        return self._in_views.get(place, {})
+
+    @cached_property
+    def _in_views(self) -> dict[Place, dict[View | None, dict[str, Range]]]:
+        found: dict[Place, dict[View | None, dict[str, Range]]] = {}
+        for place, by_sender in self.delivered.items():
+            mine = found[place] = {}
+            for sender, intervals in by_sender.items():
+                for interval in intervals:
+                    here = mine.setdefault(self.view_at(interval.process, interval.first), {})
+                    low = here[sender][0] if sender in here else interval.low
+                    here[sender] = low, interval.high
+        return found
+
+    # --- tapes --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tapes(self) -> dict[Place, list[tuple[View | None, Codes]]]:
+        """By process and group, view by view: the codes of the senders, with 0 for sends."""
+        parts: dict[Place, list[tuple[int, Codes]]] = {}
+        places: dict[str, int] = {}
+        for part in self._slices:
+            translate = None
+            if len(self._slices) > 1:
+                codes = [places.setdefault(sender, len(places) + 1) for sender in part.senders]
+                translate = np.array([0, *codes], np.uint32)
+            for tape in part.tapes:
+                own = tape.codes if translate is None else translate[tape.codes]
+                parts.setdefault((tape.process, tape.group), []).append((tape.first, own))
+        return {place: self._by_view(place[0], tapes) for place, tapes in parts.items()}
+
+    def _by_view(self, process: str, tapes: list[tuple[int, Codes]]) -> list[tuple[View | None, Codes]]:
+        if len(self._slices) > 1:
+            tapes.sort(key=lambda tape: tape[0])
+        joined: list[tuple[View | None, list[Codes]]] = []
+        for first, codes in tapes:
+            view = self.view_at(process, first)
+            if joined and joined[-1][0] is view:
+                joined[-1][1].append(codes)
+            else:
+                joined.append((view, [codes]))
+        return [(view, codes[0] if len(codes) == 1 else np.concatenate(codes)) for view, codes in joined]
+
+    # --- what rows about a message agree on ---------------------------------------------------------------------------
+
+    @cached_property
+    def digests_agree(self) -> bool:
+        return not any(part.differs for part in self._slices) and self._blocks_agree("digest")
+
+    @cached_property
+    def is_ranked(self) -> bool:
+        """Whether ranks are a witness of one order across groups: along every history they grow, and a message has the
+        same one everywhere."""
+        last: dict[str, int] = {}
+        ends: list[tuple[int, str, int, int]] = []
+        for part in self._slices:
+            if part.ranks is None:
+                return False
+            begins = {extent.process: extent.first for extent in part.extents}
+            ends += [(begins[process], process, low, high) for process, low, high in part.ranks]
+        for _, process, low, high in sorted(ends):
+            if process in last and low <= last[process]:
+                return False
+            last[process] = high
+        return self._blocks_agree("rank")
+
+    def _blocks_agree(self, attribute: str) -> bool:
+        """False also if it cannot be told: a block is whole here and broken off there."""
+        if len(self._slices) == 1:
+            return True
+        whole: dict[tuple[str, str, int], bytes] = {}
+        parts: dict[tuple[str, str, int], dict[int, int]] = {}
+        for blocks in (blocks for part in self._slices for blocks in part.blocks if blocks.attribute == attribute):
+            if not _add(blocks, whole, parts):
+                return False
+        for key, values in parts.items():
+            if key not in whole:
+                continue
+            if len(values) < BLOCK or hash_block(np.array([values[n] for n in sorted(values)], np.int64)) != whole[key]:
+                return False
+        return True
+
+    # --- who ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def participates(self) -> dict[str, set[str]]:
+        """The groups in which each process sends or delivers."""
+        found: dict[str, set[str]] = {}
+        for process, group in (*self.delivered, *self.sent):
+            found.setdefault(process, set()).add(group)
+        return found
+
+    @cached_property
+    def longest(self) -> tuple[int, int, int, int]:
+        """Timed deliveries and the longest, timed sends and the longest."""
+        timed = [entry for part in self._slices for entry in part.timed]
+        return (
+            sum(entry.deliveries for entry in timed),
+            max((entry.longest for entry in timed), default=0),
+            sum(entry.sends for entry in timed),
+            max((entry.longest_send for entry in timed), default=0),
+        )
+
+    def history(self, process: str) -> History:
+        return self.facts.histories[process]
+
+
+def _add(blocks: Blocks, whole: dict[tuple[str, str, int], bytes], parts: dict[tuple[str, str, int], dict[int, int]]) -> bool:
+    for block, digest in blocks.whole.items():
+        if whole.setdefault((blocks.group, blocks.sender, block), digest) != digest:
+            return False
+    for block, (numbers, values) in blocks.parts.items():
+        known = parts.setdefault((blocks.group, blocks.sender, block), {})
+        for number, value in zip(numbers.tolist(), values.tolist(), strict=True):
+            if known.setdefault(number, value) != value:
+                return False
+    return True

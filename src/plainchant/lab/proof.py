@@ -1,0 +1,578 @@
+"""Stage 2 of verification: what the certificates of a run prove.
+
+For each property there is a *sufficient* condition on the certificates and a way to count the cases that the reference
+verifier would have examined. Where the condition holds, the property holds, and the count is exact. Where it does not, the
+property is *doubtful*, and the exact search (the reference verifier on the run's rows) decides: only it says "violated", so
+every violation has its sentence and its events. Properties of views alone are decided here, by the reference verifier's
+own functions on the skeleton, which has all they look at.
+
+The conditions are written for what correct runs look like; each docstring says why it suffices. The central one is
+:class:`Order`: in each view of a group, what each process delivers is a beginning of what the one that delivers most does,
+and whoever goes on to another view has delivered all of it. Then there is *one* sequence of the group's messages, view
+after view, of which every process delivers a stretch without holes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Final
+
+import numpy as np
+
+from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_for
+from ..trace.reference.facts import History, Run, View
+from ..trace.reference.owing import Owing, drops, parted
+from ..trace.reference.report import Report
+from .evidence import Codes, Evidence, Range
+
+
+class Doubtful(Exception):
+    """The certificates do not prove it; the exact search has to look."""
+
+
+@dataclasses.dataclass(slots=True)
+class Proof:
+    """What the certificates say of a run."""
+
+    smells: bool = False
+    """Something may be malformed: nothing was judged."""
+    cases: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Property to (1 if it was checked, cases), for those that hold."""
+    decided: list[tuple[Report, int]] = dataclasses.field(default_factory=list)
+    """Reports of properties that were decided here, whichever way."""
+    doubtful: list[str] = dataclasses.field(default_factory=list)
+
+
+ON_VIEWS: Final = frozenset({"view-order", "view-exclusion", "convergence", "disjoint-views"})
+"""Properties that look at nothing but what the skeleton has."""
+
+
+def prove(evidence: Evidence, properties: Sequence[str] | None) -> Proof:
+    """Proves what can be proved of what the run is to be checked for (see ``reference.verify`` about ``properties``)."""
+    if evidence.smells:
+        return Proof(smells=True)
+    proof = Proof()
+    run = evidence.facts
+    until_end = properties is not None or run.drained
+    held = is_held_to_names(run, properties)
+    names = names_for(run, properties)
+    proof.decided = check_run(run, properties, ON_VIEWS)
+    prover = Prover(evidence, until_end)
+    for name in names:
+        if name in ON_VIEWS:
+            continue
+        checked = until_end or name not in SPEAK_OF_END
+        if not checked:
+            if held:
+                proof.cases[name] = 0, 0
+            continue
+        try:
+            cases = prover.cases(name)
+        except Doubtful:
+            proof.doubtful.append(name)
+            continue
+        if cases or held:
+            proof.cases[name] = 1, cases
+    return proof
+
+
+class Prover:
+    """Counts the cases of each property of one run, or raises Doubtful."""
+
+    def __init__(self, evidence: Evidence, until_end: bool) -> None:
+        self.evidence = evidence
+        self.run: Run = evidence.facts
+        self.until_end = until_end
+        self.owing = Owing(self.run)
+        self._orders: dict[str, Order] = {}
+        self._known: dict[str, int | None] = {}
+
+    def cases(self, name: str) -> int:
+        """The number of cases of a property that holds."""
+        if name not in self._known:
+            try:
+                self._known[name] = PROVERS[name](self)
+            except Doubtful:
+                self._known[name] = None
+        known = self._known[name]
+        if known is None:
+            raise Doubtful
+        return known
+
+    @cached_property
+    def _correct(self) -> dict[str, list[History]]:
+        return {group: self.run.correct_in(group) for group in self.run.groups}
+
+    @property
+    def ranges(self) -> Mapping[tuple[str, str], Mapping[str, Range]]:
+        ranges = self.evidence.ranges
+        if ranges is None:
+            raise Doubtful
+        return ranges
+
+    def order(self, group: str) -> Order:
+        if group not in self._orders:
+            self._orders[group] = Order(self, group)
+        return self._orders[group]
+
+    # --- delivery -----------------------------------------------------------------------------------------------------
+
+    def integrity(self) -> int:
+        """Each process delivers a range of each sender's numbers, so nothing twice; the range lies in what the sender
+        sent, or the sender is excused; deliveries of own messages never run ahead of the sends; membership is the same
+        all through an interval; digests were compared."""
+        evidence, run = self.evidence, self.run
+        if evidence.leads or not evidence.digests_agree:
+            raise Doubtful
+        for (process, group), by_sender in self.ranges.items():
+            for sender, (_, high) in by_sender.items():
+                if high > evidence.sent_up_to(sender, group):
+                    history = run.histories.get(sender)
+                    excused = history.cut if history is not None else sender in run.named[group]
+                    if not excused or sender == process:
+                        raise Doubtful
+        for (process, group), intervals in evidence.delivered.items():
+            history = run.histories[process]
+            for of_sender in intervals.values():
+                if not all(run.is_member_at(history, group, interval.first) for interval in of_sender):
+                    raise Doubtful
+        return evidence.count
+
+    def fifo(self) -> int:
+        """Ranges have no holes and are in order. What a process lacks before its range it must not owe: it installed none
+        of the views in which that was sent."""
+        cases = 0
+        for (process, group), by_sender in self.ranges.items():
+            history = self.run.histories[process]
+            for sender, (low, high) in by_sender.items():
+                cases += high - low
+                if low > 1:
+                    self._not_owed(history, group, sender, low)
+        return cases
+
+    def _not_owed(self, history: History, group: str, sender: str, below: int) -> None:
+        if group not in self.run.viewed or self.evidence.sent_up_to(sender, group) < below:
+            raise Doubtful
+        for span in self.evidence.sent[sender, group]:
+            if span.low >= below:
+                break
+            view = self.evidence.view_at(sender, span.first)
+            if view is None or view in history.installed:
+                raise Doubtful
+
+    def self_delivery(self) -> int:
+        """The sender's range of its own numbers is all that it sent."""
+        cases = 0
+        for (process, group), spans in self.evidence.sent.items():
+            history = self.run.histories[process]
+            if not history.is_correct_in(group):
+                continue
+            mine = self._range(process, group, process)
+            for span in spans:
+                if self.run.is_member_at(history, group, span.first):
+                    cases += span.high - span.low + 1
+                    if mine is None or span.low < mine[0] or span.high > mine[1]:
+                        raise Doubtful
+        return cases
+
+    def _range(self, process: str, group: str, sender: str) -> Range | None:
+        return self.ranges.get((process, group), {}).get(sender)
+
+    def validity(self) -> int:
+        """Of each interval of sends, every correct process has all, or lacks only what it does not owe; parting and
+        installing are the same for a whole interval, so its first message decides."""
+        cases = 0
+        for (process, group), spans in self.evidence.sent.items():
+            sender = self.run.histories[process]
+            if not sender.is_correct_in(group):
+                continue
+            for span in spans:
+                size = span.high - span.low + 1
+                if not self.run.is_member_at(sender, group, span.first):
+                    cases += self._reaches_some(process, group, (span.low, span.high))
+                    continue
+                for q in self._correct[group]:
+                    common = _overlap(self._range(q.name, group, process), span.low, span.high)
+                    if common < size:
+                        self._may_lack(q, group, process, span.first, span.low)
+                    cases += common
+        return cases
+
+    def _may_lack(self, q: History, group: str, sender: str, first: int, low: int) -> None:
+        """What was sent in one view, q need not deliver. Without views, owing differs from message to message."""
+        seen = self.evidence.view_at(sender, first)
+        if group not in self.run.viewed or seen is None or self.owing.owes(q, (group, sender, low)):
+            raise Doubtful
+
+    def _reaches_some(self, sender: str, group: str, sent: Range) -> int:
+        members = [q for q in self._correct[group] if self.run.is_ever_member(q, group)]
+        if not members:
+            return 0
+        if not any(_overlap(self._range(q.name, group, sender), *sent) == sent[1] - sent[0] + 1 for q in members):
+            raise Doubtful
+        return sent[1] - sent[0] + 1
+
+    def agreement(self) -> int:
+        """What p delivers in a view lies in the ranges of each q that installed it too and did not part from p."""
+        return sum(self._agree(group, self._correct[group]) for group in self.run.groups)
+
+    def uniform(self) -> int:
+        """``agreement`` with crashed processes as deliverers, and one order with them included."""
+        cases = 0
+        for group in self.run.groups:
+            if self.until_end:
+                cases += self._agree(group, [p for p in self.run.all if p.is_correct_in(group) or p.crashed])
+            cases += self.order(group).pairs(self.run.all)
+        return cases
+
+    def _agree(self, group: str, deliverers: Iterable[History]) -> int:
+        correct, ranges = self._correct[group], self.ranges
+        cases = 0
+        for p in deliverers:
+            for view, by_sender in self.evidence.in_views((p.name, group)).items():
+                size = sum(high - low + 1 for low, high in by_sender.values())
+                for q in correct:
+                    if q is p or not self._is_bound(p, q, view, group):
+                        continue
+                    theirs = ranges.get((q.name, group), {})
+                    if not all(_contains(theirs.get(sender), wanted) for sender, wanted in by_sender.items()):
+                        raise Doubtful
+                    cases += size
+        return cases
+
+    def _is_bound(self, p: History, q: History, view: View | None, group: str) -> bool:
+        """Whether what p delivers in a view is asked of q."""
+        if view is None:
+            return group not in self.run.viewed
+        return view in q.installed and not (drops(p, q, view) if p.crashed else parted(p, q, view))
+
+    def unanimity(self) -> int:
+        """No rejected message lies in anybody's range."""
+        cases = 0
+        for p in self.run.all:
+            for reject in p.rejects:
+                group, sender, seq = reject.message
+                if not p.is_correct_in(group) or not self.run.is_member_at(p, group, reject.index):
+                    continue
+                cases += 1
+                if any(_overlap(self._range(q.name, group, sender), seq, seq) for q in self.run.all):
+                    raise Doubtful
+        return cases
+
+    # --- views --------------------------------------------------------------------------------------------------------
+
+    def view_atomicity(self) -> int:
+        """Processes that go from one view to the next have the same ranges in the first."""
+        cases = 0
+        for group in self.run.groups:
+            between: dict[tuple[View, View], dict[str, Range]] = {}
+            for history in self.run.all:
+                installations = history.views.get(group, [])
+                if len({installed.view for installed in installations}) < len(installations):
+                    raise Doubtful
+                self.ranges  # noqa: B018 - what lies in a view is one range only then
+                mine = self.evidence.in_views((history.name, group))
+                for one, other in pairwise(installations):
+                    if one.stay != other.stay:
+                        continue
+                    delivered = mine.get(one.view, {})
+                    cases += (one.view, other.view) in between
+                    if between.setdefault((one.view, other.view), delivered) != delivered:
+                        raise Doubtful
+        return cases
+
+    def sender_in_view(self) -> int:
+        cases = 0
+        self.ranges  # noqa: B018 - repeated deliveries are not looked at, and here there are none
+        for (_, group), by_sender in self.evidence.delivered.items():
+            for sender, intervals in by_sender.items():
+                known = self.run.histories.get(sender)
+                is_member = sender in self.run.named[group] or (known is not None and group in known.joined)
+                for interval in intervals:
+                    view = self.evidence.view_at(interval.process, interval.first)
+                    if view is not None and sender in view.members:
+                        cases += interval.high - interval.low + 1
+                    elif view is not None and is_member:
+                        raise Doubtful
+        return cases
+
+    def same_view(self) -> int:
+        """Each interval of deliveries lies in intervals of sends of the same view."""
+        cases = 0
+        self.ranges  # noqa: B018 - as above
+        for (process, group), by_sender in self.evidence.delivered.items():
+            for sender, intervals in by_sender.items():
+                spans = self.evidence.sent.get((sender, group), [])
+                for interval in intervals:
+                    view = self.evidence.view_at(process, interval.first)
+                    for span in spans:
+                        common = _overlap((interval.low, interval.high), span.low, span.high)
+                        sent_in = self.evidence.view_at(sender, span.first) if common else None
+                        if sent_in is None:
+                            continue
+                        if sent_in is not view:
+                            raise Doubtful
+                        cases += common
+        return cases
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def identical(self) -> int:
+        """One sequence for all."""
+        alive = [history for history in self.run.all if not history.crashed]
+        return sum(self.order(group).pairs(alive) for group in self.run.groups)
+
+    def total(self) -> int:
+        """One sequence a group, and no two processes share two groups, or ranks show one order across them."""
+        return self._across_groups() + self.cases("causal")
+
+    def _across_groups(self) -> int:
+        orders = [self.order(group) for group in self.run.groups]
+        cases = 0
+        for p, q in combinations(self.run.all, 2):
+            common = [order.common(p.name, q.name) for order in orders]
+            if sum(count > 0 for count in common) > 1 and not self.evidence.is_ranked:
+                raise Doubtful
+            cases += sum(common) >= 2
+        return cases
+
+    def acyclic(self) -> int:
+        """One sequence a group, and no process delivers in two groups, or ranks show one order across them. The cases are
+        the messages that two processes deliver: as many as the second longest stretch of each view has."""
+        delivering = [process for process, _ in self.evidence.delivered]
+        if len(set(delivering)) < len(delivering) and not self.evidence.is_ranked:
+            raise Doubtful
+        return sum(self.order(group).shared for group in self.run.groups)
+
+    def causal(self) -> int:
+        """Everybody takes part in one group only, and that has one sequence. A sender delivers its own messages after
+        sending them, and those that it sent and did not deliver come after all that it delivered: so the sequence has
+        everything after what happened before it. Each process delivers a stretch of it without holes, and owes nothing
+        from before that stretch (``fifo``)."""
+        if any(len(groups) > 1 for groups in self.evidence.participates.values()):
+            raise Doubtful
+        self.cases("integrity")
+        cases = self.cases("fifo")
+        for group in self.run.groups:
+            order = self.order(group)
+            order.sends_come_after()
+            cases += order.with_a_cause()
+        return cases
+
+    # --- times --------------------------------------------------------------------------------------------------------
+
+    def deadline(self) -> int:
+        if self.evidence.has_deadlines:
+            raise Doubtful
+        return 0
+
+    def bounded(self) -> int:
+        """The longest of all is not too long."""
+        bounds = self.run.bounds
+        named = bounds.keys() & {"send", "deliver", "delivery"}
+        single = next(iter(bounds.values())) if len(bounds) == 1 and not named else None
+        send_bound = bounds.get("send", single)
+        deliver_bound = bounds.get("deliver", bounds.get("delivery", single))
+        deliveries, longest, sends, longest_send = self.evidence.longest
+        cases = 0
+        if send_bound is not None:
+            cases += sends
+            if sends and longest_send > send_bound:
+                raise Doubtful
+        if deliver_bound is not None:
+            self.ranges  # noqa: B018 - repeated deliveries are not looked at, and here there are none
+            cases += deliveries
+            if deliveries and longest > deliver_bound:
+                raise Doubtful
+        return cases
+
+    def prompt(self) -> int:
+        if any(history.blocks for history in self.run.all):
+            raise Doubtful
+        return 0
+
+
+PROVERS: Final[Mapping[str, Callable[[Prover], int]]] = {
+    "integrity": Prover.integrity,
+    "fifo": Prover.fifo,
+    "causal": Prover.causal,
+    "identical": Prover.identical,
+    "total": Prover.total,
+    "acyclic": Prover.acyclic,
+    "self-delivery": Prover.self_delivery,
+    "validity": Prover.validity,
+    "agreement": Prover.agreement,
+    "uniform": Prover.uniform,
+    "view-atomicity": Prover.view_atomicity,
+    "sender-in-view": Prover.sender_in_view,
+    "same-view": Prover.same_view,
+    "unanimity": Prover.unanimity,
+    "deadline": Prover.deadline,
+    "bounded": Prover.bounded,
+    "prompt": Prover.prompt,
+}
+
+
+class Order:
+    """The one sequence of a group's messages; raises Doubtful if the certificates do not show that there is one.
+
+    Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every
+    process installs a stretch of the chain, in one stay. (Partitions and readmissions are left to the exact search.)
+    """
+
+    def __init__(self, prover: Prover, group: str) -> None:
+        self._prover = prover
+        self._evidence = prover.evidence
+        self._run = prover.run
+        self._group = group
+        self._ranges = prover.ranges
+        self._chain: dict[View | None, int] = {None: 0}
+        if group in self._run.viewed:
+            self._chain = self._views()
+        self._tapes: dict[str, list[tuple[View | None, Codes]]] = {}
+        self._lengths: dict[str, dict[View | None, int]] = {}
+        for history in self._run.all:
+            tapes = self._evidence.tapes.get((history.name, group))
+            if tapes is not None:
+                self._tapes[history.name] = tapes
+        self._compare()
+
+    def _views(self) -> dict[View | None, int]:
+        by_number: dict[int, View] = {}
+        for history in self._run.all:
+            if len(history.stays.get(self._group, ())) > 1:
+                raise Doubtful
+            for installed in history.views.get(self._group, ()):
+                if by_number.setdefault(installed.view.number, installed.view) is not installed.view:
+                    raise Doubtful
+        chain: dict[View | None, int] = {by_number[number]: place for place, number in enumerate(sorted(by_number))}
+        for history in self._run.all:
+            places = [chain[installed.view] for installed in history.views.get(self._group, ())]
+            if any(other != one + 1 for one, other in pairwise(places)):
+                raise Doubtful
+        return chain
+
+    def _compare(self) -> None:
+        """What each delivers in a view is a beginning of the longest, from the same messages on."""
+        in_view: dict[View | None, list[tuple[str, Codes]]] = {}
+        for process, tapes in self._tapes.items():
+            for view, codes in tapes:
+                delivered = codes[codes != 0] if (codes == 0).any() else codes
+                if len(delivered):
+                    if view not in self._chain:
+                        raise Doubtful
+                    if view in self._lengths.setdefault(process, {}):
+                        raise Doubtful  # its deliveries in this view are interrupted by none or another
+                    self._lengths[process][view] = len(delivered)
+                    in_view.setdefault(view, []).append((process, delivered))
+        for view, found in in_view.items():
+            longest = max((codes for _, codes in found), key=len)
+            for _, codes in found:
+                if not np.array_equal(codes, longest[: len(codes)]):
+                    raise Doubtful
+            self._begin_alike(view, [process for process, _ in found])
+            self._are_complete(view, len(longest))
+
+    def _begin_alike(self, view: View | None, processes: Iterable[str]) -> None:
+        begins: dict[str, int] = {}
+        for process in processes:
+            for sender, (low, _) in self._evidence.in_views((process, self._group))[view].items():
+                if begins.setdefault(sender, low) != low:
+                    raise Doubtful
+
+    def _are_complete(self, view: View | None, size: int) -> None:
+        """Whoever goes on to another view has delivered everything of this one."""
+        if view is None:
+            return
+        for history in self._run.all:
+            installations = history.views.get(self._group, ())
+            if view in history.installed and installations[-1].view is not view:
+                if self._lengths.get(history.name, {}).get(view, 0) != size:
+                    raise Doubtful
+
+    def common(self, p: str, q: str) -> int:
+        """How many messages two processes have in common."""
+        mine, theirs = self._lengths.get(p), self._lengths.get(q)
+        if mine is None or theirs is None:
+            return 0
+        return sum(min(size, theirs.get(view, 0)) for view, size in mine.items())
+
+    def pairs(self, histories: Sequence[History]) -> int:
+        """Pairs of processes with an order to compare: two messages or more in common."""
+        names = [history.name for history in histories if history.name in self._lengths]
+        return sum(self.common(p, q) >= 2 for p, q in combinations(names, 2))
+
+    @property
+    def shared(self) -> int:
+        """Messages that more than one process delivers."""
+        sizes: dict[View | None, list[int]] = {}
+        for lengths in self._lengths.values():
+            for view, size in lengths.items():
+                sizes.setdefault(view, []).append(size)
+        return sum(sorted(found)[-2] for found in sizes.values() if len(found) > 1)
+
+    def sends_come_after(self) -> None:
+        """What a process sent and did not deliver, others deliver in its last view or later: not among what it delivered."""
+        if self._group not in self._run.viewed:
+            return
+        for (process, group), by_sender in self._ranges.items():
+            if group != self._group:
+                continue
+            for sender, (low, high) in by_sender.items():
+                history = self._run.histories.get(sender)
+                installations = history.views.get(group, ()) if history is not None else ()
+                if not installations or sender == process:
+                    continue
+                last = self._chain[installations[-1].view]
+                mine = self._ranges.get((sender, group), {}).get(sender)
+                if mine is not None and mine[0] <= low and high <= mine[1]:
+                    continue
+                if mine is not None and low < mine[0]:
+                    raise Doubtful
+                for interval in self._evidence.delivered[process, group][sender]:
+                    beyond = mine is None or interval.high > mine[1]
+                    view = self._evidence.view_at(process, interval.first)
+                    if beyond and (view not in self._chain or self._chain[view] < last):
+                        raise Doubtful
+
+    def with_a_cause(self) -> int:
+        """Of the first messages that processes deliver of senders, how many have something before them that the same
+        process delivers. (All others have: an earlier message of the same sender.)
+
+        The sender's last delivery before that send is the latest thing in its past; it counts if it lies in a view
+        that the process was in.
+        """
+        found = 0
+        for (process, group), by_sender in self._ranges.items():
+            if group != self._group:
+                continue
+            start = min(self._chain[view] for view in self._lengths[process])
+            for sender, (low, _) in by_sender.items():
+                latest = self._last_view_before(sender, low)
+                found += latest is not None and latest >= start
+        return found
+
+    def _last_view_before(self, sender: str, number: int) -> int | None:
+        """The place of the view in which a sender delivered last before it sent its message of that number."""
+        latest: int | None = None
+        sent = 0
+        for view, codes in self._tapes.get(sender, ()):
+            sends = np.flatnonzero(codes == 0)
+            if sent + len(sends) >= number:
+                before = int(sends[number - sent - 1]) - (number - sent - 1)
+                return self._chain[view] if before else latest
+            if len(codes) > len(sends):
+                latest = self._chain[view]
+            sent += len(sends)
+        return latest
+
+
+def _overlap(mine: Range | None, low: int, high: int) -> int:
+    return 0 if mine is None else max(0, min(mine[1], high) - max(mine[0], low) + 1)
+
+
+def _contains(mine: Range | None, wanted: Range) -> bool:
+    return mine is not None and mine[0] <= wanted[0] and wanted[1] <= mine[1]

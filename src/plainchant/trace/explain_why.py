@@ -1,0 +1,336 @@
+"""Why an event happened, or why it came late, as a clause.
+
+Theory of operation
+-------------------
+Protocols write their reasons into ``detail`` (``text`` is a sentence, ``situation`` a few words); those are simply
+repeated. A delivery has no reason of its own, so it is derived. Its delay has two parts. Until the *first* delivery
+anywhere it is everybody's: the sender had to repeat its request, the message was held back, the group had nobody to
+order it, members had to hold it first. From then on it is this process's own: a packet was missing and was asked for,
+an earlier message was missing, the process was paused or cut off. What rows say is told as a fact; what they only
+suggest is called probable; if they do not even do that, the clause says so.
+
+Conventions that are read where they are kept (and do no harm where they are not): ``retransmit`` with ``first`` and
+``last`` asks for these ranks; ``retransmit``, ``block`` and ``drop`` with ``request`` are about the sender's n-th batch;
+``null`` with ``ack`` acknowledges all ranks up to it; ``elect`` with the stage ``elected``, and ``sync`` until the one
+with ``over``, keep a group from ordering anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..model import MS
+from .explain_rows import Event, Message, Rows, ints
+from .explain_words import fault_words, left_reasons, listed, span, times
+
+_TOLD: Final = 3
+"""So many moments of the same kind are named; the rest is counted."""
+
+
+_CAUSES: Final = {"join": "somebody asks to join"}
+"""Single words that protocols give as causes."""
+
+
+class Why:
+    """Answers for one run."""
+
+    def __init__(self, rows: Rows, origin: int) -> None:
+        self._rows = rows
+        self._origin = origin
+
+    def moment(self, when: int) -> str:
+        """When, as the run's readers count."""
+        return f"{(when - self._origin) / MS:.3f} ms"
+
+    def clause(self, event: Event) -> str | None:
+        """Why this event happened; None if there is nothing to say that its kind does not say."""
+        match event.kind:
+            case "deliver":
+                return self.delivery(event)
+            case "send":
+                return self._send(event)
+            case "view":
+                return self._view(event)
+            case "leave":
+                return self._leave(event)
+            case "elect" | "sync" if isinstance(event.detail.get("why"), str):
+                return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
+        return reason(event.detail)
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    def delivery(self, event: Event, *, alone: bool = True) -> str | None:
+        """What a delivery waited for. If it does not stand ``alone``, what held up everybody is left to the first."""
+        naming = self._rows.naming(event.message)
+        delivered = [other for other in naming if other.kind == "deliver"]
+        if any(other.process == event.process and other.index < event.index for other in delivered):
+            return "it was delivered here before"
+        send = next((other for other in naming if other.kind == "send"), None)
+        first = delivered[0] if delivered else event
+        if event.at == first.at:
+            return self.everybody(event, send, naming)
+        own = self.own(event, send, first, naming)
+        if own is not None or not alone:
+            return own
+        shared = self.everybody(first, send, naming)
+        return None if shared is None else f"like everybody's: {shared}"
+
+    def everybody(self, first: Event, send: Event | None, naming: Sequence[Event]) -> str | None:
+        """What lay between the send and the first delivery anywhere."""
+        sent = send.when if send is not None else first.sent
+        if sent is None:
+            return "its send is not in the trace" if send is None else None
+        clauses = [
+            *self._blocked(naming, first.process, sent, first.when),
+            *self._no_order(first, sent),
+            *(list(self._held(first, sent)) or self._repeated(first, sent)),
+            *self._resilience(first, sent),
+        ]
+        if clauses:
+            return "; ".join(clauses)
+        delay = first.when - sent
+        if not self._is_late(delay, factor=2):
+            return None
+        shown = self.faults(first.process, first.sender or "", sent, first.when)
+        if shown:
+            return "; ".join(shown)
+        return f"the trace does not say why it took {span(delay)} (usual: {span(self._rows.usual)})"
+
+    def own(self, event: Event, send: Event | None, first: Event, naming: Sequence[Event]) -> str | None:
+        """What held up this process while another had delivered already."""
+        since = send.when if send is not None else first.when
+        clauses = list(self._blocked(naming, event.process, since, event.when))
+        missing = self._asked_for(event, event.rank, since)
+        if missing:
+            clauses.append(f"its packet{_number(event)} was missing here: {event.process} asked for it {missing}")
+        else:
+            clauses += self._behind(event, since)
+        late = self._is_late(event.when - first.when)
+        if late or not clauses:
+            received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
+            faults = self.faults(event.process, first.process, first.when, event.when) if late else []
+            clauses += faults
+            if not clauses and late:
+                clauses.append(self._unknown(event, first, received))
+        return "; ".join(clauses) or None
+
+    def _is_late(self, delay: int, *, factor: int = 1) -> bool:
+        usual = self._rows.usual
+        return usual > 0 and delay > factor * usual
+
+    def _unknown(self, event: Event, first: Event, received: Sequence[int]) -> str:
+        after = f"it came {span(event.when - first.when)} after {first.process}'s delivery"
+        if received and received[0] < event.when:
+            return f"{after}; it was received at {self.moment(received[0])}, and the trace does not say what it waited for"
+        return f"{after}; probably its packet was late, or lost and sent again: the trace does not say"
+
+    def _blocked(self, naming: Sequence[Event], process: str, after: int, until: int) -> Iterator[str]:
+        """Rows that say that this very message is held back."""
+        for row in naming:
+            if row.kind == "block" and row.process == process and after <= row.when <= until:
+                yield f"it was held back from {self.moment(row.when)} on: {reason(row.detail) or 'no reason given'}"
+                return
+
+    def _asked_for(self, event: Event, rank: int | None, after: int) -> str:
+        """When this process asked for a number of the order; empty if it did not."""
+        if rank is None:
+            return ""
+        asked = self._rows.find("retransmit", process=event.process, group=event.group, after=after, until=event.when)
+        return self._moments([row.when for row in asked if _covers(row.detail, rank, rank)])
+
+    def _behind(self, event: Event, since: int) -> Iterator[str]:
+        """Something earlier in the order was missing: what came free at the same instant begins with it."""
+        burst = self._rows.burst(event)
+        earlier = [row for row in burst if row.rank is not None and event.rank is not None and row.rank < event.rank]
+        for row in reversed(earlier):
+            asked = self._asked_for(row, row.rank, min(since, row.sent if row.sent is not None else since))
+            if asked:
+                yield f"{row.name}{_number(row)}, which comes before it, was missing here: {row.process} asked for it {asked}"
+                return
+        if burst and self._came_here_last(event, burst[0]):
+            yield f"it probably waited for {burst[0].name}, which comes before it and came at the same instant"
+
+    def _came_here_last(self, event: Event, head: Event) -> bool:
+        """Whether others delivered the head of a burst clearly before: then it, and not the message, was late here."""
+        others = [row.when for row in self._rows.naming(head.message) if row.kind == "deliver" and row.at != head.at]
+        return bool(others) and self._is_late(event.when - min(others))
+
+    def _repeated(self, first: Event, sent: int) -> Iterator[str]:
+        """The sender asked again for a place in the order."""
+        request = self.request_of(first.message)
+        rows = self._rows.find("retransmit", process=first.sender, group=first.group, after=sent, until=first.when)
+        again = [row for row in rows if request is not None and row.detail.get("request") == request]
+        named = [row for row in rows if row.message == first.message]
+        found = again or named
+        if found:
+            yield f"{first.sender}'s request for it went unanswered and was repeated {self._moments([r.when for r in found])}"
+
+    def _held(self, first: Event, sent: int) -> Iterator[str]:
+        """Who gives numbers kept the request back."""
+        request = self.request_of(first.message)
+        for row in self._rows.find("block", group=first.group, after=sent, until=first.when):
+            if request is not None and row.detail.get("request") == request and row.detail.get("process") == first.sender:
+                before = self._before(first.message, request)
+                waiting = f": {before}, which comes before it, had not arrived yet" if before else ""
+                yield f"{row.process} held it back at {self.moment(row.when)} ({reason(row.detail)}){waiting}"
+                return
+
+    def _before(self, message: Message, request: int) -> str:
+        """What its sender sent in the batch before, if that was numbered only after this one had been sent."""
+        rows = self._rows
+        group, sender, _ = message
+        own = np.flatnonzero(rows.mask("deliver", process=sender, group=group, sender=sender) & (rows.rank >= 0))
+        ranks = np.unique(rows.rank[own])
+        if not 2 <= request <= len(ranks):
+            return ""
+        return rows.events(own[rows.rank[own] == ranks[request - 2]][:1])[0].name
+
+    def _no_order(self, first: Event, sent: int) -> Iterator[str]:
+        """An election, a synchronisation or a view change lay in between."""
+        where: dict[str, Any] = {"group": first.group, "after": sent, "until": first.when}
+        elected = [row for row in self._rows.find("elect", **where) if row.detail.get("stage") == "elected"]
+        for row in elected[-1:]:
+            why = row.detail.get("why")
+            yield (
+                f"the group had nobody to order it until {row.process} was elected at {self.moment(row.when)}"
+                f"{f' ({why})' if why else ''}"
+            )
+        for row in self._rows.find("sync", **where)[:1]:
+            if not row.detail.get("over"):
+                yield f"a synchronisation stopped the group at {self.moment(row.when)} ({self.clause(row) or 'no reason given'})"
+        if elected:
+            return
+        for row in self._rows.find("view", process=first.process, **where)[-1:]:
+            why = self._view(row)
+            yield f"view {row.view} had to be installed first, at {self.moment(row.when)}{f' ({why})' if why else ''}"
+
+    def _resilience(self, first: Event, sent: int) -> Iterator[str]:
+        """With resilience, others must hold a message before anybody delivers it."""
+        needed = self._rows.parameters().get("resilience")
+        if not isinstance(needed, int) or needed < 1 or first.rank is None:
+            return
+        acknowledged: dict[str, int] = {}
+        for row in self._rows.find("null", group=first.group, after=sent, until=first.when):
+            if row.process != first.process and any(ack >= first.rank for ack in ints([row.detail.get("ack")])):
+                acknowledged.setdefault(row.process, row.when)
+        if acknowledged:
+            who = listed([f"{name} at {self.moment(when)}" for name, when in list(acknowledged.items())[:needed]])
+            others = "1 other member holds" if needed == 1 else f"{needed} other members hold"
+            yield f"with resilience {needed} nobody delivers it before {others} it: acknowledged by {who}"
+
+    def faults(self, process: str, other: str, after: int, until: int) -> list[str]:
+        """Faults in force in that time that touch the process, or lie between the two."""
+        found = [
+            f"meanwhile: {fault_words(row.detail)} (since {self.moment(row.when)})"
+            for row in self.faults_in_force(after, until)
+            if touches(row.detail, process, other)
+        ]
+        return list(dict.fromkeys(found))[:_TOLD]
+
+    def faults_in_force(self, after: int, until: int) -> list[Event]:
+        """Faults with a duration that overlaps this time: until their length is over, or somebody heals the network."""
+        rows = self._rows.find("fault", until=until)
+        healed = [row.when for row in rows if row.detail.get("fault") == "heal"]
+        found = []
+        for row in rows:
+            length = row.detail.get("length")
+            ends = row.when + length if isinstance(length, int) else min((h for h in healed if h > row.when), default=None)
+            if row.detail.get("fault") in ("pause", "partition", "cut", "clog", "loss") and (ends is None or ends > after):
+                found.append(row)
+        return found
+
+    def request_of(self, message: Message) -> int | None:
+        """Which of its sender's batches the message travelled in: each batch has one rank, and they come in order.
+
+        None if that cannot be told, as when a sender's numbers of requests run ahead of its messages (fragments).
+        """
+        rows = self._rows
+        group, sender, seq = message
+        own = rows.mask("deliver", process=sender, group=group, sender=sender) & (rows.rank >= 0)
+        mine = own & (rows.seq == seq)
+        if not mine.any():
+            return None
+        for row in rows.find("retransmit", process=sender, group=group):
+            taken = int(rows.mask("send", process=sender, group=group, until=row.when).sum())
+            if any(number > taken for number in ints([row.detail.get("request")])):
+                return None
+        rank = int(rows.rank[np.flatnonzero(mine)[0]])
+        return len(np.unique(rows.rank[own & (rows.rank <= rank)]))
+
+    def _moments(self, when: Sequence[int]) -> str:
+        """``at A``, ``at A and B``, or the first few and a count."""
+        if not when:
+            return ""
+        if len(when) <= _TOLD:
+            return "at " + listed(self.moment(each) for each in when)
+        return f"{times(len(when), 'time')}, from {self.moment(when[0])} to {self.moment(when[-1])}"
+
+    # --- other kinds --------------------------------------------------------------------------------------------------
+
+    def _send(self, event: Event) -> str | None:
+        """A send that had to wait: the last block of its group here, if it was lifted at that instant."""
+        rows = self._rows.find("block", "unblock", process=event.process, group=event.group, until=event.when)
+        rows = [row for row in rows if row.index < event.index and "request" not in row.detail]
+        if len(rows) < 2 or rows[-1].kind != "unblock" or rows[-1].when < event.when:
+            return None
+        why = reason(rows[-2].detail)
+        return f"sending was blocked from {self.moment(rows[-2].when)} on{f': {why}' if why else ''}"
+
+    def _view(self, event: Event) -> str | None:
+        """Why the view differs from the one before."""
+        gone = left_reasons(event.detail)
+        clauses = list(gone.values())
+        joined = event.detail.get("joined")
+        before = self._rows.view_at(event, event.group or "")
+        if isinstance(joined, list) and joined and (before is not None or len(joined) < len(event.members)):
+            clauses.append(f"{listed(str(name) for name in joined)} joined")
+        if before is not None and not clauses:
+            lost = [name for name in before.members if name not in event.members]
+            new = [name for name in event.members if name not in before.members]
+            clauses += [f"without {listed(lost)}"] if lost else []
+            clauses += [f"with {listed(new)} joined"] if new else []
+        return "; ".join(clauses) or None
+
+    def _leave(self, event: Event) -> str | None:
+        asked = [
+            row for row in self._rows.find("fault", process=event.process, until=event.when)
+            if row.detail.get("fault") == "leave"
+        ]
+        return f"it asked to leave at {self.moment(asked[-1].when)}" if asked else reason(event.detail)
+
+
+def reason(detail: dict[str, Any]) -> str | None:
+    """The reason that a row itself gives."""
+    for name in ("text", "situation", "why", "reason"):
+        value = detail.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def touches(detail: dict[str, Any], process: str, other: str) -> bool:
+    """Whether a fault stops a process or stands between two of them. (Faults name places: ``p3`` is also ``p3#1``.)"""
+    place, opposite = process.partition("#")[0], other.partition("#")[0]
+    match detail.get("fault"):
+        case "pause":
+            return detail.get("process") == place
+        case "partition":
+            parts = [part for part in detail.get("parts", []) if place in part]
+            return bool(parts) and opposite not in parts[0]
+        case "cut" | "clog" | "loss":
+            ends = detail.get("source"), detail.get("target")
+            return place in ends or (opposite in ends and None in ends) or ends == (None, None)
+    return False
+
+
+def _covers(detail: dict[str, Any], first: int, last: int) -> bool:
+    """Whether a row asks for one of these numbers of the order."""
+    low, high = detail.get("first"), detail.get("last")
+    return isinstance(low, int) and isinstance(high, int) and low <= last and first <= high
+
+
+def _number(event: Event) -> str:
+    return f" (number {event.rank})" if event.rank is not None else ""

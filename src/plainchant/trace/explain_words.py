@@ -1,0 +1,97 @@
+"""Words that stories about traces are made of: lists of names, spans of time, faults, views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ..model import MS, SECOND, US, format_duration
+
+_EXACT_MAX: Final = 8
+"""Durations that take more characters when written exactly are rounded."""
+
+
+def listed(names: Iterable[str], *, most: int = 0) -> str:
+    """Names as people list them; with ``most``, the rest is counted.
+
+    >>> listed(["p1", "p2", "p3"])
+    'p1, p2 and p3'
+    >>> listed(["p1", "p2", "p3", "p4"], most=2)
+    'p1, p2 and 2 others'
+    """
+    named = list(names)
+    if most and len(named) > most + 1:
+        named = [*named[:most], f"{len(named) - most} others"]
+    if len(named) < 2:
+        return "".join(named)
+    return f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def times(count: int, what: str) -> str:
+    """A count and its noun.
+
+    >>> times(1, "message"), times(1200, "message")
+    ('1 message', '1,200 messages')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def span(ns: int) -> str:
+    """A length of time, rounded to what a person compares.
+
+    >>> span(750), span(815_285), span(34_727_000), span(1_676_000_000)
+    ('750 ns', '815 us', '34.7 ms', '1.676 s')
+    """
+    size = abs(ns)
+    if size < US:
+        return f"{ns} ns"
+    if size < MS:
+        return f"{ns / US:.0f} us"
+    return f"{ns / MS:.1f} ms" if size < SECOND else f"{ns / SECOND:.3f} s"
+
+
+def fault_words(detail: Mapping[str, Any]) -> str:
+    """A fault's settings: its kind first, durations as people write them.
+
+    >>> fault_words({"fault": "partition", "length": 60000000, "parts": [["p1", "p2"], ["p3"]]})
+    'partition, length 60ms, p1 p2 | p3'
+    """
+    words = [str(detail.get("fault", detail.get("kind", "")))]
+    for key, value in detail.items():
+        if key in ("length", "delay", "offset") and isinstance(value, int):
+            sign = "-" if value < 0 else ""
+            exact = format_duration(abs(value))
+            words.append(f"{key} {sign}{exact if len(exact) < _EXACT_MAX else span(abs(value))}")
+        elif key == "parts":
+            words.append(" | ".join(" ".join(part) for part in value))
+        elif key not in ("fault", "kind", "process"):
+            words.append(f"{key} {value}")
+    return ", ".join(words)
+
+
+def crash_words(process: str, detail: Mapping[str, Any]) -> str:
+    """How a process stopped for ever."""
+    if "text" in detail:
+        return f"{process} halts: {detail['text']}"
+    if detail.get("mid_broadcast"):
+        reached = listed(str(name) for name in detail.get("reached", []))
+        return f"{process} crashes in the middle of a broadcast: only {reached or 'nobody'} still got the packet"
+    return f"{process} crashes"
+
+
+def braces(members: Sequence[str]) -> str:
+    """The members of a view.
+
+    >>> braces(["p1", "p2"])
+    '{p1, p2}'
+    """
+    return "{" + ", ".join(members) + "}"
+
+
+def left_reasons(detail: Mapping[str, Any]) -> dict[str, str]:
+    """Why each process that a view lost is gone, as far as the view's ``detail`` tells."""
+    left = detail.get("left")
+    if not isinstance(left, dict):
+        return {}
+    texts = {str(name): reason.get("text") if isinstance(reason, dict) else reason for name, reason in left.items()}
+    return {name: str(text) for name, text in texts.items() if text}

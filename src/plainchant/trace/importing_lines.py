@@ -1,0 +1,157 @@
+"""From the lines of logs to events, by a mapping: one regular expression after the other, streaming."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from .importing_mapping import MEANT, ImportProblem, Mapping
+
+_SHOWN: Final = 5
+"""So many lines that match nothing are shown; the others are counted."""
+
+
+@dataclasses.dataclass(slots=True)
+class Said:
+    """What one line says, in our terms but with the log's own names of messages and views."""
+
+    file: str
+    line: int
+    run: str
+    process: str
+    kind: str
+    time: int | None
+    group: str | None
+    sender: str | None
+    id: str | None
+    view: str | None
+    members: tuple[str, ...] | None
+    digest: int | None
+    size: int | None
+    rank: int | None
+    deadline: int | None
+    detail: dict[str, Any] | None
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+@dataclasses.dataclass
+class Tally:
+    """What was made of the lines."""
+
+    lines: int = 0
+    ignored: int = 0
+    unmatched: int = 0
+    shown: list[str] = dataclasses.field(default_factory=list)
+
+    def refuse(self) -> None:
+        """Lines that nobody accounted for may be the ones that matter."""
+        if self.unmatched:
+            more = f" and {self.unmatched - len(self.shown):,} more" if self.unmatched > len(self.shown) else ""
+            raise ImportProblem(
+                f"{self.unmatched:,} of {self.lines:,} lines match no [[line]] and no ignore of the mapping: "
+                f"{'; '.join(self.shown)}{more}; add a pattern for them, or ignore them"
+            )
+
+
+class Lines:
+    """The events of some logs. May be gone through several times, always with the same result."""
+
+    def __init__(self, logs: Sequence[Path], mapping: Mapping) -> None:
+        self._logs = logs
+        self._mapping = mapping
+        self.tally = Tally()
+
+    def __iter__(self) -> Iterator[Said]:
+        self.tally = Tally()
+        default = self._mapping.run or self._logs[0].stem
+        for log in self._logs:
+            known = {"run": default, **self._from_name(log)}
+            yield from self._of_file(log, known)
+
+    def _from_name(self, log: Path) -> dict[str, str]:
+        pattern = self._mapping.file_name
+        if pattern is None:
+            return {}
+        found = pattern.search(log.name)
+        if found is None:
+            raise ImportProblem(f"the name of {log} does not match files.name of the mapping; mend one of them")
+        return {name: value for name, value in found.groupdict().items() if value is not None}
+
+    def _of_file(self, log: Path, known: dict[str, str]) -> Iterator[Said]:
+        try:
+            with log.open(encoding="utf-8", errors="replace") as lines:
+                for number, text in enumerate(lines, start=1):
+                    self.tally.lines += 1
+                    found = self._match(text.rstrip("\r\n"), known)
+                    if found is not None:
+                        yield self._said(str(log), number, found)
+                    elif any(pattern.search(text) for pattern in self._mapping.ignore):
+                        self.tally.ignored += 1
+                    else:
+                        self._unmatched(log, number, text)
+        except OSError as error:
+            raise ImportProblem(f"cannot read {log}: {error.strerror}; check the path") from error
+
+    def _match(self, text: str, known: dict[str, str]) -> dict[str, str] | None:
+        for pattern in self._mapping.patterns:
+            found = pattern.expression.search(text)
+            if found is not None:
+                given = {name: value for name, value in found.groupdict().items() if value is not None}
+                return {**known, **pattern.constants, **given}
+        return None
+
+    def _unmatched(self, log: Path, number: int, text: str) -> None:
+        self.tally.unmatched += 1
+        if len(self.tally.shown) < _SHOWN:
+            self.tally.shown.append(f"{log.name}:{number} {text.strip()[:100]!r}")
+
+    def _said(self, file: str, number: int, given: dict[str, str]) -> Said:
+        mapping = self._mapping
+        where = f"{file}, line {number}"
+        members = given.get("members")
+        payload = given.get("payload")
+        size = _integer(given, "size", where)
+        detail = {name: value for name, value in given.items() if name not in MEANT and name != "run"}
+        kind = mapping.kinds.get(given["kind"], given["kind"])
+        return Said(
+            file=file, line=number, run=given["run"], process=self._name(given["process"]) or "", kind=kind,
+            time=self._time(given, "time", where), group=given.get("group"),
+            sender=self._name(given.get("sender")), id=given.get("id"), view=given.get("view"),
+            members=None if members is None else self._members(members),
+            digest=_digest(given.get("digest"), payload),
+            size=len(payload.encode()) if size is None and payload is not None else size,
+            rank=_integer(given, "rank", where), deadline=self._time(given, "deadline", where), detail=detail or None,
+        )
+
+    def _name(self, name: str | None) -> str | None:
+        return None if name is None else self._mapping.names.get(name, name)
+
+    def _members(self, text: str) -> tuple[str, ...]:
+        return tuple(self._name(name) or "" for name in self._mapping.split.split(text.strip()) if name)
+
+    def _time(self, given: dict[str, str], name: str, where: str) -> int | None:
+        if name not in given:
+            return None
+        try:
+            return self._mapping.nanoseconds(given[name])
+        except ValueError as error:
+            raise ImportProblem(f"{where}: {given[name]!r} is no {name}: {error}; mend [time] of the mapping") from error
+
+
+def _integer(given: dict[str, str], name: str, where: str) -> int | None:
+    try:
+        return int(given[name]) if name in given else None
+    except ValueError as error:
+        raise ImportProblem(f"{where}: the {name} {given[name]!r} is no whole number; mend the pattern") from error
+
+
+def _digest(digest: str | None, payload: str | None) -> int | None:
+    """Equal for equal payloads: of the payload itself, or of the hash that the log gives."""
+    text = payload if payload is not None else digest
+    return None if text is None else crc32(text.encode())
