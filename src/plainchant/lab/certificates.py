@@ -28,6 +28,7 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -226,7 +227,8 @@ class Unit:
             kinds[wrong] = _OTHER
             message &= ~wrong
         self._message: Ints = np.flatnonzero(message)
-        self._is_final: Mask = np.array([*(value in FINAL_KINDS for value in rows.kind.values), False], np.bool_)[rows.kind.codes]
+        final = [value in FINAL_KINDS for value in rows.kind.values]
+        self._is_final: Mask = np.array([*final, False], np.bool_)[rows.kind.codes]
         followed = self._is_final.copy()
         followed[self._ends] = False
         if followed.any():
@@ -303,13 +305,13 @@ class Unit:
             if wrong.any():
                 self._smell(places[wrong])
         claiming = places[~known]
-        self._claims: list[tuple[int, str, str, int]] = []
+        self._claims: dict[int, list[tuple[str, str, int]]] = {}
         if len(claiming):
             claiming = claiming[stable_order(self._place[claiming], self._groups * len(self._begins))]
             starts = claiming[starts_of(np.diff(self._place[claiming]) != 0, np.diff(rows.view[claiming]) != 0)]
-            self._claims = [
-                (int(self._run_of[self._dense[at]]), *self._names(at), int(rows.view[at])) for at in starts.tolist()
-            ]
+            for at in starts.tolist():
+                mine = self._claims.setdefault(int(rows.run.codes[at]), [])
+                mine.append((*self._names(at), int(rows.view[at])))
 
     def _names(self, at: int) -> tuple[str, str]:
         return self.rows.process.values[self.rows.process.codes[at]], self.rows.group.values[self.rows.group.codes[at]]
@@ -352,7 +354,7 @@ class Unit:
         where = self._message[self._sender_process[rows.sender.codes[self._message]] == rows.process.codes[self._message]]
         if self._groups > 1:
             where = where[stable_order(self._place[where], self._groups * len(self._begins))]
-        self._own_rows: list[tuple[int, str, str, int, int]] = []
+        self._own_rows: dict[int, list[Own]] = {}
         if not len(where):
             return
         starts = starts_of(np.diff(self._place[where]) != 0)
@@ -364,7 +366,8 @@ class Unit:
         sends = np.add.reduceat(is_send, starts).tolist()
         runs = self._run_of[self._dense[where[starts]]].tolist()
         names = [self._names(at) for at in where[starts].tolist()]
-        self._own_rows = [(run, *name, *rest) for run, name, *rest in zip(runs, names, sends, leads, strict=True)]
+        for run, (process, group), sent, ahead in zip(runs, names, sends, leads, strict=True):
+            self._own_rows.setdefault(run, []).append(Own(process, group, sent, ahead))
 
     def _agree(self, name: str, differing: Mask) -> _Agreed:
         """Compares what rows say of the same message. Nulls say nothing."""
@@ -372,7 +375,8 @@ class Unit:
         values, there = rows.ints(name)
         if there is not None:
             where = where[there[where]]
-        key = (rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]) * self._senders + rows.sender.codes[where]
+        key = rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]
+        key = key * self._senders + rows.sender.codes[where]
         agreed = _Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
         for wrong in (agreed.differing, agreed.scattered):
             differing[rows.run.codes[where[wrong]]] = True
@@ -388,6 +392,7 @@ class Unit:
         self._needs_ranks: Mask = np.zeros(len(self.runs), np.bool_)
         self._needs_ranks[self._run_of[several]] = True
         self._ranks: _Agreed | None = None
+        self._rank_ends: dict[int, list[tuple[str, int, int]]] = {}
         self._unranked: Mask = np.zeros(len(self.runs), np.bool_)
         if not len(several):
             return
@@ -398,12 +403,14 @@ class Unit:
             self._unranked[self.rows.run.codes[where[~there[where]]]] = True
         back = (np.diff(self._dense[where]) == 0) & (np.diff(values[where]) <= 0)
         self._unranked[self.rows.run.codes[where[1:][back]]] = True
-        starts = starts_of(np.diff(self._dense[where]) != 0) if len(where) else np.zeros(0, np.int64)
+        if not len(where):
+            return
+        starts = starts_of(np.diff(self._dense[where]) != 0)
         ends = np.append(starts[1:], len(where)) - 1
-        self._rank_ends = [
-            (int(self.rows.run.codes[where[a]]), self.rows.process.values[self.rows.process.codes[where[a]]], int(values[where[a]]), int(values[where[b]]))
-            for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
-        ] if len(where) else []
+        for first, last in zip(where[starts].tolist(), where[ends].tolist(), strict=True):
+            process = self.rows.process.values[self.rows.process.codes[first]]
+            mine = self._rank_ends.setdefault(int(self.rows.run.codes[first]), [])
+            mine.append((process, int(values[first]), int(values[last])))
 
     def _times(self) -> None:
         """Per history: how many durations are known, and the longest."""
@@ -422,7 +429,7 @@ class Unit:
             self._durations[owners[starts], 0] = np.diff(np.append(starts, len(where)))
             self._durations[owners[starts], 1] = np.maximum.reduceat(took, starts)
         self._send_times()
-        due, has_due = self.rows.ints("deadline")
+        _, has_due = self.rows.ints("deadline")
         timed = self._message if has_due is None else self._message[has_due[self._message]]
         self._with_deadlines: Mask = np.zeros(len(self.runs), np.bool_)
         self._with_deadlines[self.rows.run.codes[timed]] = True
@@ -476,11 +483,11 @@ class Unit:
             extents=extents,
             delivered=part(listed.delivered, listed.delivered_bounds, run),
             sent=part(listed.sent, listed.sent_bounds, run),
-            own=[Own(*rest) for owner, *rest in self._own_rows if owner == run] if alone else listed.own.get(run, []),
+            own=self._own_rows.get(run, []),
             tapes=part(listed.tapes, listed.tape_bounds, run),
-            claims=[(process, group, view) for owner, process, group, view in self._claims if owner == run],
+            claims=self._claims.get(run, []),
             timed=part(listed.timed, listed.histories, run),
-            ranks=[rest for owner, *rest in self._rank_ends if owner == run] if ranked else None,  # type: ignore[misc]
+            ranks=self._rank_ends.get(run, []) if ranked else None,
             blocks=blocks,
             rows=listed.counts[run],
             smells=bool(self._smelly[run]),
@@ -527,12 +534,12 @@ class _Agreed:
         counts = np.bincount(key, minlength=size)
         # Numbers as large as somebody's mistake would make the array as large: such runs are left to the exact search.
         wide = (high - low) > 4 * counts + 64
-        use = slice(None)
+        use = np.arange(len(key))
         if wide.any():
             self.scattered = np.flatnonzero(wide[key])
-            keep = ~wide[key]
+            use = np.flatnonzero(~wide[key])
             counts[wide] = 0
-            key, seqs, values, is_send, use = key[keep], seqs[keep], values[keep], is_send[keep], np.flatnonzero(keep)
+            key, seqs, values, is_send = key[use], seqs[use], values[use], is_send[use]
         width = np.where(counts > 0, high - low + 1, 0)
         self.base: Ints = np.cumsum(width) - width
         self.low: Ints = low
@@ -543,8 +550,7 @@ class _Agreed:
         self.values[at] = values
         self.values[at[is_send]] = values[is_send]
         self.there[at] = True
-        wrong = np.flatnonzero(self.values[at] != values)
-        self.differing = wrong if isinstance(use, slice) else use[wrong]
+        self.differing = use[self.values[at] != values]
 
     def blocks(self, unit: Unit, run: int) -> list[Blocks]:
         """What is known of a run's messages, in blocks."""
@@ -598,15 +604,16 @@ class _Listed:
             return [values[code] for code in coded.codes[places].tolist()]
 
         spans = unit._delivered
-        columns = (named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads), named(senders, rows.sender, spans.heads))
-        self.delivered = list(map(Delivered, *columns, *_ends(rows, spans)))
+        places = named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads)
+        self.delivered = list(map(Delivered, *places, named(senders, rows.sender, spans.heads), *_ends(rows, spans)))
         self.delivered_bounds = bounds(spans.heads)
         spans = unit._sent
-        self.sent = list(map(Sent, named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads), *_ends(rows, spans)))
+        places = named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads)
+        self.sent = list(map(Sent, *places, *_ends(rows, spans)))
         self.sent_bounds = bounds(spans.heads)
         starts = unit._tape_starts
         edges = unit._tape_bounds.tolist()
-        slices = [unit._tape[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        slices = [unit._tape[a:b] for a, b in pairwise(edges)]
         firsts = rows.index[starts].tolist()
         self.tapes = list(map(Tape, named(processes, rows.process, starts), named(groups, rows.group, starts), firsts, slices))
         self.tape_bounds = bounds(starts)
@@ -619,9 +626,6 @@ class _Listed:
         self.timed = [Timed(owner, *values) for owner, values in zip(owners, unit._durations.tolist(), strict=True)]
         self.histories = np.searchsorted(unit._run_of, np.arange(runs + 1)).tolist()
         self.counts = np.bincount(rows.run.codes, minlength=runs).tolist()
-        self.own: dict[int, list[Own]] = {}
-        for owner_run, *rest in unit._own_rows:
-            self.own.setdefault(owner_run, []).append(Own(*rest))
 
     @staticmethod
     def part(items: list[Any], bounds: list[int], run: int) -> list[Any]:

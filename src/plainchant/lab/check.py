@@ -7,7 +7,7 @@ doubtful the reference verifier decides, on the rows of that run alone.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ class Found:
     """Properties that need the exact search, which was not made because the rows are not all here."""
     smells: bool = False
     """The same for validation."""
+    is_loose: bool = False
+    """It smells because rows of a history stand apart, which may only be their order in the files."""
 
     def add(self, report: Report, checked: int, events: int, most: int | None) -> None:
         self.outcomes[report.name] = Outcome(checked, checked * events, report.cases, report.count)
@@ -47,7 +49,7 @@ def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None,
     """What the certificates of a run come to."""
     evidence = Evidence(facts, slices)
     proof = prove(evidence, properties)
-    found = Found(facts.name, smells=proof.smells, doubtful=tuple(proof.doubtful))
+    found = Found(facts.name, smells=proof.smells, doubtful=tuple(proof.doubtful), is_loose=evidence.is_loose)
     if not proof.smells:
         for report, checked in proof.decided:
             found.add(report, checked, evidence.rows, most)
@@ -83,12 +85,18 @@ def examine(
         yield found
 
 
-def proved(units: Sequence[Unit], properties: Sequence[str] | None, most: int | None = MOST_SHOWN) -> Iterator[Found]:
-    """Every run of some units, as far as certificates go."""
+def proved(
+    units: Sequence[Unit],
+    properties: Sequence[str] | None,
+    most: int | None = MOST_SHOWN,
+    without: Container[str] = (),
+) -> Iterator[Found]:
+    """Every run of some units, except some, as far as certificates go."""
     where: dict[str, list[tuple[Unit, int]]] = {}
     for unit in units:
         for place, run in enumerate(unit.runs):
-            where.setdefault(run, []).append((unit, place))
+            if run not in without:
+                where.setdefault(run, []).append((unit, place))
     columns = {id(unit): Columns(unit.skeleton) for unit in units if unit.runs}
     for run in sorted(where):
         places = where[run]

@@ -29,7 +29,9 @@ class Coded:
         array = _one_dictionary(column)
         self.values: list[str] = array.dictionary.to_pylist()
         indices = array.indices
-        codes = (indices.fill_null(-1) if indices.null_count else indices).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+        if indices.null_count:
+            indices = indices.fill_null(-1)
+        codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
         # A dictionary may hold a value twice, or null itself (other writers' do); codes must be names.
         firsts: dict[Any, int] = {}
         same = np.array([firsts.setdefault(value, code) for code, value in enumerate(self.values)], np.int32)

@@ -35,6 +35,8 @@ class Evidence:
         self.rows = sum(part.rows for part in slices)
         self.has_deadlines = any(part.has_deadlines for part in slices)
         self.smells = any(part.smells for part in slices)
+        self.is_loose = False
+        """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
 
@@ -44,7 +46,8 @@ class Evidence:
             only = self._slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
             self._sends: Iterable[Sent] = only.sent
-            self.smells = self.smells or bool(only.claims) or any(e.first != 0 or e.loose for e in only.extents)
+            self.is_loose = any(extent.first != 0 or extent.loose for extent in only.extents)
+            self.smells = self.smells or self.is_loose or bool(only.claims)
             self.smells = self.smells or any(sent.low != 1 for sent in self._first_sends())
             self.leads = any(own.lead > 0 for own in only.own)
             return
@@ -70,7 +73,8 @@ class Evidence:
         self.leads = False
         for first, part, process in begins:
             extent = next(e for e in part.extents if e.process == process)
-            self.smells = self.smells or extent.loose or first != expected.get(process, 0) or process in final
+            self.is_loose = self.is_loose or extent.loose or first != expected.get(process, 0)
+            self.smells = self.smells or process in final
             expected[process] = extent.last + 1
             if extent.final:
                 final.add(process)
@@ -81,6 +85,7 @@ class Evidence:
             for claimed, group, view in part.claims:
                 if claimed == process:
                     self.smells = self.smells or view != self._last_view(process, group, first)
+        self.smells = self.smells or self.is_loose
         numbers: dict[Place, int] = {}
         for span in self._sends:
             self.smells = self.smells or span.low != numbers.get(span[:2], 0) + 1

@@ -488,10 +488,10 @@ class Order:
         if view is None:
             return
         for history in self._run.all:
-            installations = history.views.get(self._group, ())
-            if view in history.installed and installations[-1].view is not view:
-                if self._lengths.get(history.name, {}).get(view, 0) != size:
-                    raise Doubtful
+            installations = history.views.get(self._group, [])
+            goes_on = view in history.installed and installations[-1].view is not view
+            if goes_on and self._lengths.get(history.name, {}).get(view, 0) != size:
+                raise Doubtful
 
     def common(self, p: str, q: str) -> int:
         """How many messages two processes have in common."""

@@ -48,7 +48,7 @@ def read(path: str | Path) -> Trace:
     Raises MalformedTrace for files that are not Parquet, lack a column or have one of a wrong type, and TraceError if
     there is nothing to read.
     """
-    filesystem, paths = _find(str(path))
+    filesystem, paths = find_files(str(path))
     tables: list[pa.Table] = []
     files: list[Part] = []
     malformed: list[Malformed] = []
@@ -77,10 +77,15 @@ def file_of(files: Sequence[Part], row: int) -> str | None:
     return files[place].path
 
 
-def _find(path: str) -> tuple[fs.FileSystem, list[str]]:
-    """The files that a path means, in the order of their names."""
+def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system that a path or address lies in, and the path inside it."""
+    return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+
+
+def find_files(path: str) -> tuple[fs.FileSystem, list[str]]:
+    """The files that a path means, in the order of their names; TraceError if there are none."""
     try:
-        filesystem, inside = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+        filesystem, inside = filesystem_of(path)
         roots = [inside]
         if isinstance(filesystem, fs.LocalFileSystem) and glob.has_magic(inside) and not os.path.exists(inside):
             roots = sorted(glob.glob(inside, recursive=True))
@@ -114,19 +119,27 @@ def _read_file(filesystem: fs.FileSystem, name: str) -> tuple[pa.Table, list[str
     """A file's table in the types of the schema, and what is wrong with it as a file."""
     try:
         with filesystem.open_input_file(name) as source, pq.ParquetFile(source) as file:
-            version = (file.metadata.metadata or {}).get(VERSION_KEY, b"")
-            if version.isdigit() and int(version) > VERSION:
-                # Columns of a newer format may differ: complaining about them would mislead.
-                return SCHEMA.empty_table(), [newer_version(int(version))]
+            newer = newer_file(file.metadata)
+            if newer is not None:
+                return SCHEMA.empty_table(), [newer]
             table = file.read()
-    except pa.ArrowException as error:
-        return SCHEMA.empty_table(), [f"not a readable Parquet file: {error}"]
-    except OSError as error:
-        # Arrow reports damage inside a file as an OSError without a number; one with a number is about opening it.
-        if error.errno is None:
-            return SCHEMA.empty_table(), [f"not a readable Parquet file: {error}"]
+    except (pa.ArrowException, OSError) as error:
+        return SCHEMA.empty_table(), [unreadable(name, error)]
+    return conform(table.replace_schema_metadata(None))
+
+
+def newer_file(metadata: pq.FileMetaData) -> str | None:
+    """The problem of a file whose footer names a newer version. Its columns may differ: complaining of them would mislead."""
+    version = (metadata.metadata or {}).get(VERSION_KEY, b"")
+    return newer_version(int(version)) if version.isdigit() and int(version) > VERSION else None
+
+
+def unreadable(name: str, error: pa.ArrowException | OSError) -> str:
+    """The problem of a file that is no Parquet or is damaged; TraceError if it cannot be opened at all."""
+    # Arrow reports damage inside a file as an OSError without a number; one with a number is about opening it.
+    if isinstance(error, OSError) and error.errno is not None:
         raise TraceError(f"cannot read {name}: {error.strerror}; check the path and its permissions") from error
-    return _conform(table.replace_schema_metadata(None))
+    return f"not a readable Parquet file: {error}"
 
 
 def newer_version(version: int) -> str:
@@ -134,7 +147,7 @@ def newer_version(version: int) -> str:
     return f"version {version} is newer than {VERSION}, the newest that this program reads; use a newer plainchant"
 
 
-def _conform(table: pa.Table) -> tuple[pa.Table, list[str]]:
+def conform(table: pa.Table) -> tuple[pa.Table, list[str]]:
     """The columns of the schema, cast and in order, then the others."""
     columns: dict[str, pa.ChunkedArray] = {}
     problems: list[str] = []
@@ -181,3 +194,6 @@ def _together(tables: list[pa.Table], paths: list[str]) -> pa.Table:
     except pa.ArrowException as error:
         problem = f"a column of these files' own has types that do not go together: {error}"
         raise MalformedTrace([Malformed(paths[0], None, None, None, problem)]) from error
+
+
+_find, _conform = find_files, conform

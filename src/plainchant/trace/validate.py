@@ -91,7 +91,7 @@ def validate(table: pa.Table, files: Sequence[Part] = (), *, most: int = 100) ->
 
 
 def _problems(table: pa.Table, files: Sequence[Part]) -> Iterator[Malformed]:
-    yield from _nulls(table, files)
+    yield from null_problems(table, files)
     too_new = _newer_runs(table)
     for _, rows in groupby(_sorted_rows(table), key=lambda row: (row.run, row.process)):
         history = _History()
@@ -102,7 +102,7 @@ def _problems(table: pa.Table, files: Sequence[Part]) -> Iterator[Malformed]:
                 yield Malformed(file_of(files, row.at), row.run, row.process, row.place, problem)
 
 
-def _nulls(table: pa.Table, files: Sequence[Part]) -> Iterator[Malformed]:
+def null_problems(table: pa.Table, files: Sequence[Part]) -> Iterator[Malformed]:
     """Rows without a value that every row has."""
     for name in REQUIRED:
         for at in pc.indices_nonzero(table.column(name).is_null()).to_pylist():

@@ -1,0 +1,149 @@
+"""``plainchant verify``: whether runs kept their promises, from their traces alone, on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from ..model import UsageError
+from ..trace.reader import find_files
+from ..trace.reference import Verification, known
+from ..trace.reference.report import MOST_SHOWN
+from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
+from .output import OutputError
+from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
+from .verdict import print_outcomes, print_violations
+
+_TOLD: Final = 10
+"""So many violations are told; the others are counted, and written if a file is asked for."""
+_PROBLEMS: Final = 10
+_SMALL: Final = 16 * 1024 * 1024
+"""Bytes of Parquet up to which starting fast counts for more than running fast."""
+
+
+@guarded
+def verify(
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address."),
+    ],
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME", help="Check this property, whatever is promised; repeat as needed."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+    ] = None,
+    violations: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all violations, however many: .parquet, or .jsonl for lines of JSON."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=0, help="Violations to tell.")] = _TOLD,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    memory: MemoryOption = None,
+) -> None:
+    """Verify traces of any size: did every run keep what it promised?
+
+    Without --property, each run is checked for what its protocol promises (the `start` rows say it), or, if it does not
+    speak of promises, for every property that it has the events for. What properties mean is in docs/properties.md.
+
+    The exit status is 0 if everything holds, 1 if something is violated, 2 if the input is malformed or unreadable.
+
+    Examples:
+
+      plainchant verify result
+
+      plainchant verify 'live/*.parquet' --property total --property uniform
+
+      plainchant verify s3://bucket/traces --json verdict.json --master spark://host:7077
+    """
+    from ..lab.tables import violation_rows
+
+    known(properties or ())
+    if violations is not None and violations.suffix not in (".parquet", ".jsonl"):
+        raise UsageError(f"--violations writes .parquet or .jsonl, not {violations.name!r}; name such a file")
+    quick = _bytes(paths) <= _SMALL
+    with spark_for(master, remote, memory, quick=quick) as spark, _progress() as progress:
+        from ..lab.verify import verify as verify_on_spark
+
+        described = None if violations is not None else MOST_SHOWN
+        found = verify_on_spark(spark, paths, properties or None, most=described, progress=progress)
+    if json_file is not None:
+        _write(json_file, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+    if violations is not None:
+        if violations.suffix == ".jsonl":
+            _write(violations, "".join(json.dumps(v.to_json(), ensure_ascii=False) + "\n" for v in found.violations))
+        else:
+            import pyarrow.parquet as pq
+
+            pq.write_table(violation_rows((violation, 0) for violation in found.violations).drop_columns(["seen_at"]), violations)
+    if json_file is None or str(json_file) != "-":
+        _tell(found, most, violations)
+    if found.verdict != "holds":
+        raise typer.Exit(EXIT_WRONG_INPUT if found.verdict == "malformed" else EXIT_UNEXPECTED)
+
+
+def _tell(found: Verification, most: int, written: Path | None) -> None:
+    console = output()
+    if found.malformed:
+        for problem in found.malformed[:_PROBLEMS]:
+            complain(f"malformed: {problem}")
+        if len(found.malformed) > _PROBLEMS:
+            complain(f"and {len(found.malformed) - _PROBLEMS} more; --json FILE has them")
+        complain("nothing was verified: mend the trace or leave out what is wrong with it")
+        return
+    print_outcomes(console, found.properties)
+    if not found.properties:
+        console.print("nothing to check: no run promises anything, or has events that a property speaks of")
+    print_violations(console, found.violations, most=most)
+    told = sum(outcome.violations for outcome in found.properties.values())
+    if len(found.violations) < told:
+        console.print(f"({told:,} violations in all; --violations FILE writes every one)")
+    elif written is not None:
+        console.print(f"({len(found.violations):,} violations written to {written})", markup=False)
+    for warning in found.warnings[:_PROBLEMS]:
+        console.print(f"\nNote: {warning}", markup=False)
+    if len(found.warnings) > _PROBLEMS:
+        console.print(f"\nand {len(found.warnings) - _PROBLEMS} more notes")
+
+
+def _bytes(paths: list[str]) -> int:
+    """How much there is to read, as far as that is cheap to know. Also says at once if there is nothing."""
+    total = 0
+    for path in paths:
+        if "://" in path:
+            return _SMALL + 1
+        filesystem, files = find_files(path)
+        total += sum(info.size or 0 for info in filesystem.get_file_info(files))
+    return total
+
+
+def _write(file: Path, text: str) -> None:
+    if str(file) == "-":
+        print(text, end="")
+        return
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}; choose another file") from error
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, float], None] | None]:
+    """A line that moves, for people who wait; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not (sys.stderr.isatty() and console.is_terminal):
+        yield None
+        return
+    with console.status("starting") as status:
+        yield lambda doing, done: status.update(f"{doing}: {done:.0%} of the tasks")
+
+
