@@ -154,7 +154,7 @@ class Slice:
     rows: int
     smells: bool
     differs: bool
-    """Rows about one message disagree on its digest, or could not be compared."""
+    """Rows about one message disagree on its digest."""
     has_deadlines: bool
     skeleton: pa.Table | None = None
     """Only where the slice travels alone."""
@@ -378,8 +378,7 @@ class Unit:
         key = rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]
         key = key * self._senders + rows.sender.codes[where]
         agreed = _Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
-        for wrong in (agreed.differing, agreed.scattered):
-            differing[rows.run.codes[where[wrong]]] = True
+        differing[rows.run.codes[where[agreed.differing]]] = True
         if name == "digest":
             self._digests = agreed
         return agreed
@@ -513,13 +512,19 @@ class _Spans:
 
 
 class _Agreed:
-    """What rows say of each message, put into one array by (run, group, sender) and number."""
+    """What rows say of each message: a value a message, and which rows say another.
+
+    Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. They do
+    not where a unit has the end of one history and the beginning of the next, or where somebody made numbers up; those few
+    are sorted instead.
+    """
 
     def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:
         self.name = name
         self.differing: Ints = np.zeros(0, np.int64)
-        self.scattered: Ints = np.zeros(0, np.int64)
         self.keys: Ints = np.zeros(0, np.int64)
+        self._far: dict[int, tuple[Ints, Ints]] = {}
+        """By key: numbers, in order, and values."""
         if not len(key):
             return
         size = int(key.max()) + 1
@@ -532,25 +537,35 @@ class _Agreed:
         np.minimum.at(low, key, seqs)
         np.maximum.at(high, key, seqs)
         counts = np.bincount(key, minlength=size)
-        # Numbers as large as somebody's mistake would make the array as large: such runs are left to the exact search.
         wide = (high - low) > 4 * counts + 64
         use = np.arange(len(key))
         if wide.any():
-            self.scattered = np.flatnonzero(wide[key])
+            far = np.flatnonzero(wide[key])
+            self.differing = far[self._sort(key[far], seqs[far], values[far], is_send[far])]
             use = np.flatnonzero(~wide[key])
             counts[wide] = 0
             key, seqs, values, is_send = key[use], seqs[use], values[use], is_send[use]
-        width = np.where(counts > 0, high - low + 1, 0)
-        self.base: Ints = np.cumsum(width) - width
+        self.width: Ints = np.where(counts > 0, high - low + 1, 0)
+        self.base: Ints = np.cumsum(self.width) - self.width
         self.low: Ints = low
-        self.width: Ints = width
-        self.values: Ints = np.zeros(int(width.sum()), np.int64)
+        self.values: Ints = np.zeros(int(self.width.sum()), np.int64)
         self.there: Mask = np.zeros(len(self.values), np.bool_)
         at = self.base[key] + seqs - low[key]
         self.values[at] = values
         self.values[at[is_send]] = values[is_send]
         self.there[at] = True
-        self.differing = use[self.values[at] != values]
+        self.differing = np.concatenate([self.differing, use[self.values[at] != values]])
+
+    def _sort(self, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> Ints:
+        """Keeps numbers and values of messages that lie apart; returns the rows that differ from the one kept."""
+        order = np.lexsort((~is_send, seqs, key))
+        starts = starts_of(np.diff(key[order]) != 0, np.diff(seqs[order]) != 0)
+        sizes = np.diff(np.append(starts, len(order)))
+        kept = order[starts]
+        edges = starts_of(np.diff(key[kept]) != 0)
+        for a, b in pairwise([*edges.tolist(), len(kept)]):
+            self._far[int(key[kept[a]])] = seqs[kept[a:b]], values[kept[a:b]]
+        return order[values[order] != np.repeat(values[kept], sizes)]
 
     def blocks(self, unit: Unit, run: int) -> list[Blocks]:
         """What is known of a run's messages, in blocks."""
@@ -558,30 +573,31 @@ class _Agreed:
         low, high = np.searchsorted(self.keys, (run * per_run, (run + 1) * per_run)).tolist()
         found = []
         for place in range(low, high):
-            width = int(self.width[place])
-            if not width:
+            if place in self._far:
+                whole, parts = _hash(*self._far[place])
+            elif self.width[place]:
+                at = slice(int(self.base[place]), int(self.base[place] + self.width[place]))
+                there = self.there[at]
+                numbers = np.arange(self.low[place], self.low[place] + self.width[place])
+                whole, parts = _hash(numbers[there], self.values[at][there])
+            else:
                 continue
             group, sender = divmod(int(self.keys[place]) - run * per_run, unit._senders)
-            whole, parts = _hash(self.values, self.there, int(self.base[place]), width, int(self.low[place]))
-            names = unit.rows.group.values[group], unit.rows.sender.values[sender]
-            found.append(Blocks(self.name, *names, whole, parts))
+            found.append(Blocks(self.name, unit.rows.group.values[group], unit.rows.sender.values[sender], whole, parts))
         return found
 
 
-def _hash(
-    values: Ints, there: Mask, base: int, width: int, low: int
-) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
+def _hash(numbers: Ints, values: Ints) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
+    """Values of messages in the order of their numbers, block by block."""
     whole: dict[int, bytes] = {}
     parts: dict[int, tuple[Ints, Ints]] = {}
-    for block in range(low // BLOCK, (low + width - 1) // BLOCK + 1):
-        begin, end = max(block * BLOCK, low), min((block + 1) * BLOCK, low + width)
-        at = slice(base + begin - low, base + end - low)
-        if end - begin == BLOCK and there[at].all():
-            whole[block] = hash_block(values[at])
+    blocks = numbers // BLOCK
+    edges = starts_of(np.diff(blocks) != 0)
+    for a, b in pairwise([*edges.tolist(), len(numbers)]):
+        if b - a == BLOCK:
+            whole[int(blocks[a])] = hash_block(values[a:b])
         else:
-            known = np.flatnonzero(there[at])
-            if len(known):
-                parts[block] = begin + known, values[at][known]
+            parts[int(blocks[a])] = numbers[a:b], values[a:b]
     return whole, parts
 
 

@@ -20,7 +20,7 @@ from ..trace.reference.report import MOST_SHOWN, Report
 from ..trace.schema import Malformed
 from ..trace.validate import validate
 from .certificates import Slice, Unit
-from .evidence import Evidence
+from .evidence import Evidence, Messages
 from .proof import prove
 
 
@@ -37,8 +37,15 @@ class Found:
     """Properties that need the exact search, which was not made because the rows are not all here."""
     smells: bool = False
     """The same for validation."""
+    unresolved: tuple[Messages, ...] = ()
+    """Messages whose digests have to be compared before ``integrity`` can be said to hold."""
     is_loose: bool = False
     """It smells because rows of a history stand apart, which may only be their order in the files."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is left to settle."""
+        return self.smells or bool(self.doubtful) or bool(self.unresolved)
 
     def add(self, report: Report, checked: int, events: int, most: int | None) -> None:
         self.outcomes[report.name] = Outcome(checked, checked * events, report.cases, report.count)
@@ -56,6 +63,7 @@ def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None,
         for name, (checked, cases) in proof.cases.items():
             found.outcomes[name] = Outcome(checked, checked * evidence.rows, cases, 0)
         found.warnings = warnings_of(facts)
+        found.unresolved = tuple(proof.unresolved)
     return found
 
 
@@ -66,12 +74,12 @@ def look_closely(
     found.malformed = validate(table, files) if found.smells else []
     if found.malformed:
         return
-    only = PROPERTIES if found.smells else found.doubtful
+    only = PROPERTIES if found.smells else (*found.doubtful, *(("integrity",) if found.unresolved else ()))
     run = next(runs_of(table))
     for report, checked in check_run(run, properties, only):
         found.add(report, checked, run.events, most)
     found.warnings = warnings_of(run)
-    found.doubtful, found.smells = (), False
+    found.doubtful, found.unresolved, found.smells = (), (), False
 
 
 def examine(
@@ -79,7 +87,7 @@ def examine(
 ) -> Iterator[Found]:
     """Every run of some units that hold whole runs, settled; ``table`` has the rows of all of them."""
     for found in proved(units, properties, most):
-        if found.smells or found.doubtful:
+        if found.is_open:
             rows, parts = rows_of(table, files, found.run)
             look_closely(found, rows, parts, properties, most)
         yield found

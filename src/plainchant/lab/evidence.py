@@ -24,6 +24,8 @@ Range: TypeAlias = tuple[int, int]
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]
 """(process, group)."""
+Messages: TypeAlias = tuple[str, str, int, int]
+"""(group, sender, first number, last number)."""
 
 
 class Evidence:
@@ -200,7 +202,18 @@ class Evidence:
 
     @cached_property
     def digests_agree(self) -> bool:
-        return not any(part.differs for part in self._slices) and self._blocks_agree("digest")
+        """False if rows about a message differ. Those of ``unresolved`` have still to be compared."""
+        return not any(part.differs for part in self._slices) and self._blocks[0]
+
+    @cached_property
+    def unresolved(self) -> list[Messages]:
+        """Messages whose digests could not be compared: they stand in a block that is whole here and broken off there, as it is
+        when a process crashes in the middle of one."""
+        return self._blocks[1]
+
+    @cached_property
+    def _blocks(self) -> tuple[bool, list[Messages]]:
+        return self._blocks_agree("digest")
 
     @cached_property
     def is_ranked(self) -> bool:
@@ -217,23 +230,26 @@ class Evidence:
             if process in last and low <= last[process]:
                 return False
             last[process] = high
-        return self._blocks_agree("rank")
+        return self._blocks_agree("rank") == (True, [])
 
-    def _blocks_agree(self, attribute: str) -> bool:
-        """False also if it cannot be told: a block is whole here and broken off there."""
+    def _blocks_agree(self, attribute: str) -> tuple[bool, list[Messages]]:
+        """Whether blocks agree as far as that can be told, and what could not be compared."""
         if len(self._slices) == 1:
-            return True
+            return True, []
+        unresolved: list[Messages] = []
         whole: dict[tuple[str, str, int], bytes] = {}
         parts: dict[tuple[str, str, int], dict[int, int]] = {}
         for blocks in (blocks for part in self._slices for blocks in part.blocks if blocks.attribute == attribute):
             if not _add(blocks, whole, parts):
-                return False
+                return False, []
         for key, values in parts.items():
             if key not in whole:
                 continue
-            if len(values) < BLOCK or hash_block(np.array([values[n] for n in sorted(values)], np.int64)) != whole[key]:
-                return False
-        return True
+            if len(values) < BLOCK:
+                unresolved.append((key[0], key[1], min(values), max(values)))
+            elif hash_block(np.array([values[number] for number in sorted(values)], np.int64)) != whole[key]:
+                return False, []
+        return True, unresolved
 
     # --- who ----------------------------------------------------------------------------------------------------------
 

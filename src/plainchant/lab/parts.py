@@ -209,7 +209,7 @@ def _merged(pieces: Sequence[Piece]) -> Iterator[Piece]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(piece: Piece, run: str | None = None) -> Iterator[pa.Table]:
+def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
     """The row groups of a piece, one by one, in the columns and types that stage 1 works with; of one run, if named.
 
     Raises MalformedTrace if the file is damaged inside.
@@ -218,7 +218,7 @@ def read(piece: Piece, run: str | None = None) -> Iterator[pa.Table]:
     try:
         with filesystem.open_input_file(piece.file) as source:
             parquet = pq.ParquetFile(source, read_dictionary=list(STRINGS))
-            wanted = [name for name in COLUMNS if name in parquet.schema_arrow.names]
+            wanted = [name for name in columns if name in parquet.schema_arrow.names]
             for group in piece.groups:
                 table = parquet.read_row_group(group, columns=wanted, use_threads=False)
                 table = renamed(typed(table.replace_schema_metadata(None), piece.file), piece.label)

@@ -26,7 +26,7 @@ from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_f
 from ..trace.reference.facts import History, Run, View
 from ..trace.reference.owing import Owing, drops, parted
 from ..trace.reference.report import Report
-from .evidence import Codes, Evidence, Range
+from .evidence import Codes, Evidence, Messages, Range
 
 
 class Doubtful(Exception):
@@ -44,6 +44,8 @@ class Proof:
     decided: list[tuple[Report, int]] = dataclasses.field(default_factory=list)
     """Reports of properties that were decided here, whichever way."""
     doubtful: list[str] = dataclasses.field(default_factory=list)
+    unresolved: list[Messages] = dataclasses.field(default_factory=list)
+    """``integrity`` holds if digests of these messages agree, which certificates cannot tell."""
 
 
 ON_VIEWS: Final = frozenset({"view-order", "view-exclusion", "convergence", "disjoint-views"})
@@ -76,6 +78,8 @@ def prove(evidence: Evidence, properties: Sequence[str] | None) -> Proof:
             continue
         if cases or held:
             proof.cases[name] = 1, cases
+    if "integrity" in proof.cases:
+        proof.unresolved = evidence.unresolved
     return proof
 
 
@@ -123,9 +127,16 @@ class Prover:
     def integrity(self) -> int:
         """Each process delivers a range of each sender's numbers, so nothing twice; the range lies in what the sender
         sent, or the sender is excused; deliveries of own messages never run ahead of the sends; membership is the same
-        all through an interval; digests were compared."""
+        all through an interval; digests were compared, or are named in ``unresolved``."""
+        if not self.evidence.digests_agree:
+            raise Doubtful
+        self._are_sound()
+        return self.evidence.count
+
+    def _are_sound(self) -> None:
+        """What ``integrity`` asks, but for digests."""
         evidence, run = self.evidence, self.run
-        if evidence.leads or not evidence.digests_agree:
+        if evidence.leads:
             raise Doubtful
         for (process, group), by_sender in self.ranges.items():
             for sender, (_, high) in by_sender.items():
@@ -139,7 +150,6 @@ class Prover:
             for of_sender in intervals.values():
                 if not all(run.is_member_at(history, group, interval.first) for interval in of_sender):
                     raise Doubtful
-        return evidence.count
 
     def fifo(self) -> int:
         """Ranges have no holes and are in order. What a process lacks before its range it must not owe: it installed none
@@ -354,7 +364,7 @@ class Prover:
         from before that stretch (``fifo``)."""
         if any(len(groups) > 1 for groups in self.evidence.participates.values()):
             raise Doubtful
-        self.cases("integrity")
+        self._are_sound()
         cases = self.cases("fifo")
         for group in self.run.groups:
             order = self.order(group)

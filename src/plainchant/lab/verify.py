@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +38,7 @@ from . import parts
 from .certificates import COLUMNS, Slice, Unit
 from .check import Found, judge_alone, look_closely, plus, proved, rows_of
 from .columns import STRINGS
+from .evidence import Messages
 from .progress import watched
 from .session import slots as slots_of
 
@@ -46,6 +47,11 @@ if TYPE_CHECKING:
 
 TOLD: Final = "key string, kind string, value binary"
 _TOLD: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
+
+_SAID: Final = "run string, group string, sender string, seq bigint, digest bigint"
+_SAID_SCHEMA: Final = pa.schema(
+    [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
+)
 
 MOST_PROBLEMS: Final = 100
 """So many things that are malformed are told; who mends those will see more."""
@@ -119,6 +125,9 @@ def verify(
         for path in plan.foreign:
             with watched(spark, progress, "sorting"):
                 _verify_sorted(spark, [path], path, f"{path}:" if len(set(paths)) > 1 else "", options, total)
+        if any(found.unresolved for found in open_runs):
+            with watched(spark, progress, "comparing"):
+                open_runs = _compare(spark, plan, open_runs, total)
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -172,6 +181,26 @@ def _collect(frame: DataFrame, total: Sum) -> list[Found]:
         else:
             open_runs.append(pickle.loads(value))
     return sorted(open_runs, key=lambda found: found.run)
+
+
+def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], total: Sum) -> list[Found]:
+    """Compares the digests that certificates could not; returns the runs that are still open."""
+    from pyspark.sql import functions as F
+
+    wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
+    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
+    said = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_digests, pieces, wanted), _SAID)
+    differing = said.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
+    wrong = {row["run"] for row in differing.select("run").distinct().collect()}
+    left: list[Found] = []
+    for found in open_runs:
+        if found.unresolved and found.run not in wrong:
+            found.unresolved = ()
+        if found.is_open:
+            left.append(found)
+        else:
+            total.add(found)
+    return left
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
@@ -278,7 +307,7 @@ def _whole(
         kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
         found = list(proved([Unit(kept)], options.properties, options.most))
     for run in found:
-        if run.smells or run.doubtful:
+        if run.is_open:
             rows, parts_of_run = rows_of(table, files, run.run)
             look_closely(run, rows, parts_of_run, options.properties, options.most)
         yield run
@@ -296,12 +325,31 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     total = Sum()
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most)
-        if found.smells or found.doubtful:
+        if found.is_open:
             yield from _rows([(run, "open", found)])
         else:
             total.add(found)
     if total.outcomes or total.warnings:
         yield from _rows([("#", "sum", total.thinned(options.most))])
+
+
+def _digests(
+    pieces: Sequence[parts.Piece], wanted: Mapping[str, Sequence[Messages]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What rows say of some messages, each thing once."""
+    names = ["run", "group", "sender", "seq", "digest"]
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            for table in parts.read(pieces[number], columns=(*names, "kind")):
+                for run, messages in wanted.items():
+                    about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
+                    about = pc.and_(pc.equal(table.column("run"), run), about)
+                    rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
+                    for group, sender, low, high in messages:
+                        same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
+                        near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
+                        plain = rows.filter(pc.and_(same, near)).cast(_SAID_SCHEMA)
+                        yield from plain.group_by(names).aggregate([]).to_batches()
 
 
 def _search_runs(
