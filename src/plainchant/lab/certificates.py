@@ -565,7 +565,8 @@ class _Agreed:
         edges = starts_of(np.diff(key[kept]) != 0)
         for a, b in pairwise([*edges.tolist(), len(kept)]):
             self._far[int(key[kept[a]])] = seqs[kept[a:b]], values[kept[a:b]]
-        return order[values[order] != np.repeat(values[kept], sizes)]
+        differing: Ints = order[values[order] != np.repeat(values[kept], sizes)]
+        return differing
 
     def blocks(self, unit: Unit, run: int) -> list[Blocks]:
         """What is known of a run's messages, in blocks."""

@@ -128,28 +128,29 @@ class Prover:
         """Each process delivers a range of each sender's numbers, so nothing twice; the range lies in what the sender
         sent, or the sender is excused; deliveries of own messages never run ahead of the sends; membership is the same
         all through an interval; digests were compared, or are named in ``unresolved``."""
-        if not self.evidence.digests_agree:
+        if not self.evidence.digests_agree or not self._are_sound:
             raise Doubtful
-        self._are_sound()
         return self.evidence.count
 
-    def _are_sound(self) -> None:
+    @cached_property
+    def _are_sound(self) -> bool:
         """What ``integrity`` asks, but for digests."""
         evidence, run = self.evidence, self.run
         if evidence.leads:
-            raise Doubtful
+            return False
         for (process, group), by_sender in self.ranges.items():
             for sender, (_, high) in by_sender.items():
                 if high > evidence.sent_up_to(sender, group):
                     history = run.histories.get(sender)
                     excused = history.cut if history is not None else sender in run.named[group]
                     if not excused or sender == process:
-                        raise Doubtful
+                        return False
         for (process, group), intervals in evidence.delivered.items():
             history = run.histories[process]
             for of_sender in intervals.values():
                 if not all(run.is_member_at(history, group, interval.first) for interval in of_sender):
-                    raise Doubtful
+                    return False
+        return True
 
     def fifo(self) -> int:
         """Ranges have no holes and are in order. What a process lacks before its range it must not owe: it installed none
@@ -364,7 +365,8 @@ class Prover:
         from before that stretch (``fifo``)."""
         if any(len(groups) > 1 for groups in self.evidence.participates.values()):
             raise Doubtful
-        self._are_sound()
+        if not self._are_sound:
+            raise Doubtful
         cases = self.cases("fifo")
         for group in self.run.groups:
             order = self.order(group)
@@ -444,6 +446,7 @@ class Order:
             self._chain = self._views()
         self._tapes: dict[str, list[tuple[View | None, Codes]]] = {}
         self._lengths: dict[str, dict[View | None, int]] = {}
+        self._latest: dict[tuple[str, int], int | None] = {}
         for history in self._run.all:
             tapes = self._evidence.tapes.get((history.name, group))
             if tapes is not None:
@@ -567,6 +570,12 @@ class Order:
 
     def _last_view_before(self, sender: str, number: int) -> int | None:
         """The place of the view in which a sender delivered last before it sent its message of that number."""
+        key = sender, number
+        if key not in self._latest:
+            self._latest[key] = self._find_last_view_before(sender, number)
+        return self._latest[key]
+
+    def _find_last_view_before(self, sender: str, number: int) -> int | None:
         latest: int | None = None
         sent = 0
         for view, codes in self._tapes.get(sender, ()):

@@ -94,7 +94,8 @@ def _name(message: Message) -> str:
 
 
 def _steps(told: Iterable[tuple[Event, str, str | None]]) -> tuple[Step, ...]:
-    ordered = sorted(told, key=lambda each: (each[0].when, each[0].process, each[0].index))
+    # Of what happened at one instant, the send comes first: everything else follows from it.
+    ordered = sorted(told, key=lambda each: (each[0].when, each[0].kind != "send", each[0].process, each[0].index))
     return tuple(Step(event.process, event.index, event.when, what, because) for event, what, because in ordered)
 
 
@@ -252,7 +253,8 @@ class _Life:
                 continue
             why = self._why_not(process, last)
             missing[process] = why
-            if self._send is None or last.when > self._send.when:
+            # One that had crashed before is told of at the end only.
+            if self._send is None or not self._rows.is_global or last.when > self._send.when:
                 self._told.append((last, f"{process} never delivers it", why))
         return missing
 
@@ -328,6 +330,10 @@ class _Life:
             why = self._why.everybody(first, self._send, self._naming)
             if why:
                 sentences.append(f"What held it up: {why.split('; ')[0]}.")
+        ranks = {event.rank: event.process for event in reversed(delivered) if event.rank is not None}
+        if len(ranks) > 1:
+            numbers = listed(f"{rank} (at {process})" for rank, process in sorted(ranks.items()))
+            sentences.append(f"It was delivered under different numbers, {numbers}: there was more than one order.")
         if not self._rows.is_global:
             sentences.append("Times are of each process's own clock.")
         return " ".join(sentences)
@@ -336,7 +342,7 @@ class _Life:
         assert self._send is not None
         passed = first.when - self._send.when
         told = f"First by {first.process}, {f'{span(passed)} after the send' if passed else 'at once'}"
-        if last is not first:
+        if last.when > first.when:
             told += f", last by {last.process}, after {span(last.when - self._send.when)}"
         usual = self._rows.usual
         return told + (f" (a usual delivery of this run: {span(usual)})." if usual else ".")

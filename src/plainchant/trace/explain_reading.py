@@ -60,7 +60,7 @@ def explainer_of(
     chosen = of_run & _stretch(dataset, of_run, message, view, is_global=is_global)
     about = ~pc.field("kind").isin(_COMMON) | (pc.field("group").is_valid() & (pc.field("group") == group) & chosen)
     if message is not None:
-        about = about | _own_deliveries(message)
+        about = about | _own_messages(message)
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
     return Found(run, Explainer(table, origin=origin), False)
 
@@ -144,8 +144,8 @@ def _moments(dataset: ds.Dataset, wanted: Any) -> list[int]:
     return sorted(pc.coalesce(table.column("true_time"), table.column("time")).to_pylist())
 
 
-def _own_deliveries(message: Message) -> Any:
-    """The sender's deliveries of its own messages: they tell which of its batches is which."""
+def _own_messages(message: Message) -> Any:
+    """The sender's sends, and deliveries of its own messages: they tell which of its batches is which."""
     group, sender, seq = message
     own = (pc.field("process") == sender) & (pc.field("sender") == sender) & (pc.field("group") == group)
-    return own & (pc.field("kind") == "deliver") & (pc.field("seq") <= seq)
+    return own & pc.field("kind").isin(["send", "deliver"]) & (pc.field("seq") <= seq)

@@ -82,7 +82,7 @@ class ViewStory:
             if event.kind in ("crash", "leave") and event.process not in concerned:
                 continue  # it was gone before
             sentence = self._sentence(event)
-            key = (event.process, str(event.detail.get("process")) if event.kind == "suspect" else sentence)
+            key = (event.process, sentence)
             if not sentence or key in seen or len(told) >= _STEPS_MAX:
                 continue
             seen.add(key)
@@ -101,7 +101,7 @@ class ViewStory:
             case "leave":
                 return f"{who} has left {self._group}"
             case "suspect":
-                return f"{who} suspects {detail.get('process', 'somebody')}"
+                return f"{who} suspects {detail.get('process', detail.get('suspect', 'somebody'))}"
             case "refute":
                 return f"{who} takes a suspicion back" + (f" of {detail['process']}" if "process" in detail else "")
             case "confirm":
@@ -195,7 +195,7 @@ class ViewStory:
             what += f" as {braces(event.members)}, other members than at {self._first.process}"
         if before is not None:
             places = self._between(event, before)
-            what += f", after {times(len(places), 'delivery').replace('deliverys', 'deliveries')} in view {before.view}"
+            what += f", after {times(len(places), 'delivery')} in view {before.view}"
             if len(places):
                 what += f", the last {self._rows.events(places[-1:])[0].name}"
         elif self._previous is not None:

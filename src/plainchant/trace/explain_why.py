@@ -40,6 +40,7 @@ class Why:
     def __init__(self, rows: Rows, origin: int) -> None:
         self._rows = rows
         self._origin = origin
+        self._plausible: dict[tuple[str, str], bool] = {}
 
     def moment(self, when: int) -> str:
         """When, as the run's readers count."""
@@ -83,43 +84,51 @@ class Why:
         sent = send.when if send is not None else first.sent
         if sent is None:
             return "its send is not in the trace" if send is None else None
+        delay = first.when - sent
+        is_late = self._is_late(delay)
         clauses = [
             *self._blocked(naming, first.process, sent, first.when),
             *self._no_order(first, sent),
-            *(list(self._held(first, sent)) or self._repeated(first, sent)),
+            *(self.faults(first.process, first.sender or "", sent, first.when) if is_late else ()),
+            *self._repeated(first, sent),
+            *self._held(first, sent),
             *self._resilience(first, sent),
         ]
-        if clauses:
-            return "; ".join(clauses)
-        delay = first.when - sent
-        if not self._is_late(delay, factor=2):
-            return None
-        shown = self.faults(first.process, first.sender or "", sent, first.when)
-        if shown:
-            return "; ".join(shown)
+        if clauses or not is_late:
+            return "; ".join(clauses) or None
+        before = [row for row in self._rows.burst(first) if row.sender == first.sender]
+        if before:
+            return f"it probably waited for {before[0].name} of the same sender, which was delivered at the same instant"
         return f"the trace does not say why it took {span(delay)} (usual: {span(self._rows.usual)})"
 
     def own(self, event: Event, send: Event | None, first: Event, naming: Sequence[Event]) -> str | None:
         """What held up this process while another had delivered already."""
         since = send.when if send is not None else first.when
         clauses = list(self._blocked(naming, event.process, since, event.when))
-        missing = self._asked_for(event, event.rank, since)
-        if missing:
-            clauses.append(f"its packet{_number(event)} was missing here: {event.process} asked for it {missing}")
-        else:
-            clauses += self._behind(event, since)
         late = self._is_late(event.when - first.when)
-        if late or not clauses:
-            received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
-            faults = self.faults(event.process, first.process, first.when, event.when) if late else []
-            clauses += faults
-            if not clauses and late:
+        if late:
+            clauses += self._no_order(event, first.when)
+        missing = self._asked_for(event, event.rank, since)
+        behind, asked = self._behind(event, since)
+        if missing and asked == missing and behind is not None:
+            both = f"its packet{_number(event)} and that of {behind.name}{_number(behind)}, which comes before it,"
+            clauses.append(f"{both} were missing here: {event.process} asked for them {missing}")
+        elif missing:
+            clauses.append(f"its packet{_number(event)} was missing here: {event.process} asked for it {missing}")
+        elif behind is not None and asked:
+            before = f"{behind.name}{_number(behind)}, which comes before it,"
+            clauses.append(f"{before} was missing here: {event.process} asked for it {asked}")
+        elif behind is not None and not clauses:
+            clauses.append(f"it probably waited for {behind.name}, which comes before it and came at the same instant")
+        if late:
+            clauses += self.faults(event.process, first.process, first.when, event.when)
+            if not clauses and self._rows.is_global:
+                received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
                 clauses.append(self._unknown(event, first, received))
         return "; ".join(clauses) or None
 
-    def _is_late(self, delay: int, *, factor: int = 1) -> bool:
-        usual = self._rows.usual
-        return usual > 0 and delay > factor * usual
+    def _is_late(self, delay: int) -> bool:
+        return self._rows.usual > 0 and delay > 2 * self._rows.usual
 
     def _unknown(self, event: Event, first: Event, received: Sequence[int]) -> str:
         after = f"it came {span(event.when - first.when)} after {first.process}'s delivery"
@@ -141,17 +150,17 @@ class Why:
         asked = self._rows.find("retransmit", process=event.process, group=event.group, after=after, until=event.when)
         return self._moments([row.when for row in asked if _covers(row.detail, rank, rank)])
 
-    def _behind(self, event: Event, since: int) -> Iterator[str]:
-        """Something earlier in the order was missing: what came free at the same instant begins with it."""
+    def _behind(self, event: Event, since: int) -> tuple[Event | None, str]:
+        """Something earlier in the order that was missing (what came free at the same instant begins with it), and when
+        it was asked for; or what only seems to have been missing, and nothing."""
         burst = self._rows.burst(event)
         earlier = [row for row in burst if row.rank is not None and event.rank is not None and row.rank < event.rank]
-        for row in reversed(earlier):
+        # The first of them is what all the others had to wait for.
+        for row in earlier:
             asked = self._asked_for(row, row.rank, min(since, row.sent if row.sent is not None else since))
             if asked:
-                yield f"{row.name}{_number(row)}, which comes before it, was missing here: {row.process} asked for it {asked}"
-                return
-        if burst and self._came_here_last(event, burst[0]):
-            yield f"it probably waited for {burst[0].name}, which comes before it and came at the same instant"
+                return row, asked
+        return (burst[0] if burst and self._came_here_last(event, burst[0]) else None), ""
 
     def _came_here_last(self, event: Event, head: Event) -> bool:
         """Whether others delivered the head of a burst clearly before: then it, and not the message, was late here."""
@@ -164,19 +173,25 @@ class Why:
         rows = self._rows.find("retransmit", process=first.sender, group=first.group, after=sent, until=first.when)
         again = [row for row in rows if request is not None and row.detail.get("request") == request]
         named = [row for row in rows if row.message == first.message]
-        found = again or named
+        held = next(self._holds(first, sent), None)
+        # What was repeated while it was held back was repeated for nothing.
+        found = [row for row in again or named if held is None or row.when < held.when]
         if found:
             yield f"{first.sender}'s request for it went unanswered and was repeated {self._moments([r.when for r in found])}"
 
     def _held(self, first: Event, sent: int) -> Iterator[str]:
         """Who gives numbers kept the request back."""
+        for row in self._holds(first, sent):
+            before = self._before(first.message, row.detail["request"])
+            waiting = f": {before}, which comes before it, had not arrived yet" if before else ""
+            yield f"{row.process} held it back at {self.moment(row.when)} ({reason(row.detail)}){waiting}"
+            return
+
+    def _holds(self, first: Event, sent: int) -> Iterator[Event]:
         request = self.request_of(first.message)
         for row in self._rows.find("block", group=first.group, after=sent, until=first.when):
             if request is not None and row.detail.get("request") == request and row.detail.get("process") == first.sender:
-                before = self._before(first.message, request)
-                waiting = f": {before}, which comes before it, had not arrived yet" if before else ""
-                yield f"{row.process} held it back at {self.moment(row.when)} ({reason(row.detail)}){waiting}"
-                return
+                yield row
 
     def _before(self, message: Message, request: int) -> str:
         """What its sender sent in the batch before, if that was numbered only after this one had been sent."""
@@ -224,7 +239,7 @@ class Why:
     def faults(self, process: str, other: str, after: int, until: int) -> list[str]:
         """Faults in force in that time that touch the process, or lie between the two."""
         found = [
-            f"meanwhile: {fault_words(row.detail)} (since {self.moment(row.when)})"
+            f"in force: {fault_words(row.detail)} (since {self.moment(row.when)})"
             for row in self.faults_in_force(after, until)
             if touches(row.detail, process, other)
         ]
@@ -253,12 +268,22 @@ class Why:
         mine = own & (rows.seq == seq)
         if not mine.any():
             return None
-        for row in rows.find("retransmit", process=sender, group=group):
-            taken = int(rows.mask("send", process=sender, group=group, until=row.when).sum())
-            if any(number > taken for number in ints([row.detail.get("request")])):
-                return None
+        if not self._counts_batches(sender, group):
+            return None
         rank = int(rows.rank[np.flatnonzero(mine)[0]])
         return len(np.unique(rows.rank[own & (rows.rank <= rank)]))
+
+    def _counts_batches(self, sender: str, group: str) -> bool:
+        """Whether a sender's numbers of requests can be those of its batches: never more than messages taken by then."""
+        if (sender, group) not in self._plausible:
+            rows = self._rows
+            sends = np.sort(rows.when[rows.mask("send", process=sender, group=group)])
+            asked = rows.find("retransmit", process=sender, group=group)
+            self._plausible[sender, group] = all(
+                number <= np.searchsorted(sends, row.when, side="right")
+                for row in asked for number in ints([row.detail.get("request")])
+            )
+        return self._plausible[sender, group]
 
     def _moments(self, when: Sequence[int]) -> str:
         """``at A``, ``at A and B``, or the first few and a count."""

@@ -30,10 +30,12 @@ def listed(names: Iterable[str], *, most: int = 0) -> str:
 def times(count: int, what: str) -> str:
     """A count and its noun.
 
-    >>> times(1, "message"), times(1200, "message")
-    ('1 message', '1,200 messages')
+    >>> times(1, "message"), times(1200, "message"), times(2, "delivery")
+    ('1 message', '1,200 messages', '2 deliveries')
     """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"1 {what}"
+    return f"{count:,} {what[:-1]}ies" if what.endswith("ry") else f"{count:,} {what}s"
 
 
 def span(ns: int) -> str:

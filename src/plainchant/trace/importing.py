@@ -33,7 +33,7 @@ _UNKNOWN: Final = "unknown"
 """The sender of a message that no line tells the sender of."""
 
 _STEP_NS: Final = 1000
-"""Without times in the log, events of a process are a microsecond apart."""
+"""Without times in the log, lines are a microsecond apart."""
 
 _FLUSH_EVERY: Final = 4096
 _WARNED: Final = 10
@@ -229,12 +229,12 @@ class _Builder:
     def _begin(self, said: Said) -> _State:
         state = _State(self._trace.history(said.run, said.process))
         self.histories[said.run, said.process] = state
-        state.time = said.time or 0
+        state.time = said.time if said.time is not None else (said.line - 1) * _STEP_NS
         self._append(state, "start", state.time, extra={"detail": self._mapping.start})
         return state
 
     def _row(self, said: Said, state: _State) -> None:
-        time = said.time if said.time is not None else state.time + _STEP_NS
+        time = said.time if said.time is not None else max(state.time + 1, said.line * _STEP_NS)
         sender, seq = self._numbers.message(said)
         extra: dict[str, Any] = {}
         if said.kind == "view":

@@ -13,6 +13,8 @@ from .importing_mapping import MEANT, ImportProblem, Mapping
 _SHOWN: Final = 5
 """So many lines that match nothing are shown; the others are counted."""
 
+_PLAIN: Final = frozenset({"run", "time", "process", "kind", "group", "sender", "id", "view"})
+
 
 @dataclasses.dataclass(slots=True)
 class Said:
@@ -28,12 +30,12 @@ class Said:
     sender: str | None
     id: str | None
     view: str | None
-    members: tuple[str, ...] | None
-    digest: int | None
-    size: int | None
-    rank: int | None
-    deadline: int | None
-    detail: dict[str, Any] | None
+    members: tuple[str, ...] | None = None
+    digest: int | None = None
+    size: int | None = None
+    rank: int | None = None
+    deadline: int | None = None
+    detail: dict[str, Any] | None = None
 
     @property
     def where(self) -> str:
@@ -102,7 +104,9 @@ class Lines:
         for pattern in self._mapping.patterns:
             found = pattern.expression.search(text)
             if found is not None:
-                given = {name: value for name, value in found.groupdict().items() if value is not None}
+                given = found.groupdict()
+                if None in given.values():
+                    given = {name: value for name, value in given.items() if value is not None}
                 return {**known, **pattern.constants, **given}
         return None
 
@@ -114,30 +118,38 @@ class Lines:
     def _said(self, file: str, number: int, given: dict[str, str]) -> Said:
         mapping = self._mapping
         where = f"{file}, line {number}"
-        members = given.get("members")
-        payload = given.get("payload")
-        size = _integer(given, "size", where)
-        detail = {name: value for name, value in given.items() if name not in MEANT and name != "run"}
-        kind = mapping.kinds.get(given["kind"], given["kind"])
-        return Said(
-            file=file, line=number, run=given["run"], process=self._name(given["process"]) or "", kind=kind,
-            time=self._time(given, "time", where), group=given.get("group"),
-            sender=self._name(given.get("sender")), id=given.get("id"), view=given.get("view"),
-            members=None if members is None else self._members(members),
-            digest=_digest(given.get("digest"), payload),
-            size=len(payload.encode()) if size is None and payload is not None else size,
-            rank=_integer(given, "rank", where), deadline=self._time(given, "deadline", where), detail=detail or None,
-        )
+        names, get = mapping.names, given.get
+        process, sender, kind = given["process"], get("sender"), given["kind"]
+        if names:
+            process, sender = names.get(process, process), None if sender is None else names.get(sender, sender)
+        time = self._time(given, "time", where) if "time" in given else None
+        kind = mapping.kinds.get(kind, kind)
+        said = Said(file, number, given["run"], process, kind, time, get("group"), sender, get("id"), get("view"))
+        # Most lines say no more than this, and there may be millions of them.
+        if not given.keys() <= _PLAIN:
+            self._add(said, given, where)
+        return said
 
-    def _name(self, name: str | None) -> str | None:
-        return None if name is None else self._mapping.names.get(name, name)
+    def _add(self, said: Said, given: dict[str, str], where: str) -> None:
+        """What only some lines say."""
+        payload = given.get("payload")
+        said.digest = _digest(given.get("digest"), payload)
+        said.size = _integer(given, "size", where)
+        if said.size is None and payload is not None:
+            said.size = len(payload.encode())
+        said.rank = _integer(given, "rank", where)
+        if "members" in given:
+            said.members = self._members(given["members"])
+        if "deadline" in given:
+            said.deadline = self._time(given, "deadline", where)
+        detail = {name: value for name, value in given.items() if name not in MEANT and name != "run"}
+        said.detail = detail or None
 
     def _members(self, text: str) -> tuple[str, ...]:
-        return tuple(self._name(name) or "" for name in self._mapping.split.split(text.strip()) if name)
+        names = self._mapping.names
+        return tuple(names.get(name, name) for name in self._mapping.split.split(text.strip()) if name)
 
-    def _time(self, given: dict[str, str], name: str, where: str) -> int | None:
-        if name not in given:
-            return None
+    def _time(self, given: dict[str, str], name: str, where: str) -> int:
         try:
             return self._mapping.nanoseconds(given[name])
         except ValueError as error:

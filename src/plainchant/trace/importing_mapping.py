@@ -175,7 +175,7 @@ def _scaled(text: str, digits: int) -> int:
     >>> _scaled("1700000000.123456789", 9), _scaled("12.5", 6), _scaled("-3", 0)
     (1700000000123456789, 12500000, -3)
     """
-    whole, _, fraction = text.partition(".")
-    if fraction and not fraction.isdigit():
+    whole, point, fraction = text.partition(".")
+    if point and not fraction.isdecimal():
         raise ValueError(f"{text!r} is not a number")
     return int(whole + fraction[:digits].ljust(digits, "0"))
