@@ -18,9 +18,12 @@ from .. import __version__
 from .bench import bench
 from .console import EXIT_INTERRUPTED, complain
 from .demo import demo
+from .explain import explain
+from .import_ import import_
 from .protocols import protocols
 from .run import run
 from .trace import trace
+from .verify import verify
 
 app = typer.Typer(
     name="plainchant",
@@ -31,8 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, run, trace, protocols):
+for command in (demo, run, verify, trace, explain, protocols):
     app.command()(command)
+app.command(name="import")(import_)
 app.add_typer(bench)
 
 

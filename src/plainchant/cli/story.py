@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ..model import format_duration
+from ..trace.explain_words import crash_words, fault_words, listed, times
 from ..trace.show import decode, in_order
 
 _WORTH_TELLING: Final = 25
@@ -35,16 +35,6 @@ def tell(table: pa.Table) -> Iterator[Moment]:
     for row in in_order(table).to_pylist():
         yield from teller.hear(row)
     yield from teller.end()
-
-
-def _listed(names: list[str]) -> str:
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 class _Teller:
@@ -77,13 +67,13 @@ class _Teller:
             return
         counts, self._counts = self._counts, Counter()
         sentences = {
-            "send": _times(counts["send"], "message") + " sent",
-            "deliver": f"{_times(counts['deliver'], 'time')} delivered",
-            "ask": f"missing packets asked for {_times(counts['ask'], 'time')}",
-            "repeat": f"{_times(counts['repeat'], 'request')} repeated",
+            "send": times(counts["send"], "message") + " sent",
+            "deliver": f"{times(counts['deliver'], 'time')} delivered",
+            "ask": f"missing packets asked for {times(counts['ask'], 'time')}",
+            "repeat": f"{times(counts['repeat'], 'request')} repeated",
         }
         told = [sentence for kind, sentence in sentences.items() if counts[kind]]
-        yield Moment(self._last, f"(meanwhile: {_listed(told)})")
+        yield Moment(self._last, f"(meanwhile: {listed(told)})")
 
     # --- one method a kind; the sentence, or nothing ---
 
@@ -106,12 +96,12 @@ class _Teller:
         if known is not None and known[0] >= number:
             return ""
         self._views[group] = (number, members)
-        who = _listed(members)
+        who = listed(members)
         if known is None:
             return f"The group {group} is formed: {who}."
         lost = [name for name in known[1] if name not in members]
         new = [name for name in members if name not in known[1]]
-        changes = ([f"without {_listed(lost)}"] if lost else []) + ([f"with {_listed(new)} joined"] if new else [])
+        changes = ([f"without {listed(lost)}"] if lost else []) + ([f"with {listed(new)} joined"] if new else [])
         reasons = [f" ({reason['text']})" for reason in detail.get("left", {}).values() if reason.get("text")]
         what = " and ".join(changes) or "with the same members"
         return f"View {number} of {group} begins, {what}: {who}.{''.join(reasons)}"
@@ -128,7 +118,7 @@ class _Teller:
             return f"{row['process']} calls an election for epoch {detail.get('epoch')}."
         if detail.get("stage") != "elected":
             return ""
-        voters = _listed([str(name) for name in detail.get("voters", [])])
+        voters = listed([str(name) for name in detail.get("voters", [])])
         return f"{row['process']} is elected: it heard {voters}, numbers go on after {detail.get('base')}."
 
     def _on_fault(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
@@ -137,19 +127,14 @@ class _Teller:
             return ""  # the crash itself has a row, and says more
         if what == "restart":
             return f"{detail.get('process')} comes back, as {row['process']}, and asks to be let in."
-        told = _words(detail)
+        told = fault_words(detail)
         if told == self._last_fault:
             return ""  # the same partition, written down at each of its parts
         self._last_fault = told
         return f"Fault at {row['process']}: {told}."
 
     def _on_crash(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
-        if "text" in detail:
-            return f"{row['process']} halts: {detail['text']}."
-        if detail.get("mid_broadcast"):
-            reached = _listed([str(name) for name in detail.get("reached", [])])
-            return f"{row['process']} crashes in the middle of a broadcast: only {reached} still got the packet."
-        return f"{row['process']} crashes."
+        return f"{crash_words(row['process'], detail)}."
 
     def _on_join(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         group = row["group"]
@@ -159,17 +144,3 @@ class _Teller:
 
     def _on_leave(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         return f"{row['process']} has left {row['group']}, as it wished."
-
-
-def _words(detail: dict[str, Any]) -> str:
-    """A fault's settings: its kind first, durations as people write them."""
-    words = [str(detail.get("fault", detail.get("kind", "")))]
-    for key, value in detail.items():
-        if key in ("length", "delay", "offset") and isinstance(value, int):
-            sign = "-" if value < 0 else ""
-            words.append(f"{key} {sign}{format_duration(abs(value))}")
-        elif key == "parts":
-            words.append(" | ".join(" ".join(part) for part in value))
-        elif key not in ("fault", "kind", "process"):
-            words.append(f"{key} {value}")
-    return ", ".join(words)

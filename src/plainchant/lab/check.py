@@ -71,7 +71,7 @@ def look_closely(
     found: Found, table: pa.Table, files: Sequence[Part], properties: Sequence[str] | None, most: int | None = MOST_SHOWN
 ) -> None:
     """Settles what the certificates left open, from all rows of the run."""
-    found.malformed = validate(table, files) if found.smells else []
+    found.malformed = validate(_plain(table), files) if found.smells else []
     if found.malformed:
         return
     only = PROPERTIES if found.smells else (*found.doubtful, *(("integrity",) if found.unresolved else ()))
@@ -121,6 +121,12 @@ def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | N
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     facts = Run(run, Columns(skeleton), range(skeleton.num_rows))
     return judge(facts, slices, properties, most)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Strings as strings: dictionaries cannot be sorted."""
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
+    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
 def rows_of(table: pa.Table, files: Sequence[Part], run: str) -> tuple[pa.Table, list[Part]]:

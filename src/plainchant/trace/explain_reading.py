@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from ..model import SECOND, UsageError
 from .explain import Explainer
 from .explain_rows import COLUMNS, Message
-from .reader import _conform, _find
+from .reader import conform, find_files
 from .schema import SCHEMA, Malformed, MalformedTrace
 from .validate import validate
 
@@ -70,13 +70,13 @@ def _open(path: str | Path) -> ds.Dataset:
     place = Path(path)
     if "://" not in str(path) and (place / "sweep.json").is_file():
         path = place / "trace"  # beside it stand tables of results, which are no trace
-    filesystem, names = _find(str(path))
+    filesystem, names = find_files(str(path))
     malformed: list[Malformed] = []
     for name in names:
         try:
             with filesystem.open_input_file(name) as source:
                 schema = pq.read_schema(source)
-            problems = _conform(schema.empty_table())[1]
+            problems = conform(schema.empty_table())[1]
         except (OSError, pa.ArrowException) as error:
             problems = [f"not a readable Parquet file: {error}"]
         malformed += [Malformed(name, None, None, None, problem) for problem in problems]

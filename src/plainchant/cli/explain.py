@@ -1,0 +1,75 @@
+"""``plainchant explain``: the life of a message, or the story of a view change."""
+
+from __future__ import annotations
+
+import json as json_module
+from typing import Annotated
+
+import typer
+
+from ..model import MS, UsageError
+from ..trace.explain import Story
+from ..trace.show import parse_message
+from .console import guarded
+
+
+@guarded
+def explain(
+    path: Annotated[
+        str,
+        typer.Argument(help="The directory of a run or a sweep, a Parquet file, or a glob of them.", show_default=False),
+    ],
+    run: Annotated[str | None, typer.Option(help="Which run; needed if there are several.")] = None,
+    message: Annotated[str | None, typer.Option(help="The life of this message: GROUP/SENDER/NUMBER.")] = None,
+    view: Annotated[str | None, typer.Option(help="The story of this view: GROUP/NUMBER.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
+) -> None:
+    """Explain what happened to a message, or how a view came to be, step by step, with reasons.
+
+    A message: when it was sent, who delivered it when, what a delivery that waited waited for, and why somebody did
+    not deliver it. A view: who suspected whom and on what evidence, what was agreed, who installed it when, and
+    whether all had delivered the same until then. What the trace only suggests is called probable.
+
+    Examples:
+
+      plainchant explain DIR --message g/p2/17
+
+      plainchant explain DIR --view g/2
+
+      plainchant explain SWEEP --run seed-7 --view g/2 --json
+    """
+    if (message is None) == (view is None):
+        raise UsageError("explain what? Give either --message GROUP/SENDER/NUMBER or --view GROUP/NUMBER")
+    from ..trace.explain_reading import explainer_of
+
+    if message is not None:
+        names = parse_message(message)
+        wanted = (names["group"], names["sender"], names["seq"])
+        found = explainer_of(path, run, message=wanted)
+        story = found.explainer.message(wanted)
+    else:
+        group, number = _parse_view(view or "")
+        found = explainer_of(path, run, view=(group, number))
+        story = found.explainer.view(group, number)
+    if json:
+        print(json_module.dumps({"run": found.run, **story.to_json()}, indent=2))
+    else:
+        _print(story, found.explainer.origin)
+
+
+def _parse_view(text: str) -> tuple[str, int]:
+    group, slash, number = text.rpartition("/")
+    if not slash or not group or not number.isascii() or not number.isdigit():
+        raise UsageError(f'{text!r} does not name a view: write group/number, such as "g/2"')
+    return group, int(number)
+
+
+def _print(story: Story, origin: int) -> None:
+    print(f"{story.title}\n")
+    before: str | None = None
+    for step in story.steps:
+        print(f"{(step.when - origin) / MS:12.3f} ms  {step.what}")
+        if step.because:
+            print(f"{'':15}    because: {'the same' if step.because == before else step.because}")
+        before = step.because
+    print(f"\n{story.conclusion}")

@@ -1,0 +1,65 @@
+"""``plainchant explain``: what it prints, as text and as JSON, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plainchant.cli import main
+
+
+@pytest.fixture(scope="module")
+def crash(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The directory of a run in which the sequencer crashes."""
+    directory = tmp_path_factory.mktemp("explain") / "crash"
+    settings = ["--set", "duration=1300ms", "--no-verify"]
+    assert main(["run", "sequencer-crash", *settings, "--out", str(directory)]) == 0
+    return str(directory)
+
+
+def test_the_story_of_a_view(crash: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", crash, "--view", "g/2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("How view 2 of g {p2, p3, p4, p5} came to be, after view 1")
+    for part in ("p1 crashes in the middle of a broadcast", "suspects p1", "because: p", "installs view 2", "takes office"):
+        assert part in out
+    assert "delivered the same" in out
+
+
+def test_the_life_of_a_message_as_json(crash: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", crash, "--message", "g/p4/56", "--json"]) == 0
+    story = json.loads(capsys.readouterr().out)
+    assert story["title"] == "The life of message g/p4/56"
+    assert set(story) == {"run", "title", "steps", "conclusion"}
+    assert set(story["steps"][0]) == {"process", "index", "when", "what", "because"}
+    assert "elected" in story["conclusion"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "explain what?"),
+        (["--message", "g/p1/1", "--view", "g/1"], "explain what?"),
+        (["--message", "g"], "does not name a message"),
+        (["--view", "g"], "does not name a view"),
+        (["--view", "g/77"], "its views are 1, 2 and 3"),
+        (["--message", "g/p1/70000"], "there is no message g/p1/70000"),
+        (["--message", "g/p1/1", "--run", "nope"], 'there is no run "nope"'),
+    ],
+)
+def test_a_slip_is_one_sentence_and_exit_2(
+    crash: str, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", crash, *arguments]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_a_path_without_a_trace_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.parquet").write_text("no parquet")
+    assert main(["explain", str(tmp_path / "nowhere"), "--view", "g/1"]) == 2
+    assert main(["explain", str(tmp_path / "broken.parquet"), "--view", "g/1"]) == 2
+    assert "not a readable Parquet file" in capsys.readouterr().err
