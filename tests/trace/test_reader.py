@@ -247,3 +247,17 @@ def test_a_file_of_a_newer_version_is_refused_for_that_alone(tmp_path: Path) -> 
     table: Any = small_table().drop_columns(["seq"]).replace_schema_metadata({"plainchant.trace.version": "2"})
     ((_, problem),) = problems(save(table, tmp_path / "a.parquet"))
     assert problem.startswith("version 2 is newer than 1")
+
+
+def test_of_a_directory_of_results_only_the_trace_is_read(tmp_path: Path) -> None:
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "runs").mkdir()
+    pq.write_table(SCHEMA.empty_table(), tmp_path / "trace" / "part-00000.parquet")
+    pq.write_table(pa.table({"run": ["r0"]}), tmp_path / "runs" / "part-00000.parquet")
+    assert [Path(part.path).parent.name for part in read(tmp_path).files] == ["trace"]
+
+
+def test_a_sweep_that_kept_nothing_says_so(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(TraceError, match="kept no traces"):
+        read(tmp_path)

@@ -21,6 +21,7 @@ from .demo import demo
 from .explain import explain
 from .import_ import import_
 from .protocols import protocols
+from .report import report
 from .run import run
 from .trace import trace
 from .verify import verify
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, run, verify, trace, explain, protocols):
+for command in (demo, run, verify, trace, explain, report, protocols):
     app.command()(command)
 app.command(name="import")(import_)
 app.add_typer(bench)

@@ -1,10 +1,10 @@
 """From Parquet files, anybody's, to one Arrow table with the columns of the schema.
 
 A path is a file, a directory (everything ``*.parquet`` in it, at any depth, except what is hidden or temporary: names
-that begin with ``.`` or ``_``), a glob, or an address that Arrow can open (``s3://``, ``hdfs://``, ``file://``). Types
-that hold the same values (int32 for int64, large or dictionary-encoded strings) are cast; anything else is malformed,
-and all files are looked at before that is said, so that one reading shows everything to mend. Columns that we do not
-know are kept.
+that begin with ``.`` or ``_``; of a run's or a sweep's directory, what is in its ``trace``), a glob, or an address that
+Arrow can open (``s3://``, ``hdfs://``, ``file://``). Types that hold the same values (int32 for int64, large or
+dictionary-encoded strings) are cast; anything else is malformed, and all files are looked at before that is said, so that
+one reading shows everything to mend. Columns that we do not know are kept.
 
 The rows come as they stand in the files, file after file in the order of their names. What is wrong with them as rows
 is for ``validate`` to say: ``validate(*read(path))``.
@@ -92,6 +92,8 @@ def find_files(path: str) -> tuple[fs.FileSystem, list[str]]:
         found = [file for root in roots for file in _below(filesystem, root)]
     except (OSError, pa.ArrowException) as error:
         raise TraceError(f"cannot look for a trace at {path}: {error}; check the path or address") from error
+    if not found and isinstance(filesystem, fs.LocalFileSystem) and os.path.exists(os.path.join(inside, "sweep.json")):
+        raise TraceError(f"the sweep in {path} kept no traces; sweep with --keep all into another directory, or replay a run")
     if not found:
         raise TraceError(f"there is no trace at {path}: no *.parquet file; give a file, a directory or a glob of them")
     return filesystem, list(dict.fromkeys(found))
@@ -104,6 +106,9 @@ def _below(filesystem: fs.FileSystem, path: str) -> list[str]:
         return []
     if info.type == fs.FileType.File:
         return [path]
+    inside = f"{path.rstrip('/')}/trace"
+    if filesystem.get_file_info(inside).type == fs.FileType.Directory:
+        return _below(filesystem, inside)
     selector = fs.FileSelector(path, recursive=True)
     found = [entry.path for entry in filesystem.get_file_info(selector) if entry.type == fs.FileType.File]
     return sorted(file for file in found if file.endswith(".parquet") and not _is_hidden(file, path))
@@ -194,6 +199,3 @@ def _together(tables: list[pa.Table], paths: list[str]) -> pa.Table:
     except pa.ArrowException as error:
         problem = f"a column of these files' own has types that do not go together: {error}"
         raise MalformedTrace([Malformed(paths[0], None, None, None, problem)]) from error
-
-
-_find, _conform = find_files, conform

@@ -1,0 +1,92 @@
+"""``plainchant report``: what was verified and found, as one HTML file for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..model import UsageError
+from .console import guarded
+from .output import OutputError, remedy
+
+
+@guarded
+def report(
+    path: Annotated[
+        str,
+        typer.Argument(help="The directory of a run or of a sweep, or any trace: a file, directory or glob.", show_default=False),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file; by default report.html in that directory.", show_default=False)
+    ] = None,
+    most: Annotated[int, typer.Option(help="At most so many violations are shown.", min=1)] = 10,
+) -> None:
+    """Write a report: one HTML file that opens in any browser, without network.
+
+    It has the verdict, every property, the run over time, distributions, and for each violation a sentence, a space-time
+    diagram, the reasons step by step, the rows around it and the command that runs it again. An earlier report in the
+    same place is replaced. The exit status is 0 when the report was written, whatever it says, and 2 if the input was
+    wrong.
+
+    Examples:
+
+      plainchant run why-resilience --out why
+
+      plainchant report why
+
+      plainchant report sweeps/loss --most 30
+
+      plainchant report 'traces/*.parquet' --out traces.html
+    """
+    from ..lab.report import page, subject_at
+
+    target = _target(path, out)
+    with _progress() as progress:
+        progress("verifying")
+        subject = subject_at(path, most=most)
+        text = page(subject, progress=progress)
+    _write(target, text)
+    violations = f"{subject.count:,} violations" if subject.count != 1 else "1 violation"
+    verdict = violations if subject.count else "no violations"
+    print(f"{verdict}; report written to {target}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done, for people who wait; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not (sys.stderr.isatty() and console.is_terminal):
+        yield lambda doing: None
+        return
+    with console.status("reading") as status:
+        yield status.update
+
+
+def _target(path: str, out: Path | None) -> Path:
+    if out is not None:
+        if out.is_dir():
+            raise OutputError(f"{out} is a directory; name a file with --out, such as {out / 'report.html'}")
+        return out
+    if Path(path).is_dir():
+        return Path(path) / "report.html"
+    raise UsageError(f"where should the report on {path} go? It is no directory: say --out FILE.html")
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all: beside the place first, then renamed over what was there."""
+    hidden = file.with_name(f".{file.name}.partial")
+    try:
+        hidden.write_text(text, encoding="utf-8")
+        hidden.replace(file)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise

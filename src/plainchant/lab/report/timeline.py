@@ -1,0 +1,196 @@
+"""A run from beginning to end: messages a second above, a lane a process below with its views, crashes and suspicions,
+and the faults as bands through all of it. Unlike in a space-time diagram, time is true to scale."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+
+from ...model import SECOND
+from . import words
+from .charts import compact
+from .overview import BINS, LANES_MAX, RunInBins
+from .svg import Drawing, short, steps_between, width_of
+from .words import Row, duration, moment
+
+_GROUPS_MAX: Final = 4
+_FAULTS_MAX: Final = 200
+_LABELLED: Final = 6
+_WIDTH: Final = 1_080
+_LEFT: Final = 92
+_RIGHT: Final = 16
+_FLOW: Final = 96
+_BAR: Final = 16
+_ROW: Final = 16
+_TONES: Final = 6
+
+
+def timeline(run: RunInBins, title: str) -> str:
+    """The picture of a run, as SVG."""
+    return str(_Picture(run, title).draw())
+
+
+def left_out(run: RunInBins) -> list[str]:
+    """What the picture does not show, in sentences."""
+    told = []
+    if len(run.processes) > LANES_MAX:
+        told.append(f"{LANES_MAX} of {len(run.processes):,} processes have a lane here")
+    if run.sparse_left_out:
+        told.append(f"the last {run.sparse_left_out:,} of the run's views, crashes and suspicions are left out")
+    groups = {row["group"] for row in run.sparse if row["kind"] == "view"}
+    if len(groups) > _GROUPS_MAX:
+        told.append(f"views of {_GROUPS_MAX} of {len(groups):,} groups are shown")
+    if len(_once(run)) > _FAULTS_MAX:
+        told.append(f"{_FAULTS_MAX} of {len(_once(run)):,} faults are drawn")
+    return told
+
+
+def _once(run: RunInBins) -> list[Row]:
+    """Faults, each once although it is recorded at every process that it hit."""
+    once: dict[tuple[int, str | None], Row] = {}
+    for row in run.faults:
+        once.setdefault((row["moment"], row["detail"]), row)
+    return list(once.values())
+
+
+class _Picture:
+    def __init__(self, run: RunInBins, title: str) -> None:
+        self.run = run
+        self.faults = _once(run)[:_FAULTS_MAX]
+        self.labelled = len(self.faults) <= _LABELLED
+        self.flow_top = 22 + (_ROW * len(self.faults) if self.labelled else _ROW if self.faults else 0)
+        self.top = self.flow_top + _FLOW + 22
+        self.groups = sorted({str(row["group"]) for row in run.sparse if row["kind"] == "view"})[:_GROUPS_MAX]
+        self.bar = _BAR if len(self.groups) <= 1 else _BAR - 3
+        self.lane = 8 + self.bar * max(len(self.groups), 1)
+        self.y = {name: self.top + self.lane * number for number, name in enumerate(run.lanes)}
+        self.bottom = self.top + self.lane * len(run.lanes)
+        self.picture = Drawing(_WIDTH, self.bottom + 30, title)
+
+    def x(self, time: int) -> float:
+        span = max(self.run.last - self.run.first, 1)
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(max((time - self.run.first) / span, 0), 1)
+
+    def draw(self) -> Drawing:
+        self._bands()
+        self._flow()
+        self._views()
+        self._faults()
+        self._marks()
+        self._axis()
+        return self.picture
+
+    def _bands(self) -> None:
+        """Behind everything: how long a fault lasts that says so."""
+        for row in self.faults:
+            length = words.fault_length(row["detail"])
+            if length:
+                x, until = self.x(row["moment"]), self.x(row["moment"] + length)
+                told = f"{moment(row['moment'])}: {words.fault(row['detail'])}"
+                self.picture.box(x, self.flow_top, max(until - x, 1), self.bottom - self.flow_top, "band", title=told)
+
+    def _faults(self) -> None:
+        for number, row in enumerate(self.faults):
+            x = self.x(row["moment"])
+            told = f"{moment(row['moment'])}: {words.fault(row['detail'])}"
+            y = 12 + _ROW * number if self.labelled else 12
+            self.picture.line(x, y + 4, x, self.bottom, "faultline", title=told)
+            if self.labelled:
+                text = "⚡ " + short(words.fault(row["detail"]), 90)
+                beyond = x + width_of(text) > _WIDTH - 4
+                self.picture.text(max(x - 5 - width_of(text), 2) if beyond else x - 4, y, text, "faulttext", title=told)
+        if self.faults and not self.labelled:
+            self._fault_words()
+
+    def _fault_words(self) -> None:
+        """Where faults are many, a word each, as far as there is room."""
+        free = -1.0
+        for row in self.faults:
+            x, word = self.x(row["moment"]), words.fault_word(row["detail"])
+            if x - 4 > free:
+                self.picture.text(x - 4, 12, word, "faulttext", title=words.fault(row["detail"]))
+                free = x + width_of(word) + 4
+
+    def _flow(self) -> None:
+        """Deliveries and sends a second, bin by bin."""
+        seconds = max(self.run.last - self.run.first, 1) / SECOND / BINS
+        floor = self.flow_top + _FLOW
+        rates = [(self.run.deliveries / seconds, "delivered"), (self.run.sends / seconds, "sent")]
+        most = max(float(rate.max()) for rate, _ in rates) or 1.0
+        self.picture.text(8, self.flow_top + 10, "messages/s", "small")
+        self.picture.text(8, self.flow_top + 30, "▬ delivered", "small flowtext")
+        self.picture.text(8, self.flow_top + 46, "▬ sent", "small flowtext two")
+        for value in steps_between(0, most, 3)[1:]:
+            y = floor - _FLOW * value / most
+            self.picture.line(_LEFT, y, _WIDTH - _RIGHT, y, "grid")
+            self.picture.text(_WIDTH - _RIGHT - 2, y - 3, compact(value), "tick end")
+        wide = (_WIDTH - _LEFT - _RIGHT) / BINS
+        for rate, name in rates:
+            points: list[tuple[float, float]] = [(_LEFT, floor)]
+            for number, value in enumerate(rate.tolist()):
+                y = floor - _FLOW * value / most
+                points += [(_LEFT + wide * number, y), (_LEFT + wide * (number + 1), y)]
+            points.append((_WIDTH - _RIGHT, floor))
+            self.picture.shape(points, f"flow {'two' if name == 'sent' else ''}".strip())
+        self.picture.line(_LEFT, floor, _WIDTH - _RIGHT, floor, "axis")
+
+    def _views(self) -> None:
+        colours: dict[tuple[str, int, tuple[str, ...]], int] = {}
+        for row in self.run.sparse:
+            if row["kind"] == "view":
+                colours.setdefault(_view(row), len(colours) % _TONES)
+        mine = sorted(self.run.sparse, key=lambda row: (row["process"], row["index"]))
+        for name, rows in groupby(mine, key=lambda row: row["process"]):
+            told = list(rows)
+            for number, group in enumerate(self.groups):
+                here = [row for row in told if row["kind"] in ("crash", "end") or str(row["group"]) == group]
+                changes = [row for row in here if row["kind"] in ("view", "leave", "crash", "end")]
+                self._bars(changes, self.y[name] + 4 + self.bar * number, colours)
+        for name, y in self.y.items():
+            sent, delivered = self.run.processes[name]
+            self.picture.text(
+                8, y + self.lane / 2 + 4, short(name, 12), "lane", title=f"{name}: {sent:,} sent, {delivered:,} delivered"
+            )
+
+    def _bars(self, rows: list[Row], y: float, colours: dict[tuple[str, int, tuple[str, ...]], int]) -> None:
+        for place, row in enumerate(rows):
+            if row["kind"] != "view":
+                continue
+            x = self.x(row["moment"])
+            until = self.x(rows[place + 1]["moment"]) if place + 1 < len(rows) else self.x(self.run.last)
+            style = f"view v{colours[_view(row)]}"
+            self.picture.box(
+                x, y, until - x, self.bar - 1, style, title=f"{moment(row['moment'])}: {words.event(row)}", round_by=2
+            )
+            group = f"{short(row['group'], 8)} " if len(self.groups) > 1 else ""
+            for text in (f"{group}view {row['view']}: {words.listed(row['members'] or ())}", f"{group}view {row['view']}"):
+                if width_of(text) < until - x - 6:
+                    self.picture.text(x + 4, y + self.bar / 2 + 3.5, text, "bartext")
+                    break
+
+    def _marks(self) -> None:
+        for row in self.run.sparse:
+            x, y = self.x(row["moment"]), self.y[row["process"]] + self.lane / 2
+            told = f"{moment(row['moment'])}: {words.event(row)}"
+            if row["kind"] == "crash":
+                for slope in (1, -1):
+                    self.picture.line(x - 6, y - 6 * slope, x + 6, y + 6 * slope, "crash", title=told)
+            elif row["kind"] == "suspect":
+                self.picture.shape([(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)], "suspect", title=told)
+            elif row["kind"] == "leave":
+                self.picture.box(x - 4, y - 4, 8, 8, "left", title=told)
+
+    def _axis(self) -> None:
+        y = self.bottom + 4
+        self.picture.line(_LEFT, y, _WIDTH - _RIGHT, y, "axis")
+        span = self.run.last - self.run.first
+        for value in steps_between(0, max(span, 1), 8):
+            x = self.x(self.run.first + round(value))
+            self.picture.line(x, y, x, y + 4, "axis")
+            text = duration(value)
+            if x + width_of(text) / 2 < _WIDTH:
+                self.picture.text(x, y + 17, text, "tick")
+
+
+def _view(row: Row) -> tuple[str, int, tuple[str, ...]]:
+    return row["group"], row["view"], tuple(sorted(row["members"] or ()))
