@@ -55,6 +55,17 @@ class Network(Link):
 
     broadcast: bool = parameter(True, "a packet to many is one packet on the wire (hardware broadcast), not one each")
     shared: bool = parameter(False, "one medium for all, as 1989's Ethernet: packets queue for it (needs bandwidth)")
+    slot: Duration = parameter(
+        Duration(0),
+        "shared medium: stations that wait for it collide and lose slots of this length (51.2us on an Ethernet); 0: they queue",
+        unit="duration",
+        minimum=0,
+    )
+    outgoing: int = parameter(
+        0,
+        "shared medium: packets that wait for it in a sender's interface; with more its processor waits; 0 is unlimited",
+        minimum=0,
+    )
     header: int = parameter(0, "bytes that every packet adds on the wire", unit="bytes", minimum=0)
     minimum_frame: int = parameter(
         0, "a packet on the wire has at least so many bytes (64 on an Ethernet)", unit="bytes", minimum=0
@@ -78,6 +89,12 @@ class Workload:
     closed: int = parameter(0, "closed loop: so many messages of a sender under way; 0: open loop", minimum=0)
     burst: int = parameter(1, "messages handed over at once", minimum=1)
     size: int = parameter(32, "bytes of a message", unit="bytes", minimum=0, maximum=64 * 1024 * 1024)
+    cost: Duration = parameter(
+        Duration(0),
+        "time that its sender's processor spends on a message before the protocol gets it",
+        unit="duration",
+        minimum=0,
+    )
     count: int = parameter(0, "messages a sender sends in all; 0: until the scenario ends", minimum=0)
     start: Duration = parameter(Duration(0), "when sending begins", unit="duration", minimum=0)
     stop: Duration = parameter(Duration(0), "when sending ends; 0: at the end of the scenario", unit="duration", minimum=0)

@@ -68,7 +68,7 @@ class SimHost:
         "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
         "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed",
         "processor", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views",
-        "watch_all", "watcher",
+        "watch_all", "watcher", "work",
     )
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
@@ -112,6 +112,8 @@ class SimHost:
         self.sent = 0
         self.delivered = 0
         self.dropped = 0
+        self.work = 0
+        """Processor time that the application's next call takes."""
         self.leaving: dict[str, None] = {}
         """Groups that it was asked to leave and is still in: it takes no more messages for them."""
         # faults to come
@@ -417,7 +419,11 @@ class SimHost:
     def _offer(self, group: str) -> None:
         if not self.queues.get(group):
             return
-        if self.special:
+        if self.work:
+            cost, self.work = self.work, 0
+            self.processor.work(cost, self.turn, self.engine.ready, group)
+            self.refresh()
+        elif self.special:
             self.post(self.turn, self.engine.ready, group)
         else:
             self.turn(self.engine.ready, group)

@@ -9,6 +9,9 @@ through, in this order: the sender's processor, the medium (one for all, or one 
 corruption, delay, reordering, duplication. Faults apply when a packet leaves: what is under way when a link is cut
 still arrives.
 
+A shared medium is a queue, unless it has a ``slot``: then stations that wait for it at once collide, and who gets it has
+lost as many slots as Metcalfe and Boggs expect for so many stations (:func:`contention`).
+
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
 """
@@ -16,10 +19,13 @@ encoded bytes in wire mode, else the bytes of messages in the packet plus :data:
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Mapping
 from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from ..model import SECOND, Batch, Packet, ProtocolError, WireError
 from ..scenario.model import Delay, Fault, Link, Network
@@ -106,6 +112,10 @@ class SimNetwork:
         self._paths: dict[tuple[str, str], _Path] = {}
         self._link_free: dict[tuple[str, str], int] = {}
         self._medium_free = 0
+        self._claims: deque[int] = deque()
+        """When those that have claimed the medium get it, as far as that lies ahead."""
+        self._outgoing: dict[str, deque[int]] = {}
+        """When a process's packets get the medium, as far as that lies ahead."""
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -179,9 +189,35 @@ class SimNetwork:
         cost = self.settings.send_cost
         time = host.processor.occupy(cost) if cost else self._kernel.now
         if self.settings.shared and self.settings.bandwidth:
-            time = max(time, self._medium_free) + self._transmission(packet, data, self.settings.bandwidth)
+            start = self._acquire(time)
+            if self.settings.outgoing:
+                self._hold(host, start)
+            time = start + self._transmission(packet, data, self.settings.bandwidth)
             self._medium_free = time
         return time
+
+    def _acquire(self, time: int) -> int:
+        """When a station that wants the medium at a time gets it."""
+        start = max(time, self._medium_free)
+        slot = self.settings.slot
+        if not slot:
+            return start
+        # One who begins at the same instant is not heard yet. Who waits behind us is not known yet either; it will be
+        # charged for waiting beside us, so that a crowd of m loses the sum over m, m - 1, ..., 1 stations in any case.
+        while self._claims and self._claims[0] < time:
+            self._claims.popleft()
+        start += round(slot * contention(len(self._claims) + 1))
+        self._claims.append(start)
+        return start
+
+    def _hold(self, host: SimHost, start: int) -> None:
+        """A packet waits in its sender's interface until the medium takes it; a processor with too many there waits too."""
+        waiting = self._outgoing.setdefault(host.me, deque())
+        while waiting and waiting[0] <= self._kernel.now:
+            waiting.popleft()
+        waiting.append(start)
+        if len(waiting) > self.settings.outgoing:
+            host.processor.hold(waiting[-self.settings.outgoing - 1])
 
     def _copy(
         self,
@@ -304,6 +340,19 @@ def link_between(network: Network, source: str, target: str) -> Link:
     return network
 
 
+def contention(stations: int) -> float:
+    """Slots that are lost on average before one of so many waiting stations has the medium for itself.
+
+    Each tries in a slot with probability 1/stations, which is what the backoff of Ethernet strives for; a slot is won
+    with probability A = (1 - 1/stations) ** (stations - 1), and (1 - A)/A are lost before (Metcalfe and Boggs 1976).
+
+    >>> contention(1), contention(2)
+    (0.0, 1.0)
+    """
+    won = (1 - 1 / stations) ** (stations - 1)
+    return (1 - won) / won
+
+
 def part_of(parts: tuple[tuple[str, ...], ...]) -> Mapping[str, int]:
     """The number of the part that each process is in; who is in none is alone."""
     return {name: number for number, names in enumerate(parts) for name in names}
@@ -321,4 +370,6 @@ def _message_bytes(value: Any) -> int:
         return len(value)
     if isinstance(value, list | tuple):
         return sum(_message_bytes(item) for item in value)
+    if isinstance(value, msgspec.Struct):  # a part of a packet, such as a numbered entry with its batch
+        return sum(_message_bytes(getattr(value, field)) for field in value.__struct_fields__)
     return 0

@@ -1,8 +1,9 @@
 """A process's processor: it does one thing at a time, and what cannot be done yet waits in the inbox.
 
 Arrivals, timers and calls of a paused or busy process wait in order. Receiving a packet occupies the processor for
-``receive_cost`` before the engine sees it; sending occupies it for ``send_cost`` before the packet leaves. Of packets
-that wait no more than ``buffer`` are kept (the one that is being received does not count); further ones are lost.
+``receive_cost`` before the engine sees it; sending occupies it for ``send_cost`` before the packet leaves; an
+application's call occupies it for as long as its workload says. Of packets that wait no more than ``buffer`` are kept
+(the one that is being received does not count); further ones are lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Processor:
         self._settings = settings
         self._idle_again = idle_again
         """Called when the inbox has run empty."""
-        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool]] = deque()
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool, int]] = deque()
         self._packets = 0
         self._free_at = 0
         self._pumping = False
@@ -46,17 +47,25 @@ class Processor:
         if limit and self._packets >= limit + self._pumping:
             return False
         self._packets += 1
-        self._post(function, arguments, True)
+        self._post(function, arguments, True, self._settings.receive_cost)
         return True
 
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
         """Does something as soon as the processor is free."""
-        self._post(function, arguments, False)
+        self._post(function, arguments, False, 0)
+
+    def work(self, cost: int, function: Callable[..., None], *arguments: Any) -> None:
+        """Does something that takes a while, in its turn."""
+        self._post(function, arguments, False, cost)
 
     def occupy(self, cost: int) -> int:
         """Occupies the processor for a send; returns when the packet leaves."""
         self._free_at = max(self._kernel.now, self._free_at) + cost
         return self._free_at
+
+    def hold(self, until: int) -> None:
+        """Occupies the processor until a time: it waits for something."""
+        self._free_at = max(self._free_at, until)
 
     def pause(self, until: int) -> None:
         self.paused_until = max(self.paused_until, until)
@@ -71,10 +80,9 @@ class Processor:
         self._inbox.clear()
         self._pumping = False
 
-    def _post(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool) -> None:
-        costly = packet and self._settings.receive_cost
-        if self.paused_until or self._inbox or costly or self._free_at > self._kernel.now:
-            self._inbox.append((function, arguments, packet))
+    def _post(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool, cost: int) -> None:
+        if self.paused_until or self._inbox or cost or self._free_at > self._kernel.now:
+            self._inbox.append((function, arguments, packet, cost))
             self._arm()
         else:
             self._do(function, arguments, packet)
@@ -88,8 +96,7 @@ class Processor:
         """Has the first thing in the inbox done when the processor gets to it."""
         if self._pumping or self.paused_until or not self._inbox:
             return
-        cost = self._settings.receive_cost if self._inbox[0][2] else 0
-        self._free_at = max(self._kernel.now, self._free_at) + cost
+        self._free_at = max(self._kernel.now, self._free_at) + self._inbox[0][3]
         self._pumping = True
         self._token += 1
         self._kernel.at(self._free_at, self._pump, self._token)
@@ -99,7 +106,8 @@ class Processor:
         if token != self._token or not self._pumping:
             return
         self._pumping = False
-        self._do(*self._inbox.popleft())
+        function, arguments, packet, _ = self._inbox.popleft()
+        self._do(function, arguments, packet)
         if self._inbox:
             self._arm()
         else:

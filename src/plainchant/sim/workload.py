@@ -143,6 +143,7 @@ class Source:
         if self._workload.closed:
             numbering.owners.update(dict.fromkeys(range(first, first + count), self))
         host = self._host
+        host.work += count * self._workload.cost
         size = self._workload.size
         return host.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
 

@@ -17,7 +17,9 @@ with ``over``, keep a group from ordering anything.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -247,14 +249,21 @@ class Why:
 
     def faults_in_force(self, after: int, until: int) -> list[Event]:
         """Faults with a duration that overlaps this time: until their length is over, or somebody heals the network."""
-        rows = self._rows.find("fault", until=until)
-        healed = [row.when for row in rows if row.detail.get("fault") == "heal"]
-        found = []
+        return [row for row, ends in self._lasting if row.when <= until and (ends is None or ends > after)]
+
+    @cached_property
+    def _lasting(self) -> list[tuple[Event, int | None]]:
+        """Faults with a duration, and when each is over; None: never."""
+        rows = self._rows.find("fault")
+        healed = sorted(row.when for row in rows if row.detail.get("fault") == "heal")
+        found: list[tuple[Event, int | None]] = []
         for row in rows:
+            if row.detail.get("fault") not in ("pause", "partition", "cut", "clog", "loss"):
+                continue
             length = row.detail.get("length")
-            ends = row.when + length if isinstance(length, int) else min((h for h in healed if h > row.when), default=None)
-            if row.detail.get("fault") in ("pause", "partition", "cut", "clog", "loss") and (ends is None or ends > after):
-                found.append(row)
+            place = bisect_right(healed, row.when)
+            ends = row.when + length if isinstance(length, int) else healed[place] if place < len(healed) else None
+            found.append((row, ends))
         return found
 
     def request_of(self, message: Message) -> int | None:
