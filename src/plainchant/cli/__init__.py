@@ -16,6 +16,8 @@ import typer
 
 from .. import __version__
 from .bench import bench
+from .bench_sweep import bench_sweep
+from .bench_verify import bench_verify
 from .console import EXIT_INTERRUPTED, complain
 from .demo import demo
 from .explain import explain
@@ -23,6 +25,7 @@ from .import_ import import_
 from .protocols import protocols
 from .report import report
 from .run import run
+from .sweep import sweep
 from .trace import trace
 from .verify import verify
 
@@ -35,9 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, run, verify, trace, explain, report, protocols):
+for command in (demo, run, sweep, verify, trace, explain, report, protocols):
     app.command()(command)
 app.command(name="import")(import_)
+bench.command("verify")(bench_verify)
+bench.command("sweep")(bench_sweep)
 app.add_typer(bench)
 
 

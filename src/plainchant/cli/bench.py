@@ -24,7 +24,7 @@ from .console import guarded, output, plain_table
 
 bench = typer.Typer(
     name="bench",
-    help="Measure speed beside a peer, in one run. Example: plainchant bench sim",
+    help="Measure speed beside a peer, in one run: the simulator, verification, sweeps.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
