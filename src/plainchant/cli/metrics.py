@@ -1,0 +1,250 @@
+"""``plainchant metrics``: what runs cost and how quick they were, from their traces alone."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+
+from ..model import MS, SECOND, US, UsageError
+from ..scenario.read import nearest
+from .console import guarded, output, plain_table
+from .output import OutputError, remedy, staged
+from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FEW: Final = 4
+"""So many (run, group) pairs are told one by one; more are summarised."""
+
+_LABELS: Final[Mapping[str, str]] = {
+    "processes": "processes",
+    "senders": "senders",
+    "sends": "messages sent",
+    "deliveries": "deliveries",
+    "span_ns": "first send to last delivery",
+    "messages_per_s": "messages/s delivered",
+    "bytes_per_s": "bytes/s delivered",
+    "latency_p50_ns": "latency p50",
+    "latency_p90_ns": "latency p90",
+    "latency_p99_ns": "latency p99",
+    "latency_max_ns": "latency max",
+    "overhead_p50_ns": "delay overhead p50",
+    "overhead_p90_ns": "delay overhead p90",
+    "overhead_p99_ns": "delay overhead p99",
+    "overhead_max_ns": "delay overhead max",
+    "packets": "packets",
+    "packets_per_multicast": "packets a multicast",
+    "bytes_per_multicast": "payload bytes a multicast",
+    "nulls": "null messages",
+    "retransmissions": "retransmissions",
+    "history_max": "largest history",
+    "unstable_max": "most messages not yet stable",
+    "blocked_ns": "blocked by flow control",
+    "sync_ns": "in synchronisation",
+    "view_changes": "view changes",
+    "suspicions": "suspicions",
+    "failures": "failures",
+    "detected": "failures detected",
+    "detection_p50_ns": "failure detection p50",
+    "detection_max_ns": "failure detection max",
+    "fairness": "fairness (Jain's index)",
+    "fairness_ratio": "largest share over smallest",
+}
+
+
+@guarded
+def metrics(
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address."),
+    ],
+    run: Annotated[str | None, typer.Option(help="Only this run.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option(help="Only this group.", show_default=False)] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the metrics as JSON; - is standard output.")
+    ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the metrics as CSV; - is standard output.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="New directory to write the metrics to, as Parquet.")] = None,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    memory: MemoryOption = None,
+) -> None:
+    """Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.
+
+    There is a row for each run and group. A few are printed whole; of many, the median and the spread over all of them.
+    What every metric means is in docs/metrics.md; what the trace does not tell is "not recorded", which is not 0.
+
+    A sweep has been measured already, and small traces are measured at once. Large ones are measured on Spark, as are all
+    if --master or --remote says where.
+
+    Examples:
+
+      plainchant metrics result
+
+      plainchant metrics result --json metrics.json --csv metrics.csv
+
+      plainchant metrics sweep-directory --group g
+
+      plainchant metrics s3://bucket/traces --master spark://host:7077 --out measured
+    """
+    from ..lab.metrics_paths import HERE_UP_TO, measure_paths
+
+    somewhere = master is not None or remote is not None
+    session = functools.partial(_session, master, remote, memory)
+    table = measure_paths(paths, spark=session, run=run, here_up_to=-1 if somewhere else HERE_UP_TO)
+    if group is not None:
+        table = _of_group(table, group)
+    _write(table, json_file, csv_file, out)
+    if "-" not in (str(json_file), str(csv_file)):
+        _tell(table, output())
+
+
+@contextmanager
+def _session(master: str | None, remote: str | None, memory: str | None) -> Iterator[SparkSession]:
+    """Spark, with a line for people who wait."""
+    console = Console(stderr=True)
+    if not (sys.stderr.isatty() and console.is_terminal):
+        with spark_for(master, remote, memory) as spark:
+            yield spark
+        return
+    with console.status("starting Spark") as status, spark_for(master, remote, memory) as spark:
+        status.update("measuring")
+        yield spark
+
+
+def _of_group(table: pa.Table, group: str) -> pa.Table:
+    known = table.column("group").unique().to_pylist()
+    if group not in known:
+        raise UsageError(f"there is no group {group!r}; {nearest(group, known)}")
+    return table.filter(pc.equal(table.column("group"), group))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _write(table: pa.Table, json_file: Path | None, csv_file: Path | None, out: Path | None) -> None:
+    if json_file is not None:
+        text = json.dumps({"metrics": table.to_pylist()}, indent=2, ensure_ascii=False) + "\n"
+        _write_text(json_file, text)
+    if csv_file is not None:
+        sink = io.BytesIO()
+        pyarrow.csv.write_csv(table, sink)
+        _write_text(csv_file, sink.getvalue().decode())
+    if out is not None:
+        with staged(out) as directory:
+            (directory / "metrics").mkdir()
+            pq.write_table(table, directory / "metrics" / "part-00000.parquet", compression="zstd")
+
+
+def _write_text(file: Path, text: str) -> None:
+    if str(file) == "-":
+        print(text, end="")
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}; {remedy(error, 'file')}") from error
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def _tell(table: pa.Table, console: Console) -> None:
+    if not table.num_rows:
+        console.print("nothing to measure: no event names a group")
+    elif table.num_rows <= _FEW:
+        for number, row in enumerate(table.to_pylist()):
+            if number:
+                console.print()
+            _tell_one(row, console)
+    else:
+        _tell_many(table, console)
+
+
+def _tell_one(row: Mapping[str, Any], console: Console) -> None:
+    console.print(f"run {row['run']}, group {row['group']}", markup=False)
+    lines = plain_table("", "")
+    for label, text in _lines(row):
+        lines.add_row(f"  {label}", text)
+    console.print(lines)
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    told = {name: _text(name, row[name]) for name in _LABELS}
+    yield "processes", f"{told['processes']}, {told['senders']} senders"
+    yield "messages", f"{told['sends']} sent, {told['deliveries']} deliveries, in {told['span_ns']}"
+    yield "throughput", f"{told['messages_per_s']} messages/s, {told['bytes_per_s']} bytes/s"
+    for name, label in (("latency", "latency"), ("overhead", "delay overhead")):
+        yield label, _together(told, [(f"{name}_{part}_ns", part) for part in ("p50", "p90", "p99", "max")])
+    yield "packets", f"{told['packets']}, {told['packets_per_multicast']} a multicast"
+    yield "payload", f"{told['bytes_per_multicast']} bytes a multicast"
+    for name in ("nulls", "retransmissions", "history_max", "unstable_max", "blocked_ns", "sync_ns", "view_changes"):
+        yield _LABELS[name], told[name]
+    yield "suspicions", told["suspicions"]
+    yield "failures", f"{told['failures']}, {told['detected']} detected"
+    if row["detected"]:
+        yield "failure detection", _together(told, [("detection_p50_ns", "p50"), ("detection_max_ns", "max")])
+    yield _LABELS["fairness"], told["fairness"]
+    yield _LABELS["fairness_ratio"], told["fairness_ratio"]
+
+
+def _together(told: Mapping[str, str], parts: Sequence[tuple[str, str]]) -> str:
+    """``p50 2 ms, max 9 ms``, or once that it is not recorded."""
+    texts = [told[name] for name, _ in parts]
+    if set(texts) == {_UNKNOWN}:
+        return _UNKNOWN
+    return ", ".join(f"{label} {text}" for (_, label), text in zip(parts, texts, strict=True))
+
+
+def _tell_many(table: pa.Table, console: Console) -> None:
+    runs, groups = (len(table.column(name).unique()) for name in ("run", "group"))
+    console.print(f"{runs:,} runs, {groups:,} {'group' if groups == 1 else 'groups'}, {table.num_rows:,} measurements:")
+    shown = plain_table("metric", "of", "median", "p90", "least", "most")
+    for heading in shown.columns[1:]:
+        heading.justify, heading.no_wrap = "right", True
+    for name, label in _LABELS.items():
+        column = table.column(name).drop_null()
+        if not len(column):
+            shown.add_row(label, "0", _NOTHING.get(name, _UNKNOWN), "", "", "")
+            continue
+        middle, high = pc.quantile(column, q=[0.5, 0.9]).to_pylist()
+        extremes = pc.min_max(column).as_py()
+        texts = [_text(name, value) for value in (middle, high, extremes["min"], extremes["max"])]
+        shown.add_row(label, f"{len(column):,}", *texts)
+    console.print(shown)
+
+
+_UNKNOWN: Final = "not recorded"
+_NOTHING: Final = {"detection_p50_ns": "none detected", "detection_max_ns": "none detected"}
+
+
+def _text(name: str, value: float | None) -> str:
+    if value is None:
+        return _UNKNOWN
+    if name.endswith("_ns"):
+        return _duration(value)
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _duration(ns: float) -> str:
+    """Three digits and a unit."""
+    for unit, size in (("s", SECOND), ("ms", MS), ("µs", US)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}" if abs(ns) < 1000 * size else f"{ns / size:,.0f} {unit}"
+    return f"{ns:.3g} ns" if ns else "0"

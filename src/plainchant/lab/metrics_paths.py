@@ -1,0 +1,156 @@
+"""Metrics of whatever a path means: computed ones are read, small traces are measured here, large ones on Spark.
+
+A directory with ``metrics/*.parquet`` in it (a sweep's, or what ``plainchant metrics --out`` wrote) has been measured already.
+A trace of up to :data:`HERE_UP_TO` rows is read, validated and measured in this process, in less time than Spark takes to
+start; a larger one is never in one memory. Runs of different paths are different runs: where several paths are given, a
+run's name has its path before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from ..model import UsageError
+from ..trace import MalformedTrace, read, validate
+from ..trace.reader import conform, filesystem_of, find_files, newer_file, unreadable
+from ..trace.schema import SCHEMA, Malformed
+from .errors import LabError
+from .metrics import COLUMNS, METRICS, measure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE_UP_TO: Final = 500_000
+"""Rows of a trace that are measured without Spark."""
+
+
+def measure_paths(
+    paths: Sequence[str],
+    *,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+    run: str | None = None,
+    here_up_to: int = HERE_UP_TO,
+) -> pa.Table:
+    """The metrics of all paths in the schema ``METRICS``, ordered by run and group.
+
+    ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of
+    that name alone.
+    """
+    different = list(dict.fromkeys(paths))
+    tables: dict[str, pa.Table] = {}
+    large: dict[str, list[str]] = {}
+    for path in different:
+        if "://" not in path and any(Path(path).glob("metrics/*.parquet")):
+            tables[path] = _of_run(_computed(path), run)
+            continue
+        if _only_spark_knows(path):
+            large[path] = [path]
+            continue
+        filesystem, files = find_files(path)
+        if _rows(filesystem, files) <= here_up_to:
+            tables[path] = _measure_here(path, run)
+        else:
+            large[path] = _addresses(path, filesystem, files)
+    if large:
+        with spark() as session:
+            tables.update((path, _measure_on(session, files, run)) for path, files in large.items())
+    if run is not None and not any(table.num_rows for table in tables.values()):
+        raise UsageError(f"there is no run {run!r} with a group in {', '.join(different)}; see them all without --run")
+    found = [_labelled(tables[path], path if len(different) > 1 else None) for path in different]
+    return pa.concat_tables(found).sort_by([("run", "ascending"), ("group", "ascending")])
+
+
+def _computed(path: str) -> pa.Table:
+    """Metrics that somebody computed before."""
+    found = []
+    for file in sorted(Path(path).glob("metrics/*.parquet")):
+        try:
+            table = pq.read_table(file)
+            found.append(table.select(METRICS.names).cast(METRICS))
+        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+            raise LabError(f"{file} holds no metrics of this version ({error}); measure the traces again") from error
+    return pa.concat_tables(found)
+
+
+def _measure_here(path: str, run: str | None) -> pa.Table:
+    found = read(path)
+    malformed = validate(found.table, found.files)
+    if malformed:
+        raise MalformedTrace(malformed)
+    return measure(_of_run(found.table, run))
+
+
+def _measure_on(spark: SparkSession, files: Sequence[str], run: str | None) -> pa.Table:
+    from .metrics_frames import measure_frame
+
+    trace = _conforming(spark.read.parquet(*files))
+    return measure_frame(trace if run is None else trace.where(trace["run"] == run))
+
+
+def _conforming(trace: DataFrame) -> DataFrame:
+    """The columns that metrics read, in the types of the trace format: other writers' may be narrower."""
+    types = {pa.string(): "string", pa.int64(): "bigint", pa.int32(): "int", pa.list_(pa.string()): "array<string>"}
+    return trace.select(*(trace[name].cast(types[SCHEMA.field(name).type]).alias(name) for name in COLUMNS))
+
+
+def _only_spark_knows(path: str) -> bool:
+    """Whether an address is of a kind that Arrow has no file system for."""
+    if "://" not in path:
+        return False
+    try:
+        filesystem_of(path)
+    except (OSError, pa.ArrowException):
+        return True
+    return False
+
+
+def _rows(filesystem: fs.FileSystem, files: Sequence[str]) -> int:
+    """How many rows the files have, by their footers; also looks at the columns, because Spark would find words of its own."""
+    total = 0
+    malformed: list[Malformed] = []
+    for file in files:
+        try:
+            with filesystem.open_input_file(file) as source, pq.ParquetFile(source) as parquet:
+                newer = newer_file(parquet.metadata)
+                problems = [newer] if newer else conform(parquet.schema_arrow.empty_table())[1]
+                total += parquet.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            problems = [unreadable(file, error)]
+        malformed += [Malformed(file, None, None, None, problem) for problem in problems]
+    if malformed:
+        raise MalformedTrace(malformed)
+    return total
+
+
+def _addresses(path: str, filesystem: fs.FileSystem, files: Sequence[str]) -> list[str]:
+    """The files as Spark names them, which on a cluster may have another default file system than this machine."""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return [f"file://{_GLOB.sub(_ESCAPED, os.path.abspath(file))}" for file in files]
+    inside = filesystem_of(path)[1]
+    place = path.removesuffix(inside) if path.endswith(inside) else f"{filesystem.type_name}://"
+    return [place + _GLOB.sub(_ESCAPED, file) for file in files]
+
+
+_GLOB: Final = re.compile(r"[][{}*?\\]")
+_ESCAPED: Final = r"\\\g<0>"  # in a file's name these characters are themselves
+
+
+def _of_run(table: pa.Table, run: str | None) -> pa.Table:
+    return table if run is None else table.filter(pc.equal(table.column("run"), run))
+
+
+def _labelled(table: pa.Table, path: str | None) -> pa.Table:
+    if path is None:
+        return table
+    names = pc.binary_join_element_wise(pa.scalar(path), table.column("run"), ":")
+    return table.set_column(0, METRICS.field("run"), names)

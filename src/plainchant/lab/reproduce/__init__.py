@@ -1,0 +1,29 @@
+"""Re-running a document's experiments: its claims, each measured by simulations and judged by a stated rule.
+
+``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
+``baselines`` has the protocols that a document compares itself with, ``observe`` looks into runs. There is one package a
+document: ``sequencer`` (seed 004). It may import what ``lab`` may. Start with ``claims``, then ``sequencer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...model import UsageError
+from .claims import Claim
+
+NAMES = ("sequencer",)
+"""The documents that can be reproduced, by the name of their protocol."""
+
+
+def claims_of(name: str, numbers: Sequence[int] = ()) -> tuple[Claim, ...]:
+    """The claims of a document, all or those of these numbers, in its order."""
+    if name not in NAMES:
+        raise UsageError(f"there is no {name!r} to reproduce; there are: {', '.join(NAMES)}")
+    from .sequencer import CLAIMS
+
+    known = [claim.number for claim in CLAIMS]
+    for number in numbers:
+        if number not in known:
+            raise UsageError(f"{name} has no claim {number}; its claims are {min(known)} to {max(known)}")
+    return tuple(claim for claim in CLAIMS if not numbers or claim.number in numbers)

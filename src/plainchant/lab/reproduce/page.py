@@ -1,0 +1,127 @@
+"""Results of a reproduction as files: a page with everything, the figures, and the data behind each claim.
+
+``index.html`` needs nothing but itself: figures are in it. The same results always give the same bytes: pictures carry no
+date and no drawn identifiers.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import importlib.util
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import LabError
+from .claims import FAILS, HOLDS, REMARK, Figure, Result
+
+_COLOURS: Final = {HOLDS: "#1a7f37", REMARK: "#9a6700", FAILS: "#cf222e"}
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1f2328; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border-bottom: 1px solid #d1d9e0; }
+th { border-bottom-width: 2px; }
+th:nth-child(3) { width: 30%; }
+figure { display: inline-block; margin: 1rem 1rem 0 0; max-width: 100%; }
+figure svg { max-width: 100%; height: auto; }
+figcaption, .how { color: #59636e; }
+.verdict { font-weight: 600; white-space: nowrap; }
+"""
+
+
+def check_drawing() -> None:
+    """Fails if figures cannot be drawn here: better before a long measurement than after it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise LabError("figures need matplotlib, which is not installed: pip install 'plainchant[lab]'")
+
+
+def write(directory: Path, name: str, results: Sequence[Result], *, quick: bool) -> None:
+    """Writes ``index.html``, ``claims.json``, and a file for each figure and each claim's data into a directory."""
+    (directory / "figures").mkdir()
+    (directory / "data").mkdir()
+    pictures: dict[str, str] = {}
+    for result in results:
+        for figure in result.measured.figures:
+            pictures[figure.name] = draw(figure)
+            (directory / "figures" / f"{figure.name}.svg").write_text(pictures[figure.name], encoding="utf-8")
+        if result.measured.data:
+            (directory / "data" / f"claim-{result.claim.number:03}.csv").write_text(_csv(result), encoding="utf-8")
+    claims = [{**result.to_json(), "how": result.claim.how, "expected": result.claim.expected} for result in results]
+    text = json.dumps({"claims": claims}, indent=2, ensure_ascii=False)
+    (directory / "claims.json").write_text(text + "\n", encoding="utf-8")
+    page = "\n".join(_page(name, results, pictures, quick))
+    (directory / "index.html").write_text(page + "\n", encoding="utf-8")
+
+
+def _csv(result: Result) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(result.measured.data[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(result.measured.data)
+    return text.getvalue()
+
+
+def draw(figure: Figure) -> str:
+    """A figure as SVG: what was measured as a line with points, the document's own points as open circles or a dashed line."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import MaxNLocator
+
+    with matplotlib.rc_context({"svg.hashsalt": figure.name, "svg.fonttype": "none", "font.size": 10}):
+        canvas = Canvas(figsize=(6, 3.8), layout="constrained")
+        FigureCanvasSVG(canvas)
+        axes = canvas.add_subplot()
+        for number, series in enumerate(figure.series):
+            look: dict[str, Any] = {"linestyle": "none" if _repeats(series.x) else "-", "marker": "o", "markersize": 4}
+            if series.from_document:
+                look = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
+                if len(series.x) == 2:  # a line, given by its ends
+                    look = {"linestyle": "--"}
+            axes.plot(series.x, series.y, color=f"C{number}", label=series.label, **look)
+        axes.set_title(figure.title)
+        axes.set_xlabel(figure.x_label)
+        axes.set_ylabel(figure.y_label)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylim(bottom=0, top=1.08 * max(max(series.y) for series in figure.series))
+        axes.grid(alpha=0.3)
+        axes.legend()
+        text = io.StringIO()
+        canvas.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _repeats(values: Sequence[float]) -> bool:
+    return len(set(values)) < len(values)
+
+
+def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick: bool) -> Iterator[str]:
+    count = Counter(result.measured.verdict for result in results)
+    verdicts = ", ".join(f"{verdict}: {count[verdict]}" for verdict in (HOLDS, REMARK, FAILS))
+    yield f"<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n<title>plainchant reproduce {name}</title>"
+    yield f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>Reproduction of <code>{name}</code></h1>"
+    yield f"<p>{len(results)} claims ({verdicts}). {'Smaller sweeps (--quick).' if quick else 'Full sweeps.'}</p>"
+    yield "<table>\n<tr><th></th><th>section</th><th>claim</th><th>measured</th><th>verdict, and why</th></tr>"
+    for result in results:
+        claim, measured = result.claim, result.measured
+        news = "" if result.as_expected else f" <strong>(on record: {claim.expected})</strong>"
+        yield (
+            f"<tr id='claim-{claim.number}'><td>{claim.number}</td><td>{_text(claim.section)}</td>"
+            f"<td>{_text(claim.claim)}<br><span class='how'>{_text(claim.how)}</span></td><td>{_text(measured.measured)}</td>"
+            f"<td><span class='verdict' style='color: {_COLOURS[measured.verdict]}'>{measured.verdict}</span>{news}: "
+            f"{_text(measured.why)}</td></tr>"
+        )
+    yield "</table>"
+    for result in results:
+        for figure in result.measured.figures:
+            picture = pictures[figure.name]
+            yield f"<figure>{picture[picture.index('<svg'):]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
+    yield "</body>\n</html>"
+
+
+def _text(words: str) -> str:
+    return html.escape(words)

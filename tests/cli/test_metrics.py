@@ -1,0 +1,95 @@
+"""``plainchant metrics``: what it prints and writes, and how mistakes end."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from plainchant.cli import main
+from plainchant.lab.metrics import METRICS
+
+FIGURES = ("latency", "delay overhead", "packets", "retransmissions", "view changes", "fairness")
+
+
+@pytest.fixture
+def crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The directory of a run in which the sequencer crashes; the working directory is the one that holds it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["run", "sequencer-crash", "--out", "crash", "--no-verify"]) == 0
+    capsys.readouterr()
+    return Path("crash")
+
+
+def test_a_run_is_told_figure_by_figure(crash: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", str(crash)]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("run r0, group g\n")
+    for figure in FIGURES:
+        assert figure in told
+    lines = {line.split("  ")[1]: line for line in told.splitlines()[1:]}
+    assert "not recorded" in lines["largest history"]
+    assert "1, 1 detected" in lines["failures"]
+
+
+def test_json_and_csv_have_every_metric(crash: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", str(crash), "--json", "m.json", "--csv", "m.csv"]) == 0
+    (row,) = json.loads(Path("m.json").read_text())["metrics"]
+    assert list(row) == METRICS.names
+    assert row["failures"] == 1
+    assert row["history_max"] is None
+    (line,) = csv.DictReader(Path("m.csv").read_text().splitlines())
+    assert list(line) == METRICS.names
+    assert line["history_max"] == ""
+    assert int(line["sends"]) == row["sends"]
+
+
+def test_json_on_standard_output_is_alone_there(crash: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", str(crash), "--json", "-"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["metrics"]) == 1
+
+
+def test_what_was_written_is_read_again(crash: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", str(crash), "--out", "measured"]) == 0
+    before = capsys.readouterr().out
+    assert pq.read_schema("measured/metrics/part-00000.parquet").equals(METRICS)
+    assert main(["metrics", "measured"]) == 0
+    assert capsys.readouterr().out == before
+
+
+def test_of_many_runs_the_spread_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"run": f"r{number}", "group": "g", "latency_p50_ns": number * 1_000_000} for number in range(101)]
+    (tmp_path / "metrics").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=METRICS), tmp_path / "metrics" / "part-00000.parquet")
+    assert main(["metrics", str(tmp_path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "101 runs, 1 group, 101 measurements:"
+    (line,) = [line for line in told if line.startswith("latency p50")]
+    assert line.split() == ["latency", "p50", "101", "50", "ms", "90", "ms", "0", "100", "ms"]
+    (line,) = [line for line in told if line.startswith("null messages")]
+    assert line.split() == ["null", "messages", "0", "not", "recorded"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "there is no trace at nowhere"),
+        (["crash", "--group", "gg"], 'did you mean "g"?'),
+        (["crash", "--run", "r7"], "there is no run 'r7'"),
+        (["crash", "--out", "crash"], "crash exists and is not empty"),
+        (["crash", "--json", "no/such/directory.json"], "cannot write no/such/directory.json"),
+        (["crash", "--master", "local[1]", "--remote", "sc://here"], "--master and --remote exclude each other"),
+    ],
+)
+def test_mistakes_are_a_sentence_and_status_2(
+    crash: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["metrics", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1

@@ -1,0 +1,203 @@
+"""Real Spark services for tests, as processes of this machine: a standalone cluster and a Connect server.
+
+Each listens on 127.0.0.1 at a port that it chose itself and that is read from its log, so that several test processes
+can have theirs at the same time. Each is the leader of a process group of its own; ending that group ends its executors too.
+
+A process has a classic session or one of Connect, not both, and tests share a classic one: what runs against these
+services runs in a process of its own (see :func:`run_python`, or call the command line).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pyspark
+
+from plainchant.lab.java import find_java
+
+T = TypeVar("T")
+
+READY_WITHIN: Final = 120
+"""Seconds for a service to come up on a busy machine."""
+
+SPARK_HOME: Final = Path(pyspark.__file__).parent
+_SMALL: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_LOG4J: Final = """\
+status = off
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
+"""
+
+
+def run_python(source: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs ``source`` in a Python process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", source, *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@dataclass
+class Service:
+    """A running JVM of Spark's and its log."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self, pattern: str) -> str:
+        """Waits until the log has a line with ``pattern`` and returns the first group of it."""
+
+        def look() -> str | None:
+            assert self.process.poll() is None, f"it ended: {self.log.read_text(errors='replace')[-2000:]}"
+            found = re.search(pattern, self.log.read_text(errors="replace"))
+            return found[1] if found else None
+
+        return eventually(look, f"{pattern!r} in {self.log}")
+
+    def end(self) -> None:
+        """Ends the process and whatever it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            pass  # the group is killed either way
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@dataclass
+class Cluster:
+    """A standalone master and its workers."""
+
+    master: str
+    workers: list[Service]
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors that run now, in order of the workers."""
+        return [pid for worker in self.workers for pid in _children(worker.process.pid, "CoarseGrainedExecutorBackend")]
+
+    def kill_an_executor(self) -> int:
+        """Kills an executor as soon as there is one, and returns its process id."""
+        pid = eventually(lambda: next(iter(self.executors()), None), "an executor")
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+
+@contextlib.contextmanager
+def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A master and ``workers`` workers with one core each."""
+    with contextlib.ExitStack() as stack:
+        main = "org.apache.spark.deploy.master.Master"
+        master = _spark_class(directory / "master", [main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
+        stack.callback(master.end)
+        url = master.said(r"Starting Spark master at (spark://\S+)")
+        started = []
+        for number in range(workers):
+            place = directory / f"worker-{number}"
+            options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "2g", "--work-dir", str(place)]
+            worker = _spark_class(place, ["org.apache.spark.deploy.worker.Worker", *options, url])
+            stack.callback(worker.end)
+            started.append(worker)
+        for worker in started:
+            worker.said(r"(Successfully registered) with master")
+        yield Cluster(url, started)
+
+
+@contextlib.contextmanager
+def connect_server(directory: Path, master: str = "local[2]") -> Iterator[str]:
+    """The address of a Connect server."""
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": f"{_SMALL} {_logging(directory)}",
+    }
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", master]
+    # To Spark this server is a daemon: its memory is that of daemons, whatever it was told about the driver's.
+    server = _spark_class(directory, ["org.apache.spark.deploy.SparkSubmit", *main, *options, "spark-internal"], memory="1g")
+    try:
+        yield "sc://127.0.0.1:" + server.said(r"Spark Connect server started at:? \S*?:(\d+)")
+    finally:
+        server.end()
+
+
+def eventually(look: Callable[[], T | None], what: str) -> T:
+    """The first answer of ``look``, asked again and again for a bounded time."""
+    pause, deadline = threading.Event(), time.monotonic() + READY_WITHIN
+    while time.monotonic() < deadline:
+        answer = look()
+        if answer is not None:
+            return answer
+        pause.wait(0.05)
+    raise AssertionError(f"not within {READY_WITHIN} s: {what}")
+
+
+def _spark_class(directory: Path, arguments: list[str], memory: str = "256m") -> Service:
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / "spark.log"
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java(directory).home),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(directory / "local"),
+        "SPARK_DAEMON_MEMORY": memory,
+        "SPARK_DAEMON_JAVA_OPTS": f"{_SMALL} {_logging(directory)}",
+        "SPARK_LAUNCHER_OPTS": _SMALL,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [SPARK_HOME / "bin" / "spark-class", *arguments],
+            env=environment,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Service(process, log)
+
+
+def _logging(directory: Path) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "log4j2.properties"
+    file.write_text(_LOG4J)
+    return f"-Dlog4j2.configurationFile=file:{file}"
+
+
+def _children(parent: int, kind: str) -> list[int]:
+    """Process ids of the children of ``parent`` whose command line has ``kind`` in it."""
+    found = []
+    for process in sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()):
+        with contextlib.suppress(OSError):  # it may end while we look
+            above = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
+            if int(above) == parent and kind in Path(f"/proc/{process}/cmdline").read_text():
+                found.append(process)
+    return found
