@@ -41,6 +41,7 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	$(PINNED) -r requirements/dev.txt
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	$(BIN)/python -m pip check --quiet
+	$(BIN)/python -m plainchant.lab.session_warmup
 	@touch $@
 
 demo: $(STAMP)  ## a five-member group in the simulator, with loss and a crash

@@ -22,8 +22,10 @@ from .console import EXIT_INTERRUPTED, complain
 from .demo import demo
 from .explain import explain
 from .import_ import import_
+from .metrics import metrics
 from .protocols import protocols
 from .report import report
+from .reproduce import reproduce
 from .run import run
 from .sweep import sweep
 from .trace import trace
@@ -38,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, run, sweep, verify, trace, explain, report, protocols):
+for command in (demo, run, sweep, verify, metrics, report, trace, explain, reproduce, protocols):
     app.command()(command)
 app.command(name="import")(import_)
 bench.command("verify")(bench_verify)

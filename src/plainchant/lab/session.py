@@ -192,8 +192,10 @@ def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Ite
             failed = False
         finally:
             if os.getpid() == owner:  # not in a process that was forked inside the block: it shares the JVM
-                _forget_classic()
-                end(jvm, local=cores is not None, failed=failed)
+                try:
+                    end(jvm, local=cores is not None, failed=failed)
+                finally:
+                    _forget_classic()  # after the JVM, for whose updates the server for accumulators waits up to a second
 
 
 def _why_not_started_on(jvm: Jvm, master: str, settings: dict[str, str], error: Exception) -> LabError:

@@ -11,7 +11,8 @@ packet to send, but Fig. 3 has it ask the sequencer like everybody else, so that
 These two costs are all that is not known from standards, and Fig. 6 has two numbers for them: its height is twice their
 sum (a request and a broadcast, each sent and received), its slope ``receive`` over the history's length (each further node's
 acknowledgement, once a history, is received by the sequencer before the next request). They are fitted to the nine points by
-least squares, on simulated runs (:func:`calibrate`); no other figure is looked at.
+least squares, on simulated runs (:func:`calibrate`); no other figure enters the fit. The cost of the request on the sequencer's
+own node is an assumption that was made with Fig. 7 in view; docs/reproduce.md says how much depends on it.
 
 A sender's delay is taken as the time between two of its own messages coming back: the next call follows at once.
 """

@@ -139,6 +139,7 @@ def rates(context: Context) -> Measured:
             f"{0.05 / max(FIG_7_DELAY.values()):.1%} to {0.05 / min(FIG_7_DELAY.values()):.1%} open: four and five senders "
             "cannot be told apart"
         )
+    why += ". Most depends on what a request on the sequencer's own node is assumed to cost (docs/reproduce.md)"
     return Measured(
         f"{shown} broadcasts/s for 2 to 7 senders; peak at {peak}",
         judge(holds=close and peak == 5, nearly=close),
