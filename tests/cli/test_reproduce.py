@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from plainchant.cli import reproduce as command
 from plainchant.lab.reproduce import sequencer
+
+command = import_module("plainchant.cli.reproduce")
 
 
 @pytest.fixture(autouse=True)

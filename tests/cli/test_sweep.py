@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def test_interrupted_it_says_how_to_continue(
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plainchant.cli.sweep.spark_for", interrupted)
+    monkeypatch.setattr(import_module("plainchant.cli.sweep"), "spark_for", interrupted)
     ended = plainchant("sweep", "small.toml", "--seeds", "0:3", "--out", "out")
     assert ended.status == 130
     assert "what is done is in out, and the same command continues it" in ended.err

@@ -5,7 +5,22 @@ from __future__ import annotations
 AB = "view 1 a,b"
 ABC = "view 1 a,b,c"
 
+# The two processes that disagree never deliver in the same view: comparing view by view would see nothing.
+STRANGERS = {
+    "a": "view 1 a,b | send | deliver a 1 | deliver b 1 | end",
+    "b": "view 2 a,b | send | deliver b 1 | deliver a 1 | end",
+}
+LATE = {
+    "a": "view 1 a,b | send | deliver a 1 | deliver b 1 | view 2 a,b,c | end",
+    "b": "view 1 a,b | send | deliver a 1 | deliver b 1 | view 2 a,b,c | end",
+    "c": "join | view 2 a,b,c | deliver b 1 | deliver a 1 | end",
+}
+LATE_BUT_ALIKE = {**LATE, "c": "join | view 2 a,b,c | deliver a 1 | deliver b 1 | end"}
+ORDERS = ("identical", "total", "acyclic", "uniform")
+
 BAD = [
+    *((f"{name}: two that share no view disagree", name, STRANGERS, "b") for name in ORDERS),
+    *((f"{name}: a joiner delivers older messages, the other way round", name, LATE, "c") for name in ORDERS),
     ("fifo: in the second of two groups only", "fifo", {
         "a": "view 1 a,b | view 1 a,b group=h | send | send | send group=h | send group=h | end",
         "b": "view 1 a,b | view 1 a,b group=h | deliver a 1 | deliver a 2 group=h | deliver a 2 | deliver a 1 group=h | end",
@@ -168,6 +183,7 @@ BAD = [
 ]  # fmt: skip
 
 GOOD = [
+    *((f"{name}: a joiner delivers older messages, in the same order", name, LATE_BUT_ALIKE) for name in ORDERS),
     ("fifo: it crashed in the middle, another was cut in the middle", "fifo", {
         "a": f"{ABC} | send | send | send | end",
         "b": f"{ABC} | deliver a 1 | deliver a 2 | crash",

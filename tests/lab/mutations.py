@@ -185,6 +185,30 @@ def _again(random: Random, histories: Histories, kind: str) -> str | None:
     return process
 
 
+def deliver_older(random: Random, histories: Histories) -> str | None:
+    """A process delivers up to two messages that others deliver and it did not, in any order, anywhere: in another view,
+    perhaps, than they did."""
+    everything = {_message(events[at]): events[at] for events in histories.values() for at in _places(events, "deliver")}
+    lacking = []
+    for process, events in histories.items():
+        has = {_message(events[at]) for at in _places(events, "deliver")}
+        groups = {event.get("group") for event in events if event["kind"] in ("view", "deliver")}
+        missing = [event for message, event in everything.items() if message not in has and message[0] in groups]
+        lacking += [(process, missing)] if missing else []
+    if not lacking:
+        return None
+    process, missing = random.choice(lacking)
+    events = histories[process]
+    for event in random.sample(missing, min(2, len(missing))):
+        last = len(events) - (events[-1]["kind"] in ("end", "crash"))
+        events.insert(random.randint(min(last, len(events) // 2), last), dict(event))
+    return process
+
+
+def _message(event: Event) -> tuple[str, str, int]:
+    return event["group"], event["sender"], event["seq"]
+
+
 def move_across_view(random: Random, histories: Histories) -> str | None:
     """A delivery and the view of its group that comes next, or came last, change sides."""
     pairs = []
@@ -301,7 +325,7 @@ def change_digest(random: Random, histories: Histories) -> str | None:
 
 def change_rank(random: Random, histories: Histories) -> str | None:
     """The hint lies."""
-    return _with(random, histories, "deliver", lambda e: {"rank": e.get("rank", 0) + random.choice((-3, -1, 1, 2, 50))})
+    return _with(random, histories, "deliver", lambda e: {"rank": (e.get("rank") or 0) + random.choice((-3, -1, 1, 2, 50))})
 
 
 def drop_rank(random: Random, histories: Histories) -> str | None:
@@ -397,7 +421,7 @@ CAUGHT: tuple[Mutation, ...] = (
     *(swap_neighbours, swap_far, drop_delivery, drop_own_delivery, duplicate_delivery, move_across_view, move_delivery),
     *(deliver_before_send, add_member, remove_member, renumber_view, drop_view, duplicate_view, forge_sender, forge_number),
     *(forge_group, change_digest, drop_end, drop_last_send, cut_tail, delay_delivery, slow_send, crash_instead_of_end),
-    *(leave_early, reject_delivered, block_needlessly, share_signature, drop_join, end_instead_of_crash),
+    *(leave_early, reject_delivered, block_needlessly, share_signature, drop_join, end_instead_of_crash, deliver_older),
 )
 """Mutations that break some property in many of the runs they are tried on."""
 

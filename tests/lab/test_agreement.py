@@ -146,9 +146,11 @@ def test_the_check_of_torn_runs_agrees(corpus: Corpus, which: str) -> None:
 def test_spark_agrees(corpus: Corpus, which: str, asked: bool, layout: str, spark: SparkSession, tmp_path: Path) -> None:
     from plainchant.lab.verify import verify as verify_on_spark
 
-    path = written(layout, pa.concat_tables(corpus.tables[which]), tmp_path)
+    # Where every run is in every row group, each pair of them costs: a hundred runs are enough.
+    count = 1 if layout == "by_time" else None
+    path = written(layout, pa.concat_tables(corpus.tables[which][:count]), tmp_path)
     found = verify_on_spark(spark, [path], EVERYTHING if asked else None).to_json()
-    assert differences(found, summed(corpus.reference(which, asked))) == []
+    assert differences(found, summed(corpus.reference(which, asked)[:count])) == []
 
 
 # --- real runs --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ own functions on the skeleton, which has all they look at.
 The conditions are written for what correct runs look like; each docstring says why it suffices. The central one is
 :class:`Order`: in each view of a group, what each process delivers is a beginning of what the one that delivers most does,
 and whoever goes on to another view has delivered all of it. Then there is *one* sequence of the group's messages, view
-after view, of which every process delivers a stretch without holes.
+after view, of which every process delivers a stretch without holes. (That no message is delivered in two views has to be
+looked at as well: two processes may have no view in common.)
 """
 
 from __future__ import annotations
@@ -481,20 +482,25 @@ class Order:
                         raise Doubtful  # its deliveries in this view are interrupted by none or another
                     self._lengths[process][view] = len(delivered)
                     in_view.setdefault(view, []).append((process, delivered))
-        for view, found in in_view.items():
+        reached: dict[str, int] = {}
+        for view, found in sorted(in_view.items(), key=lambda item: self._chain[item[0]]):
             longest = max((codes for _, codes in found), key=len)
             for _, codes in found:
                 if not np.array_equal(codes, longest[: len(codes)]):
                     raise Doubtful
-            self._begin_alike(view, [process for process, _ in found])
+            self._begin_alike(view, [process for process, _ in found], reached)
             self._are_complete(view, len(longest))
 
-    def _begin_alike(self, view: View | None, processes: Iterable[str]) -> None:
+    def _begin_alike(self, view: View | None, processes: Iterable[str], reached: dict[str, int]) -> None:
+        """Of each sender, all who deliver in a view begin with the same message, which nobody delivers in an earlier view."""
         begins: dict[str, int] = {}
+        ends: dict[str, int] = {}
         for process in processes:
-            for sender, (low, _) in self._evidence.in_views((process, self._group))[view].items():
-                if begins.setdefault(sender, low) != low:
+            for sender, (low, high) in self._evidence.in_views((process, self._group))[view].items():
+                if begins.setdefault(sender, low) != low or low <= reached.get(sender, 0):
                     raise Doubtful
+                ends[sender] = max(high, ends.get(sender, 0))
+        reached.update(ends)
 
     def _are_complete(self, view: View | None, size: int) -> None:
         """Whoever goes on to another view has delivered everything of this one."""
