@@ -110,14 +110,20 @@ def proved(
         places = where[run]
         if len(places) == 1:
             unit, place = places[0]
-            facts = Run(run, columns[id(unit)], unit.skeleton_rows(place))
-            yield judge(facts, [unit.slice(place)], properties, most)
+            only = unit.slice(place)
+            if only.smells:  # facts are made of rows that can be understood
+                yield Found(run, smells=True)
+            else:
+                facts = Run(run, columns[id(unit)], unit.skeleton_rows(place))
+                yield judge(facts, [only], properties, most)
         else:
             yield judge_alone(run, [unit.slice(place, alone=True) for unit, place in places], properties, most)
 
 
 def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MOST_SHOWN) -> Found:
     """A run whose slices come from several units and bring their skeletons."""
+    if any(part.smells for part in slices):
+        return Found(run, smells=True)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     facts = Run(run, Columns(skeleton), range(skeleton.num_rows))
     return judge(facts, slices, properties, most)

@@ -36,7 +36,7 @@ class Evidence:
         self._slices = slices
         self.rows = sum(part.rows for part in slices)
         self.has_deadlines = any(part.has_deadlines for part in slices)
-        self.smells = any(part.smells for part in slices)
+        self.smells = False
         self.is_loose = False
         """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
         self._events: dict[str, dict[int, Event]] = {}
