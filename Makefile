@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test bench-sim pins clean
+.PHONY: help setup demo test lint types unit-test docs-test bench-sim bench-verify bench-sweep pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	$(BIN)/python -m plainchant.lab.session_warmup
 	@touch $@
 
-demo: $(STAMP)  ## a five-member group in the simulator, with loss and a crash
+demo: $(STAMP)  ## a five-member group with loss and a crash, forty more runs on Spark, and reports
 	$(BIN)/plainchant demo
 
 test: $(STAMP)  ## lint, types and all tests: what CI runs
@@ -66,6 +66,12 @@ docs-test: $(STAMP)  ## run every example in the README and the docs
 
 bench-sim: $(STAMP)  ## simulator speed beside SimPy
 	$(BIN)/plainchant bench sim
+
+bench-verify: $(STAMP)  ## verification beside DuckDB (some minutes, 2 GB of disk)
+	$(BIN)/plainchant bench verify
+
+bench-sweep: $(STAMP)  ## sweeps beside a process pool
+	$(BIN)/plainchant bench sweep
 
 pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requirements/*.txt (needs uv; see CONTRIBUTING.md)
 	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt

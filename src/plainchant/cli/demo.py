@@ -1,7 +1,8 @@
-"""``plainchant demo``: five members, loss, a crash of the one that matters most, and the story of it."""
+"""``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, and the laboratory."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Annotated, Final
@@ -15,8 +16,12 @@ from .console import EXIT_UNEXPECTED, guarded, output
 from .output import staged
 from .run import states, tell_verification
 from .running import Result, execute
+from .spark import spark_for
+from .verdict import print_outcomes, print_violations
 
 _SCENARIO: Final = "demo"
+_SEEDS: Final = "0:40"
+_ALWAYS: Final = {"scenario.toml", "summary.json", "trace"}
 
 
 @guarded
@@ -26,10 +31,11 @@ def demo(
     ),
     seed: Annotated[int | None, typer.Option(help="Another seed is another story.", min=0)] = None,
 ) -> None:
-    """Show a group that survives loss and a crash.
+    """Show a group that survives loss and a crash, and the laboratory that proves it.
 
     Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
-    readable account of what happened.
+    readable account of what happened. Then forty runs with other faults each, as tasks on Spark, all verified; and a
+    page for the browser of both.
 
     Examples:
 
@@ -40,8 +46,10 @@ def demo(
     scenario = load(find(_SCENARIO), [f"seed={seed}"] if seed is not None else ())
     with staged(out, replace=_is_a_demo) as directory:
         result = execute(scenario, directory, verify_it=True, command="demo")
-    _account(result, out)
-    if not result.passes:
+        _account(result)
+        swept = _laboratory(directory)
+    _onwards(result, out)
+    if not result.passes or not swept:
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -55,11 +63,35 @@ def _is_a_demo(target: Path) -> bool:
     return (
         isinstance(summary, dict)
         and summary.get("command") == "demo"
-        and names == {"scenario.toml", "summary.json", "trace"}
+        and _ALWAYS <= names <= _ALWAYS | {"sweep", "report.html"}
     )
 
 
-def _account(result: Result, out: Path) -> None:
+def _laboratory(directory: Path) -> bool:
+    """A small sweep and two reports; True if all is as it should be, or if the laboratory is not installed."""
+    console = output()
+    console.print("\n[bold]Is it always right?[/bold]")
+    if importlib.util.find_spec("pyspark") is None:
+        console.print("The laboratory, which would find out, is not installed: pip install 'plainchant[lab]'", markup=False)
+        return True
+    from ..lab.report import page, subject_at
+    from ..lab.sweep import define
+    from ..lab.sweep import sweep as perform_sweep
+
+    definition = define("sweep-faults", _SEEDS, keep="violations")
+    console.print(f"{definition.runs} runs with other faults each, as tasks on Spark, each verified:\n", markup=False)
+    with spark_for(None, None, quick=True) as spark:
+        result = perform_sweep(spark, definition, directory / "sweep")
+    counts = ", ".join(f"{count:,} {'hold' if verdict == 'holds' else verdict}" for verdict, count in result.verdicts.items())
+    console.print(f"{definition.runs} runs, {result.events:,} events: {counts}\n", markup=False)
+    print_outcomes(console, result.verification.properties)
+    print_violations(console, result.verification.violations, most=3, replay=result.replays.__getitem__)
+    for subject in (directory, directory / "sweep"):
+        (subject / "report.html").write_text(page(subject_at(str(subject), most=10)), encoding="utf-8")
+    return result.passes
+
+
+def _account(result: Result) -> None:
     scenario, summary = result.scenario, result.summary
     console = output()
     names = ", ".join(scenario.members)
@@ -83,10 +115,19 @@ def _account(result: Result, out: Path) -> None:
     console.print("[bold]Was it right?[/bold]")
     if result.verification is not None:
         tell_verification(result.verification, console)
+
+
+def _onwards(result: Result, out: Path) -> None:
+    console, scenario = output(), result.scenario
+    if (out / "report.html").exists():
+        console.print("\n[bold]Pages for your browser[/bold]")
+        console.print(f"  {out / 'report.html'}\n  {out / 'sweep' / 'report.html'}", markup=False)
     console.print("\n[bold]Where to go next[/bold]")
     for command, why in (
+        (f"plainchant explain {out} --message g/{scenario.members[1]}/1", "the life of a message"),
+        (f"plainchant verify {out}", "the same verification, for traces of any size"),
+        ("plainchant sweep sweep-faults --seeds 0:1000 --out faults", "a thousand runs"),
         (f"plainchant trace {out} --kind view", "who was in the group, and when"),
-        (f"plainchant trace {out} --message g/{scenario.members[1]}/1", "the way of one message"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
         ("plainchant run --list", "other scenarios to try"),
         ("plainchant protocols sequencer", "what it promises, and what can be set"),

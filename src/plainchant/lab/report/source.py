@@ -28,6 +28,9 @@ from ...trace.reader import find_files
 from ...trace.reference import PROPERTIES, Outcome, Verification, Violation
 from ..check import check
 from ..errors import LabError
+from ..parts import plan
+from ..session import failures_as_sentences, session
+from ..verify import verify
 
 WHOLE_RUN_MAX: Final = 200_000
 """A run of up to so many rows is read whole; of a longer one only what is shown."""
@@ -141,8 +144,18 @@ def subject_at(path: str, *, most: int) -> Subject:
     )
 
 
+_HERE_UP_TO: Final = 300_000
+"""Rows of a trace that are verified without starting Spark."""
+
+
 def outcomes_of(path: str) -> Verification:
-    """The verification of a trace that brings none with it."""
+    """The verification of a trace that brings none with it: here if it is small, on Spark if it is not."""
+    if plan([path], 1).rows > _HERE_UP_TO:
+        with failures_as_sentences(), session() as spark:
+            verification = verify(spark, [path])
+        if verification.malformed:
+            raise MalformedTrace(verification.malformed)
+        return verification
     found = read(path)
     malformed = validate(found.table, found.files)
     if malformed:
