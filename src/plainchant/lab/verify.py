@@ -59,6 +59,7 @@ MOST_WARNINGS: Final = 100
 
 _UNIT_ROWS: Final = 500_000
 """Rows that come through Spark's reader are put together to units of this size."""
+_LEAST_UNIT: Final = 100_000
 _SORT_FROM: Final = 200_000
 """A run out of order that is larger than this is worth sorting everything; a smaller one is sorted where it is read again."""
 _DESCRIBED: Final = 20_000
@@ -285,7 +286,7 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
         total.malformed = list(error.malformed)
         yield f"#{number}", "sum", total
         return
-    units = [Unit(table.slice(part.first, part.rows)) for part in files if part.rows]
+    units = [Unit(table.slice(first, rows)) for first, rows in _bundles(files)]
     if any(unit.without_place for unit in units):
         total.malformed = list(null_problems(table, files))[:MOST_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
@@ -296,6 +297,18 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
     for found in _whole(units, split, table, files, options):
         total.add(found)
     yield f"#{number}", "sum", total.thinned(options.most)
+
+
+def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    """Row groups as units, small ones together: each unit of a run costs something, however few rows it has."""
+    first = rows = 0
+    for part in files:
+        rows += part.rows
+        if rows >= _LEAST_UNIT:
+            yield first, rows
+            first, rows = first + rows, 0
+    if rows:
+        yield first, rows
 
 
 def _whole(
