@@ -11,6 +11,7 @@ Runs of different paths never collide: if there are several paths, a run is call
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -94,6 +95,8 @@ def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, leas
         label = f"{path}:" if len(set(paths)) > 1 else ""
         try:
             filesystem, files = find_files(path)
+            if "://" not in path:  # a task may run in another directory
+                files = [os.path.abspath(file) for file in files]
         except TraceError:
             if not _only_spark_knows(path):
                 raise
