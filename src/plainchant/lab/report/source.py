@@ -138,7 +138,7 @@ def subject_at(path: str, *, most: int) -> Subject:
         path=path,
         outcomes=verification.properties,
         violations=_in_turn(verification.violations, most),
-        where_all=f"`plainchant verify {shlex.quote(path)} --json FILE` writes all of them",
+        where_all=_where_all(path, ()),
         rows=Rows(path),
         warnings=tuple(verification.warnings),
     )
@@ -163,6 +163,12 @@ def outcomes_of(path: str) -> Verification:
     return check(found.table)
 
 
+def _where_all(path: str, properties: Iterable[str]) -> str:
+    """A run may have been checked for other properties than it promises: the command asks for the same ones."""
+    asked = "".join(f" --property {name}" for name in properties)
+    return f"`plainchant verify {shlex.quote(path)}{asked} --violations all.jsonl` writes all of them"
+
+
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +191,7 @@ def _run(directory: Path, most: int) -> Subject:
         path=str(directory),
         outcomes=verification.properties,
         violations=_in_turn(verification.violations, most),
-        where_all=f"`plainchant verify {shlex.quote(str(directory))} --json FILE` writes all of them",
+        where_all=_where_all(str(directory), verification.properties),
         rows=Rows(str(trace)),
         facts=tuple((name, _told(value)) for name, value in facts if value not in (None, "")),
         warnings=tuple(warnings),
