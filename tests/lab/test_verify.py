@@ -14,13 +14,24 @@ import pytest
 from plainchant.cli import main
 from plainchant.lab import verify as module
 from plainchant.lab.verify import verify
+from plainchant.model import TraceError
 from plainchant.trace.reference import PROPERTIES, Verification
 from plainchant.trace.reference import verify as by_reference
 from tests.protocols.sequencer import sweep
 from tests.trace.build import trace
 
+from .cluster import run_python
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+FROM_A_SHELL = """
+import sys
+from plainchant.cli import main
+from plainchant.lab import parts, verify
+verify.verify.__kwdefaults__.update(chunk_rows=600, least_rows=1)
+sys.exit(main(["verify", *sys.argv[1:]]))
+"""
 
 SWAPPED = {"p": "view 1 p,q | send | deliver p 1 | deliver q 1 | end", "q": "view 1 p,q | send | deliver q 1 | deliver p 1 | end"}
 
@@ -77,6 +88,41 @@ def test_rows_in_any_order_over_any_files(
     pq.write_table(scattered, tmp_path / "t.parquet", row_group_size=500)
     found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1)
     same(found, by_reference(crash))
+
+
+def test_what_arrow_cannot_open_goes_through_sparks_reader(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> object:
+        raise OSError(f"Unrecognized filesystem type in URI: {path}")
+
+    (tmp_path / "trace").mkdir()
+    pq.write_table(crash, tmp_path / "trace" / "1.parquet")
+    monkeypatch.setattr("plainchant.trace.reader.filesystem_of", refuse)
+    monkeypatch.setattr("plainchant.lab.parts.filesystem_of", refuse)
+    found = verify(spark, [f"file://{tmp_path}/trace"], list(PROPERTIES))
+    same(found, by_reference(crash, list(PROPERTIES)))
+    with pytest.raises(TraceError, match="check the address"):
+        verify(spark, [f"file://{tmp_path}/missing"])
+
+
+@pytest.mark.parametrize("where", ["standalone", "connect"])
+def test_a_cluster_and_a_connect_server_say_the_same(
+    where: str, crash: pa.Table, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """From the shell, split over many small row groups, so that certificates travel between executors."""
+    for number in range(3):
+        run = pa.array([f"r{number}"] * crash.num_rows)
+        place = crash.column_names.index("run")
+        pq.write_table(crash.set_column(place, "run", run), tmp_path / f"{number}.parquet", row_group_size=500)
+    found = tmp_path / "found.json"
+    service = request.getfixturevalue(where)
+    option = ["--master", service.master] if where == "standalone" else ["--remote", service]
+    done = run_python(FROM_A_SHELL, str(tmp_path / "*.parquet"), "--json", str(found), *option)
+    assert done.returncode == 0, done.stderr
+    expected = by_reference(crash).properties
+    told = json.loads(found.read_text())["properties"]
+    assert {name: (o["runs"], o["cases"]) for name, o in told.items()} == {n: (3, 3 * o.cases) for n, o in expected.items()}
 
 
 def test_a_missing_row_is_malformed_whichever_way_it_goes(spark: SparkSession, crash: pa.Table, tmp_path: Path) -> None:

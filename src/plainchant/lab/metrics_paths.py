@@ -8,8 +8,6 @@ run's name has its path before it.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from ..model import UsageError
 from ..trace import MalformedTrace, read, validate
-from ..trace.reader import conform, filesystem_of, find_files, newer_file, unreadable
-from ..trace.schema import SCHEMA, Malformed
+from ..trace.reader import find_files
+from ..trace.schema import SCHEMA
 from .errors import LabError
 from .metrics import COLUMNS, METRICS, measure
+from .parts import addresses, only_spark_knows, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,14 +51,13 @@ def measure_paths(
         if "://" not in path and any(Path(path).glob("metrics/*.parquet")):
             tables[path] = _of_run(_computed(path), run)
             continue
-        if _only_spark_knows(path):
+        if only_spark_knows(path):
             large[path] = [path]
             continue
-        filesystem, files = find_files(path)
-        if _rows(filesystem, files) <= here_up_to:
+        if plan([path], 1).rows <= here_up_to:
             tables[path] = _measure_here(path, run)
         else:
-            large[path] = _addresses(path, filesystem, files)
+            large[path] = addresses(path, find_files(path)[1])
     if large:
         with spark() as session:
             tables.update((path, _measure_on(session, files, run)) for path, files in large.items())
@@ -101,48 +98,6 @@ def _conforming(trace: DataFrame) -> DataFrame:
     """The columns that metrics read, in the types of the trace format: other writers' may be narrower."""
     types = {pa.string(): "string", pa.int64(): "bigint", pa.int32(): "int", pa.list_(pa.string()): "array<string>"}
     return trace.select(*(trace[name].cast(types[SCHEMA.field(name).type]).alias(name) for name in COLUMNS))
-
-
-def _only_spark_knows(path: str) -> bool:
-    """Whether an address is of a kind that Arrow has no file system for."""
-    if "://" not in path:
-        return False
-    try:
-        filesystem_of(path)
-    except (OSError, pa.ArrowException):
-        return True
-    return False
-
-
-def _rows(filesystem: fs.FileSystem, files: Sequence[str]) -> int:
-    """How many rows the files have, by their footers; also looks at the columns, because Spark would find words of its own."""
-    total = 0
-    malformed: list[Malformed] = []
-    for file in files:
-        try:
-            with filesystem.open_input_file(file) as source, pq.ParquetFile(source) as parquet:
-                newer = newer_file(parquet.metadata)
-                problems = [newer] if newer else conform(parquet.schema_arrow.empty_table())[1]
-                total += parquet.metadata.num_rows
-        except (pa.ArrowException, OSError) as error:
-            problems = [unreadable(file, error)]
-        malformed += [Malformed(file, None, None, None, problem) for problem in problems]
-    if malformed:
-        raise MalformedTrace(malformed)
-    return total
-
-
-def _addresses(path: str, filesystem: fs.FileSystem, files: Sequence[str]) -> list[str]:
-    """The files as Spark names them, which on a cluster may have another default file system than this machine."""
-    if isinstance(filesystem, fs.LocalFileSystem):
-        return [f"file://{_GLOB.sub(_ESCAPED, os.path.abspath(file))}" for file in files]
-    inside = filesystem_of(path)[1]
-    place = path.removesuffix(inside) if path.endswith(inside) else f"{filesystem.type_name}://"
-    return [place + _GLOB.sub(_ESCAPED, file) for file in files]
-
-
-_GLOB: Final = re.compile(r"[][{}*?\\]")
-_ESCAPED: Final = r"\\\g<0>"  # in a file's name these characters are themselves
 
 
 def _of_run(table: pa.Table, run: str | None) -> pa.Table:

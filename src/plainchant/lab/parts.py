@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -98,7 +99,7 @@ def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, leas
             if "://" not in path:  # a task may run in another directory
                 files = [os.path.abspath(file) for file in files]
         except TraceError:
-            if not _only_spark_knows(path):
+            if not only_spark_knows(path):
                 raise
             foreign.append(path)
             continue
@@ -113,7 +114,7 @@ def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, leas
     return Plan(tuple(_chunks(groups, wanted)), tuple(foreign))
 
 
-def _only_spark_knows(path: str) -> bool:
+def only_spark_knows(path: str) -> bool:
     """Whether an address is of a kind that Arrow has no file system for."""
     if "://" not in path:
         return False
@@ -207,6 +208,21 @@ def _merged(pieces: Sequence[Piece]) -> Iterator[Piece]:
             current = piece
     if current is not None:
         yield current
+
+
+def addresses(path: str, files: Sequence[str]) -> list[str]:
+    """The files as Spark names them, which on a cluster may have another default file system than this machine."""
+    if "://" not in path:
+        return [f"file://{_GLOB.sub(_ESCAPED, os.path.abspath(file))}" for file in files]
+    filesystem, inside = filesystem_of(path)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return [f"file://{_GLOB.sub(_ESCAPED, file)}" for file in files]
+    place = path.removesuffix(inside) if path.endswith(inside) else f"{filesystem.type_name}://"
+    return [place + _GLOB.sub(_ESCAPED, file) for file in files]
+
+
+_GLOB: Final = re.compile(r"[][{}*?\\]")
+_ESCAPED: Final = r"\\\g<0>"  # in a file's name these characters are themselves
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def verify(
             for label, path in by_label.items():
                 files = [piece.file for chunk in plan.chunks for piece in chunk.pieces if piece.path == path]
                 with watched(spark, progress, "sorting"):
-                    _verify_sorted(spark, list(dict.fromkeys(files)), path, label, options, total)
+                    _verify_sorted(spark, parts.addresses(path, list(dict.fromkeys(files))), path, label, options, total)
         for path in plan.foreign:
             with watched(spark, progress, "sorting"):
                 _verify_sorted(spark, [path], path, f"{path}:" if len(set(paths)) > 1 else "", options, total)
