@@ -373,7 +373,10 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
         "holds",
     ):
         assert part in first.out
-    assert files(tmp_path / "demo-out") == ["scenario.toml", "summary.json", "trace/part-00000.parquet"]
+    made = files(tmp_path / "demo-out")
+    assert [file for file in made if "/" not in file] == ["report.html", "scenario.toml", "summary.json"]
+    assert {"trace/part-00000.parquet", "sweep/report.html", "sweep/summary.json"} <= set(made)
+    assert "40 runs" in first.out
     assert plainchant("demo").out == first.out
     (tmp_path / "demo-out" / "mine").write_text("mine")
     ended = plainchant("demo")
