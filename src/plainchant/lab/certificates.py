@@ -25,7 +25,6 @@ What a run's :class:`Slice` has:
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 
 from ..trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ..trace.validate import detail_problems
+from .agreed import Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
 
 CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block"})
@@ -49,9 +49,6 @@ COLUMNS: Final = (
     *("members", "deadline", "sent", "rank", "digest", "detail"),
 )
 """What is read of a file."""
-
-BLOCK: Final = 256
-"""So many messages of a sender are hashed together."""
 
 _OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
 _CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
@@ -121,17 +118,6 @@ class Timed(NamedTuple):
     longest: int
     sends: int
     longest_send: int
-
-
-class Blocks(NamedTuple):
-    """What rows say of messages ``low`` on of one sender: hashes of whole blocks by number, values of the others."""
-
-    attribute: str
-    group: str
-    sender: str
-    whole: dict[int, bytes]
-    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
-    """Block to the numbers of its messages and their values."""
 
 
 @dataclasses.dataclass
@@ -316,6 +302,11 @@ class Unit:
     def _names(self, at: int) -> tuple[str, str]:
         return self.rows.process.values[self.rows.process.codes[at]], self.rows.group.values[self.rows.group.codes[at]]
 
+    @property
+    def _names_of(self) -> tuple[list[str], list[str]]:
+        """The names of groups and senders, by code."""
+        return self.rows.group.values, self.rows.sender.values
+
     def _intervals(self) -> None:
         rows = self.rows
         deliver = self._kinds[self._message] == _DELIVER
@@ -369,7 +360,7 @@ class Unit:
         for run, (process, group), sent, ahead in zip(runs, names, sends, leads, strict=True):
             self._own_rows.setdefault(run, []).append(Own(process, group, sent, ahead))
 
-    def _agree(self, name: str, differing: Mask) -> _Agreed:
+    def _agree(self, name: str, differing: Mask) -> Agreed:
         """Compares what rows say of the same message. Nulls say nothing."""
         rows, where = self.rows, self._message
         values, there = rows.ints(name)
@@ -377,7 +368,7 @@ class Unit:
             where = where[there[where]]
         key = rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]
         key = key * self._senders + rows.sender.codes[where]
-        agreed = _Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
+        agreed = Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
         differing[rows.run.codes[where[agreed.differing]]] = True
         if name == "digest":
             self._digests = agreed
@@ -390,7 +381,7 @@ class Unit:
         several = owners[1:][owners[1:] == owners[:-1]]
         self._needs_ranks: Mask = np.zeros(len(self.runs), np.bool_)
         self._needs_ranks[self._run_of[several]] = True
-        self._ranks: _Agreed | None = None
+        self._ranks: Agreed | None = None
         self._rank_ends: dict[int, list[tuple[str, int, int]]] = {}
         self._unranked: Mask = np.zeros(len(self.runs), np.bool_)
         if not len(several):
@@ -470,9 +461,9 @@ class Unit:
         part = listed.part
         blocks: list[Blocks] = []
         if alone:
-            blocks = self._digests.blocks(self, run)
+            blocks = self._digests.blocks(run, self._groups, self._senders, self._names_of)
             if self._ranks is not None and self._needs_ranks[run] and not self._unranked[run]:
-                blocks += self._ranks.blocks(self, run)
+                blocks += self._ranks.blocks(run, self._groups, self._senders, self._names_of)
         ranked = self._ranks is not None and not self._unranked[run]
         extents = part(listed.extents, listed.histories, run)
         places = self.skeleton_rows(run)
@@ -509,102 +500,6 @@ class _Spans:
         spans = cls.__new__(cls)
         spans.heads = spans.tails = np.zeros(0, np.int64)
         return spans
-
-
-class _Agreed:
-    """What rows say of each message: a value a message, and which rows say another.
-
-    Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. They do
-    not where a unit has the end of one history and the beginning of the next, or where somebody made numbers up; those few
-    are sorted instead.
-    """
-
-    def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:
-        self.name = name
-        self.differing: Ints = np.zeros(0, np.int64)
-        self.keys: Ints = np.zeros(0, np.int64)
-        self._far: dict[int, tuple[Ints, Ints]] = {}
-        """By key: numbers, in order, and values."""
-        if not len(key):
-            return
-        size = int(key.max()) + 1
-        if size > 4 * len(key) + 65_536:
-            self.keys, key = np.unique(key, return_inverse=True)
-            size = len(self.keys)
-        else:
-            self.keys = np.arange(size)
-        low, high = np.full(size, 2**62), np.full(size, _NEVER)
-        np.minimum.at(low, key, seqs)
-        np.maximum.at(high, key, seqs)
-        counts = np.bincount(key, minlength=size)
-        wide = (high - low) > 4 * counts + 64
-        use = np.arange(len(key))
-        if wide.any():
-            far = np.flatnonzero(wide[key])
-            self.differing = far[self._sort(key[far], seqs[far], values[far], is_send[far])]
-            use = np.flatnonzero(~wide[key])
-            counts[wide] = 0
-            key, seqs, values, is_send = key[use], seqs[use], values[use], is_send[use]
-        self.width: Ints = np.where(counts > 0, high - low + 1, 0)
-        self.base: Ints = np.cumsum(self.width) - self.width
-        self.low: Ints = low
-        self.values: Ints = np.zeros(int(self.width.sum()), np.int64)
-        self.there: Mask = np.zeros(len(self.values), np.bool_)
-        at = self.base[key] + seqs - low[key]
-        self.values[at] = values
-        self.values[at[is_send]] = values[is_send]
-        self.there[at] = True
-        self.differing = np.concatenate([self.differing, use[self.values[at] != values]])
-
-    def _sort(self, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> Ints:
-        """Keeps numbers and values of messages that lie apart; returns the rows that differ from the one kept."""
-        order = np.lexsort((~is_send, seqs, key))
-        starts = starts_of(np.diff(key[order]) != 0, np.diff(seqs[order]) != 0)
-        sizes = np.diff(np.append(starts, len(order)))
-        kept = order[starts]
-        edges = starts_of(np.diff(key[kept]) != 0)
-        for a, b in pairwise([*edges.tolist(), len(kept)]):
-            self._far[int(key[kept[a]])] = seqs[kept[a:b]], values[kept[a:b]]
-        differing: Ints = order[values[order] != np.repeat(values[kept], sizes)]
-        return differing
-
-    def blocks(self, unit: Unit, run: int) -> list[Blocks]:
-        """What is known of a run's messages, in blocks."""
-        per_run = unit._groups * unit._senders
-        low, high = np.searchsorted(self.keys, (run * per_run, (run + 1) * per_run)).tolist()
-        found = []
-        for place in range(low, high):
-            if place in self._far:
-                whole, parts = _hash(*self._far[place])
-            elif self.width[place]:
-                at = slice(int(self.base[place]), int(self.base[place] + self.width[place]))
-                there = self.there[at]
-                numbers = np.arange(self.low[place], self.low[place] + self.width[place])
-                whole, parts = _hash(numbers[there], self.values[at][there])
-            else:
-                continue
-            group, sender = divmod(int(self.keys[place]) - run * per_run, unit._senders)
-            found.append(Blocks(self.name, unit.rows.group.values[group], unit.rows.sender.values[sender], whole, parts))
-        return found
-
-
-def _hash(numbers: Ints, values: Ints) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
-    """Values of messages in the order of their numbers, block by block."""
-    whole: dict[int, bytes] = {}
-    parts: dict[int, tuple[Ints, Ints]] = {}
-    blocks = numbers // BLOCK
-    edges = starts_of(np.diff(blocks) != 0)
-    for a, b in pairwise([*edges.tolist(), len(numbers)]):
-        if b - a == BLOCK:
-            whole[int(blocks[a])] = hash_block(values[a:b])
-        else:
-            parts[int(blocks[a])] = numbers[a:b], values[a:b]
-    return whole, parts
-
-
-def hash_block(values: Ints) -> bytes:
-    """A cryptographic hash of a block's values, so that equal means equal."""
-    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
 
 
 class _Listed:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trace.reference.facts import Event, History, Run, View
-from .certificates import BLOCK, Blocks, Delivered, Sent, Slice, hash_block
+from .agreed import BLOCK, Blocks, hash_block
+from .certificates import Delivered, Sent, Slice
 
 Range: TypeAlias = tuple[int, int]
 Codes: TypeAlias = NDArray[Any]

@@ -1,0 +1,124 @@
+"""What all rows about a message must agree on (its digest, its rank), compared within a unit and hashed for the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import Ints, Mask, starts_of
+
+BLOCK: Final = 256
+"""So many messages of a sender are hashed together."""
+_NEVER: Final = -(2**62)
+
+
+class Blocks(NamedTuple):
+    """What rows say of messages ``low`` on of one sender: hashes of whole blocks by number, values of the others."""
+
+    attribute: str
+    group: str
+    sender: str
+    whole: dict[int, bytes]
+    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
+    """Block to the numbers of its messages and their values."""
+
+
+class Agreed:
+    """What rows say of each message: a value a message, and which rows say another.
+
+    Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. They do
+    not where a unit has the end of one history and the beginning of the next, or where somebody made numbers up; those few
+    are sorted instead.
+    """
+
+    def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:
+        self.name = name
+        self.differing: Ints = np.zeros(0, np.int64)
+        self.keys: Ints = np.zeros(0, np.int64)
+        self._far: dict[int, tuple[Ints, Ints]] = {}
+        """By key: numbers, in order, and values."""
+        if not len(key):
+            return
+        size = int(key.max()) + 1
+        if size > 4 * len(key) + 65_536:
+            self.keys, key = np.unique(key, return_inverse=True)
+            size = len(self.keys)
+        else:
+            self.keys = np.arange(size)
+        low, high = np.full(size, 2**62), np.full(size, _NEVER)
+        np.minimum.at(low, key, seqs)
+        np.maximum.at(high, key, seqs)
+        counts = np.bincount(key, minlength=size)
+        wide = (high - low) > 4 * counts + 64
+        use = np.arange(len(key))
+        if wide.any():
+            far = np.flatnonzero(wide[key])
+            self.differing = far[self._sort(key[far], seqs[far], values[far], is_send[far])]
+            use = np.flatnonzero(~wide[key])
+            counts[wide] = 0
+            key, seqs, values, is_send = key[use], seqs[use], values[use], is_send[use]
+        self.width: Ints = np.where(counts > 0, high - low + 1, 0)
+        self.base: Ints = np.cumsum(self.width) - self.width
+        self.low: Ints = low
+        self.values: Ints = np.zeros(int(self.width.sum()), np.int64)
+        self.there: Mask = np.zeros(len(self.values), np.bool_)
+        at = self.base[key] + seqs - low[key]
+        self.values[at] = values
+        self.values[at[is_send]] = values[is_send]
+        self.there[at] = True
+        self.differing = np.concatenate([self.differing, use[self.values[at] != values]])
+
+    def _sort(self, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> Ints:
+        """Keeps numbers and values of messages that lie apart; returns the rows that differ from the one kept."""
+        order = np.lexsort((~is_send, seqs, key))
+        starts = starts_of(np.diff(key[order]) != 0, np.diff(seqs[order]) != 0)
+        sizes = np.diff(np.append(starts, len(order)))
+        kept = order[starts]
+        edges = starts_of(np.diff(key[kept]) != 0)
+        for a, b in pairwise([*edges.tolist(), len(kept)]):
+            self._far[int(key[kept[a]])] = seqs[kept[a:b]], values[kept[a:b]]
+        differing: Ints = order[values[order] != np.repeat(values[kept], sizes)]
+        return differing
+
+    def blocks(self, run: int, groups: int, senders: int, names: tuple[Sequence[str], Sequence[str]]) -> list[Blocks]:
+        """What is known of a run's messages, in blocks; keys count runs, groups and senders, whose names these are."""
+        per_run = groups * senders
+        low, high = np.searchsorted(self.keys, (run * per_run, (run + 1) * per_run)).tolist()
+        found = []
+        for place in range(low, high):
+            if place in self._far:
+                whole, parts = _hash(*self._far[place])
+            elif self.width[place]:
+                at = slice(int(self.base[place]), int(self.base[place] + self.width[place]))
+                there = self.there[at]
+                numbers = np.arange(self.low[place], self.low[place] + self.width[place])
+                whole, parts = _hash(numbers[there], self.values[at][there])
+            else:
+                continue
+            group, sender = divmod(int(self.keys[place]) - run * per_run, senders)
+            found.append(Blocks(self.name, names[0][group], names[1][sender], whole, parts))
+        return found
+
+
+def _hash(numbers: Ints, values: Ints) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
+    """Values of messages in the order of their numbers, block by block."""
+    whole: dict[int, bytes] = {}
+    parts: dict[int, tuple[Ints, Ints]] = {}
+    blocks = numbers // BLOCK
+    edges = starts_of(np.diff(blocks) != 0)
+    for a, b in pairwise([*edges.tolist(), len(numbers)]):
+        if b - a == BLOCK:
+            whole[int(blocks[a])] = hash_block(values[a:b])
+        else:
+            parts[int(blocks[a])] = numbers[a:b], values[a:b]
+    return whole, parts
+
+
+def hash_block(values: Ints) -> bytes:
+    """A cryptographic hash of a block's values, so that equal means equal."""
+    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
