@@ -1,4 +1,4 @@
-"""Output directories that are whole or not there at all.
+"""Output directories and files that are whole or not there at all.
 
 Everything is written into a hidden directory beside the one that was asked for and renamed at the end. Ctrl-C, a full
 disk, any exception: the hidden one is removed, and nothing is left that later looks like a result.
@@ -33,6 +33,20 @@ def refuse_occupied(target: Path) -> None:
     if target.exists() or target.is_symlink():
         kind = "exists and is not empty" if target.is_dir() else "exists and is not a directory"
         raise OutputError(f"{target} {kind}; name another directory with --out, or remove it first")
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Writes a file whole or not at all: beside its place first, then renamed over what was there."""
+    hidden = file.with_name(f".{file.name}.partial")
+    try:
+        hidden.write_text(text, encoding="utf-8")
+        hidden.replace(file)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ..model import UsageError
 from .console import guarded
-from .output import OutputError, remedy
+from .output import OutputError, write_whole
 
 
 @guarded
@@ -51,7 +51,7 @@ def report(
         progress("verifying")
         subject = subject_at(path, most=most)
         text = page(subject, progress=progress)
-    _write(target, text)
+    write_whole(target, text)
     violations = f"{subject.count:,} violations" if subject.count != 1 else "1 violation"
     verdict = violations if subject.count else "no violations"
     print(f"{verdict}; report written to {target}")
@@ -78,15 +78,3 @@ def _target(path: str, out: Path | None) -> Path:
     raise UsageError(f"where should the report on {path} go? It is no directory: say --out FILE.html")
 
 
-def _write(file: Path, text: str) -> None:
-    """Whole or not at all: beside the place first, then renamed over what was there."""
-    hidden = file.with_name(f".{file.name}.partial")
-    try:
-        hidden.write_text(text, encoding="utf-8")
-        hidden.replace(file)
-    except OSError as error:
-        hidden.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise

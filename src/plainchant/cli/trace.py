@@ -17,7 +17,7 @@ from ..trace import KINDS, MalformedTrace, read, validate
 from ..trace.export import to_chrome, to_shiviz
 from ..trace.show import lines, parse_message, select
 from .console import guarded
-from .output import OutputError, remedy
+from .output import OutputError, write_whole
 
 
 class Export(StrEnum):
@@ -102,16 +102,6 @@ def _refuse_unknown_message(table: pa.Table, message: str) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Whole or not at all: beside the place first, then renamed."""
     if file.exists():
         raise OutputError(f"{file} exists; name another file with --out, or remove it first")
-    hidden = file.with_name(f".{file.name}.partial")
-    try:
-        hidden.write_text(text)
-        hidden.rename(file)
-    except OSError as error:
-        hidden.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
+    write_whole(file, text)

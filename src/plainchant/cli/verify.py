@@ -17,7 +17,7 @@ from ..trace.reader import find_files
 from ..trace.reference import Verification, known
 from ..trace.reference.report import MOST_SHOWN
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
-from .output import OutputError
+from .output import write_whole
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 from .verdict import print_outcomes, print_violations
 
@@ -130,10 +130,7 @@ def _write(file: Path, text: str) -> None:
     if str(file) == "-":
         print(text, end="")
         return
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror or error}; choose another file") from error
+    write_whole(file, text)
 
 
 @contextlib.contextmanager

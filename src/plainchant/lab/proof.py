@@ -25,6 +25,7 @@ from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_f
 from ..trace.reference.facts import History, Run, View
 from ..trace.reference.owing import Owing, drops, parted
 from ..trace.reference.report import Report
+from ..trace.reference.timing import bounds_of
 from .evidence import Evidence, Messages, Range
 from .order import Doubtful, Order
 
@@ -379,11 +380,7 @@ class Prover:
 
     def bounded(self) -> int:
         """The longest of all is not too long."""
-        bounds = self.run.bounds
-        named = bounds.keys() & {"send", "deliver", "delivery"}
-        single = next(iter(bounds.values())) if len(bounds) == 1 and not named else None
-        send_bound = bounds.get("send", single)
-        deliver_bound = bounds.get("deliver", bounds.get("delivery", single))
+        send_bound, deliver_bound = bounds_of(self.run)
         deliveries, longest, sends, longest_send = self.evidence.longest
         cases = 0
         if send_bound is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .facts import Event, History, Message
+from .facts import Event, History, Message, Run
 from .report import Report, say
 
 
@@ -90,11 +90,7 @@ def bounded(report: Report) -> None:
 
     ``bounds`` in ``start`` rows names it ``send`` and ``deliver`` (or ``delivery``); a run that states a single bound
     of another name means both."""
-    bounds = report.run.bounds
-    named = bounds.keys() & {"send", "deliver", "delivery"}
-    single = next(iter(bounds.values())) if len(bounds) == 1 and not named else None
-    send_bound = bounds.get("send", single)
-    deliver_bound = bounds.get("deliver", bounds.get("delivery", single))
+    send_bound, deliver_bound = bounds_of(report.run)
     for history in report.run.all:
         if send_bound is not None:
             for send in history.sends:
@@ -104,6 +100,14 @@ def bounded(report: Report) -> None:
                 ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
                 took = None if ended is None or began is None else ended - began
                 _within(report, delivery, took, deliver_bound, "delivers")
+
+
+def bounds_of(run: Run) -> tuple[int | None, int | None]:
+    """The bounds of a send and of a delivery that a run states."""
+    bounds = run.bounds
+    named = bounds.keys() & {"send", "deliver", "delivery"}
+    single = next(iter(bounds.values())) if len(bounds) == 1 and not named else None
+    return bounds.get("send", single), bounds.get("deliver", bounds.get("delivery", single))
 
 
 def _within(report: Report, event: Event, took: int | None, bound: int, does: str) -> None:
