@@ -1,7 +1,53 @@
 """plainchant: reliable, ordered group communication in Python, and the laboratory that proves it.
 
-Three floors: ``protocols`` (pure state machines), hosts that run them (``sim``, later ``live``), and what reads the
-traces that hosts write (``trace``, later ``lab``). Start reading with ``model`` and ``engine``.
+Three floors: ``protocols`` (pure state machines), hosts that run them (``sim``, ``live``), and what reads the traces that hosts
+write (``trace``, ``lab``). Programs use :func:`join` or :class:`Node`, and :func:`plainchant.sim.run` to test themselves. Start
+reading with ``model`` and ``engine``, or with ``group`` and ``live.node``.
 """
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import sim as sim
+    from .group import (
+        Event,
+        Group,
+        GroupError,
+        Guarantees,
+        Halted,
+        JoinTimeout,
+        LeaveTimeout,
+        Lost,
+        Message,
+        Receipt,
+        Refused,
+        State,
+        StateRequest,
+    )
+    from .live.node import Node, join
+    from .model import PlainchantError, Reason, UsageError, View
+
+__all__ = [
+    "Event", "Group", "GroupError", "Guarantees", "Halted", "JoinTimeout", "LeaveTimeout", "Lost", "Message", "Node",
+    "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "UsageError", "View", "join", "sim",
+]
+
+_HOMES = {
+    **dict.fromkeys(("Node", "join"), "live.node"),
+    **dict.fromkeys(("PlainchantError", "Reason", "UsageError", "View"), "model"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Names are imported when they are first used: the command line and Spark's workers need few of them."""
+    from importlib import import_module
+
+    if name == "sim":
+        return import_module(".sim", __name__)
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{_HOMES.get(name, 'group')}", __name__), name)
+    globals()[name] = value
+    return value

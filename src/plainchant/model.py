@@ -167,6 +167,18 @@ class Join:
     contacts: tuple[ProcessId, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pressure:
+    """What a host tells an engine (``notice``): the application in this group has no room for more, or has room again.
+
+    What is delivered meanwhile has to be kept all the same; a protocol that heeds it slows the senders down, so that it is
+    not much.
+    """
+
+    group: GroupId
+    full: bool
+
+
 # --- parameters -----------------------------------------------------------------------------------------------------
 
 

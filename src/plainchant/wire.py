@@ -40,6 +40,8 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 _HEADER: Final = struct.Struct(">BI")
 HEADER_BYTES: Final = _HEADER.size
+STAMP_BYTES: Final = 4
+FRAME_BYTES: Final = HEADER_BYTES + STAMP_BYTES
 
 # What msgspec may raise for bytes that it cannot read (bad UTF-8 is a ValueError, a tower of nested arrays where it
 # skips a field is a RecursionError), and for objects that it cannot write.
@@ -81,7 +83,11 @@ class Codec:
 
     def decode(self, data: bytes | bytearray | memoryview) -> Packet:
         """The packet in these bytes, or a WireError that says why they are not one."""
-        if len(data) <= HEADER_BYTES:
+        return self._read(data, HEADER_BYTES)
+
+    def _read(self, data: bytes | bytearray | memoryview, start: int) -> Packet:
+        """The packet that begins at ``start``; everything behind the header is under the checksum."""
+        if len(data) <= start:
             raise WireError(f"{len(data)} bytes are too short for a packet; it was cut off, or another program sent it")
         if len(data) > self._max_bytes:
             raise WireError(f"{len(data)} bytes are too long for a packet of at most {self._max_bytes}; it is not ours")
@@ -91,16 +97,61 @@ class Codec:
                 f"the first byte is {version:#04x} and not {VERSION:#04x}: another program or another version; "
                 "run the same version of plainchant everywhere"
             )
-        body = memoryview(data)[HEADER_BYTES:]
-        if zlib.crc32(body) != checksum:
+        view = memoryview(data)
+        if zlib.crc32(view[HEADER_BYTES:]) != checksum:
             raise WireError("the checksum does not fit: the packet was damaged on its way and must be sent again")
         try:
-            packet: Packet = self._decode(body)
+            packet: Packet = self._decode(view[start:])
         except _UNREADABLE as error:
             raise WireError(
                 f"this is no packet of this protocol ({error}); run the same protocol and version at all members"
             ) from error
         return packet
+
+
+class Stamped(Codec):
+    """Encodes with a stamp in front of the packet: four bytes that say which incarnation of a process sent it.
+
+    >>> class Ping(Packet, frozen=True, array_like=True, gc=False, tag=1):
+    ...     number: int
+    >>> codec = Stamped((Ping,), b"boot")
+    >>> data = codec.encode_frame(Ping(7))
+    >>> stamp_of(data), codec.decode_frame(data)
+    (b'boot', Ping(number=7))
+    """
+
+    def __init__(self, packets: Sequence[type[Packet]], stamp: bytes, *, max_bytes: int = MAX_BYTES) -> None:
+        super().__init__(packets, max_bytes=max_bytes)
+        if len(stamp) != STAMP_BYTES:
+            raise ProtocolError(f"a stamp has {STAMP_BYTES} bytes, not {len(stamp)}")
+        self._stamp: Final = stamp
+        self._frame: Final = bytearray(HEADER_BYTES) + stamp
+        self._encode_into: Final = msgspec.msgpack.Encoder().encode_into
+
+    def encode_frame(self, packet: Packet) -> bytearray:
+        """The bytes of a packet, in a buffer that is used again for the next one."""
+        if type(packet) not in self._known:
+            raise ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
+        frame = self._frame
+        try:
+            self._encode_into(packet, frame, FRAME_BYTES)
+        except _UNWRITABLE as error:
+            raise ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values") from error
+        if len(frame) > self._max_bytes:
+            raise ProtocolError(f"{_name(packet)} takes {len(frame)} bytes of at most {self._max_bytes}; put less into it")
+        with memoryview(frame) as whole, whole[HEADER_BYTES:] as checked:
+            checksum = zlib.crc32(checked)
+        _HEADER.pack_into(frame, 0, VERSION, checksum)
+        return frame
+
+    def decode_frame(self, data: bytes | bytearray | memoryview) -> Packet:
+        """The packet in these bytes, whoever sent it, or a WireError that says why they are not one."""
+        return self._read(data, FRAME_BYTES)
+
+
+def stamp_of(data: bytes | bytearray | memoryview) -> bytes:
+    """The stamp in a frame's bytes."""
+    return bytes(data[HEADER_BYTES:FRAME_BYTES])
 
 
 def _check(packets: Sequence[type[Packet]]) -> None:

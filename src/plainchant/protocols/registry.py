@@ -24,6 +24,23 @@ class Promise:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where an engine is about to run, as far as its parameters should fit to it."""
+
+    members: int
+    """How many processes the group is meant to have."""
+    packet: int
+    """Bytes of a full packet."""
+    buffer: int
+    """Bytes of packets that wait at a receiver before any are lost, as its system counts them; 0: none are lost, the transport
+    has back-pressure of its own. Who is in several groups has one buffer for all of them: give each its share."""
+    given: frozenset[str] = frozenset()
+    """Parameters that the user has set himself: they stay."""
+    live: bool = True
+    """Whether time is real: processors are shared, and processes wait for them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Description:
     """Everything the rest of the system knows about a protocol."""
 
@@ -46,6 +63,8 @@ class Description:
     check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
     """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
     bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
+    tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
+    """The same parameters, fitted to where the engine is to run; what the user has set is not changed."""
 
 
 def protocols() -> dict[str, Description]:

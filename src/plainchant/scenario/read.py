@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from ..model import Declared, Duration, ScenarioError, UsageError, declarations, parse_duration
+from ..model import Declared, Duration, ScenarioError, UsageError, declarations, format_duration, parse_duration
 from .locate import Path, lines
 from .model import Delay
 
@@ -204,6 +204,16 @@ class Reader:
 
     def _wrong(self, path: Path, wanted: str, given: Any, declared: Declared) -> NoReturn:
         self.fail(path, f"{dotted(path)} must be {wanted}, not {_shown(given)}{_about(declared.about)}")
+
+
+def parameters_of(cls: type[Any], given: Mapping[str, Any], protocol: str) -> Any:
+    """A protocol's parameters from a program's dictionary: durations as text such as ``"50ms"`` or as nanoseconds."""
+    types = hints(cls)
+    plain = {
+        name: format_duration(value) if types.get(name) is Duration and type(value) is int else value
+        for name, value in given.items()
+    }
+    return cls(**Reader("", "parameters", {}).fields(cls, plain, (), f"among the parameters of {protocol}"))
 
 
 def _about(about: str) -> str:

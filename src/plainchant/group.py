@@ -1,0 +1,570 @@
+"""A group as an asyncio program sees it: send, and read one ordered stream of messages and views.
+
+Theory of operation
+-------------------
+A :class:`Group` stands between an application's coroutines and a host, which may be real (``live``) or simulated (``sim``);
+neither it nor the application can tell the difference. Two bounded buffers make it:
+
+- *Outgoing.* ``send`` waits for room, ``try_send`` does not; what is accepted is accepted for good. The protocol takes messages
+  when it may send, which makes room. Many senders wait in the order in which they came.
+- *Incoming.* Deliveries and views are kept in their order until they are read. Objects are made for all of them at once when
+  somebody reads, so that a message costs little. When too much is unread the protocol is told (``Pressure``), which slows the
+  whole group's senders down; when enough is read it is told again.
+
+A reader that always finds something never waits, and then nothing else in the program would run. So handing out a batch is
+followed by one turn of the event loop, in which the next batch accumulates.
+
+Accepted messages get the numbers 1, 2, 3, ... in their group, so a receipt is a number, and ``delivered`` and ``stable`` wait
+until the group's marks have come so far.
+
+This module imports ``model`` and the registry; hosts import it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import heapq
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import count, repeat
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from .model import GroupId, PlainchantError, ProcessId, Reason, UsageError, View
+from .protocols.registry import Promise
+
+OUTGOING: Final = 4 << 20
+"""Bytes of messages that wait to be sent before ``send`` waits."""
+UNREAD: Final = 64 << 20
+"""Bytes of events that wait to be read before the group is slowed down."""
+MESSAGE_COST: Final = 64
+"""What a message counts for in these buffers besides its bytes."""
+LARGEST_MESSAGE: Final = 1 << 30
+
+
+# --- what an application gets ---------------------------------------------------------------------------------------
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message of the group, in its place in the order. ``seq`` counts its sender's messages in the group."""
+
+    sender: ProcessId
+    payload: bytes
+    seq: int
+    group: GroupId
+    rank: int | None = None
+    """The message's place in the protocol's own order, where there is one."""
+
+
+class StateRequest(msgspec.Struct, frozen=True):
+    """A process has joined in the view before this event and needs the application's state as it is now.
+
+    Whoever gets it answers with ``write`` and ``close``, at once or later, from any task; what is written must be the state at
+    this place in the stream, so take a copy before reading on.
+    """
+
+    group: GroupId
+    joiner: ProcessId
+    view: int
+    answer: StateAnswer
+
+    async def write(self, chunk: bytes) -> None:
+        """Sends a part of the state, of any size; waits while the joiner is behind."""
+        await self.answer.write(chunk)
+
+    async def close(self) -> None:
+        """The state is complete."""
+        await self.answer.close()
+
+    async def reply(self, state: bytes) -> None:
+        """Sends the whole state."""
+        await self.answer.write(state)
+        await self.answer.close()
+
+    async def refuse(self, why: str) -> None:
+        """There is no state to be had here; the joiner gives up and joins again."""
+        await self.answer.refuse(why)
+
+
+class StateAnswer(Protocol):
+    """The way back of a :class:`StateRequest`."""
+
+    async def write(self, chunk: bytes) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def refuse(self, why: str) -> None: ...
+
+
+class State(msgspec.Struct, frozen=True):
+    """The application's state as it was at the view in which this process joined; what follows in the stream comes after it."""
+
+    group: GroupId
+    view: int
+    donor: ProcessId
+    chunks: tuple[bytes, ...]
+
+    @property
+    def payload(self) -> bytes:
+        """The state in one piece."""
+        return b"".join(self.chunks)
+
+
+Event: TypeAlias = Message | View | StateRequest | State
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What is promised, as long as what."""
+
+    promises: tuple[Promise, ...]
+    faults: tuple[str, ...]
+    """Kinds of fault under which the promises hold."""
+
+    def __contains__(self, name: object) -> bool:
+        return any(promise.name == name for promise in self.promises)
+
+    def __str__(self) -> str:
+        lines = [f"{promise.name}: {promise.provided}" for promise in self.promises]
+        return "\n".join([*lines, f"under {', '.join(self.faults)}"])
+
+
+class GroupError(PlainchantError):
+    """Something about a group went wrong; ``reason`` says what, for programs and for people."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+class Refused(GroupError):
+    """A message was not accepted: nobody will ever get it."""
+
+
+class Halted(GroupError):
+    """The protocol has stopped this process: it was excluded, is in a minority, ... Join again to go on."""
+
+
+class JoinTimeout(GroupError):
+    """The group did not let us in in time."""
+
+
+class LeaveTimeout(GroupError):
+    """The group did not let us go in time: messages that were accepted may not have been sent."""
+
+
+class Lost(GroupError):
+    """What a receipt waited for will not be known any more: the process left, or was stopped."""
+
+
+# --- marks and receipts ---------------------------------------------------------------------------------------------
+
+
+class _Mark:
+    """A number that only grows, and those who wait for it to come so far."""
+
+    __slots__ = ("_order", "_over", "_waiting", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = count()
+        self._over: Reason | None = None
+
+    async def reach(self, value: int) -> None:
+        if self.value >= value:
+            return
+        if self._over is not None:
+            raise Lost(self._over)
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (value, next(self._order), future))
+        await future
+
+    def advance(self, value: int) -> None:
+        self.value = value
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= value:
+            future = heapq.heappop(waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def end(self, reason: Reason) -> None:
+        """It will not grow any more."""
+        self._over = reason
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(Lost(reason))
+        self._waiting.clear()
+
+
+class Receipt:
+    """What ``send`` gives: the number of an accepted message, and a way to wait for what becomes of it."""
+
+    __slots__ = ("_group", "seq")
+
+    def __init__(self, group: Group, seq: int) -> None:
+        self._group = group
+        self.seq = seq
+
+    async def delivered(self) -> None:
+        """Waits until the message has come back in the group's order: everybody who stays gets it in that place."""
+        await self._group._delivered.reach(self.seq)
+
+    async def stable(self) -> None:
+        """Waits until every member of the view holds the message."""
+        await self._group._stable.reach(self.seq)
+
+    def __repr__(self) -> str:
+        return f"Receipt(group={self._group.name!r}, seq={self.seq})"
+
+
+# --- the group ------------------------------------------------------------------------------------------------------
+
+
+class Port(Protocol):
+    """What a group asks of its host. The host never calls a group from inside these."""
+
+    def accept(self, group: GroupId, payloads: Sequence[bytes]) -> None:
+        """Takes messages into the host's queue; the host says ``took`` when the protocol has taken some."""
+
+    def leave(self, group: GroupId) -> None:
+        """Asks the protocol to leave; ``left`` is called when it has."""
+
+    def pressure(self, group: GroupId, full: bool) -> None:
+        """Tells the protocol that too much is unread here, or no longer."""
+
+    def waiting(self, group: GroupId) -> Reason | None:
+        """What the protocol still has to do."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Counters of the process: packets and the like."""
+
+
+class Group:
+    """One process's membership in one group. Made by ``plainchant.join``, ``Node.join`` or ``plainchant.sim``."""
+
+    def __init__(
+        self,
+        port: Port,
+        name: GroupId,
+        me: ProcessId,
+        guarantees: Guarantees,
+        *,
+        outgoing: int = OUTGOING,
+        unread: int = UNREAD,
+        listen: bool = True,
+    ) -> None:
+        if outgoing < 1 or unread < 1:
+            raise UsageError("the outgoing and unread buffers of a group hold at least one byte; make them larger")
+        self._port = port
+        self.name = name
+        self.me = me
+        self.guarantees = guarantees
+        self.view: View | None = None
+        """The view in force: who is in the group. (In the stream it comes in its place among the messages.)"""
+        self._limit = outgoing
+        self._unread_limit = unread
+        self._listen = listen
+        # outgoing
+        self._queued = 0
+        self._queued_cost = 0
+        self._accepted = 0
+        self._turnstile = asyncio.Lock()
+        self._room: asyncio.Future[None] | None = None
+        self._draining: asyncio.Future[None] | None = None
+        self._refusal: Reason | None = None
+        self._delivered = _Mark()
+        self._stable = _Mark()
+        self._own: deque[tuple[int, int]] = deque()
+        # incoming
+        self._incoming: list[Any] = []
+        self._unread_cost = 0
+        self._full = False
+        self._current: Iterator[Event] = iter(())
+        self._reader: asyncio.Future[None] | None = None
+        self._over: Reason | None = None
+        self._halted = False
+        self._ended = asyncio.Event()
+        self._joined: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        self._received = 0
+        self._views = 0
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    async def send(self, payload: bytes) -> Receipt:
+        """Sends a message; waits while there is no room. Once it returns the message is accepted for good.
+
+        Raises :class:`Refused` if it cannot be accepted. A send that is cancelled while it waits has sent nothing.
+        """
+        if payload.__class__ is not bytes:
+            payload = _as_bytes(payload)
+        cost = len(payload) + MESSAGE_COST
+        if self._refusal is not None or self._turnstile.locked() or not self._fits(cost):
+            await self._wait_for_room(cost)
+        self._queued += 1
+        self._queued_cost += cost
+        self._accepted += 1
+        self._port.accept(self.name, (payload,))
+        return Receipt(self, self._accepted)
+
+    def try_send(self, payload: bytes) -> Receipt | None:
+        """Sends a message if there is room now; None if there is not. Raises :class:`Refused` if there never will be."""
+        if payload.__class__ is not bytes:
+            payload = _as_bytes(payload)
+        cost = len(payload) + MESSAGE_COST
+        self._refuse_if_over(cost)
+        if self._turnstile.locked() or not self._fits(cost):
+            return None
+        self._queued += 1
+        self._queued_cost += cost
+        self._accepted += 1
+        self._port.accept(self.name, (payload,))
+        return Receipt(self, self._accepted)
+
+    async def send_many(self, payloads: Sequence[bytes]) -> Receipt:
+        """Sends messages, one after the other in the order: all of them or, if it is cancelled or refused, none.
+
+        The fast way to send: one call for many messages. The receipt is that of the last.
+        """
+        if not payloads:
+            return Receipt(self, self._accepted)
+        if not all(map(_is_bytes, payloads)):
+            payloads = [_as_bytes(payload) for payload in payloads]
+        cost = sum(map(len, payloads)) + MESSAGE_COST * len(payloads)
+        if self._refusal is not None or self._turnstile.locked() or not self._fits(cost):
+            await self._wait_for_room(cost)
+        self._queued += len(payloads)
+        self._queued_cost += cost
+        self._accepted += len(payloads)
+        self._port.accept(self.name, payloads)
+        return Receipt(self, self._accepted)
+
+    def _fits(self, cost: int) -> bool:
+        """Whether there is room; something larger than the whole buffer fits when it is empty."""
+        return self._queued_cost + cost <= self._limit or not self._queued
+
+    async def _wait_for_room(self, cost: int) -> None:
+        self._refuse_if_over(cost)
+        async with self._turnstile:
+            while not self._fits(cost):
+                self._room = asyncio.get_running_loop().create_future()
+                try:
+                    await self._room
+                finally:
+                    self._room = None
+                self._refuse_if_over(cost)
+            self._refuse_if_over(cost)
+
+    def _refuse_if_over(self, cost: int) -> None:
+        if self._refusal is not None:
+            raise Refused(self._refusal)
+        if cost > LARGEST_MESSAGE:
+            text = f"{cost} bytes are more than a message may have ({LARGEST_MESSAGE}); send it in parts"
+            raise Refused(Reason("too large", text))
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Group:
+        return self
+
+    async def __anext__(self) -> Event:
+        for event in self._current:
+            return event
+        events = await self._next_events()
+        if events is None:
+            raise StopAsyncIteration
+        self._current = iter(events)
+        return next(self._current)
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Everything that has come, as lists of events in their order: the fast way to read."""
+        while (events := await self._next_events()) is not None:
+            yield events
+
+    async def _next_events(self) -> list[Event] | None:
+        """The events that have come since the last call; None when there will be none any more."""
+        rest = list(self._current)
+        if rest:
+            return rest
+        if self._reader is not None:
+            raise UsageError(f"two tasks read group {self.name!r} at once; let one of them read and pass on what it gets")
+        if self._incoming:
+            await asyncio.sleep(0)
+        while not self._incoming:
+            if self._over is not None:
+                if self._halted:
+                    raise Halted(self._over)
+                return None
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        return self._take_events()
+
+    def _take_events(self) -> list[Event]:
+        incoming, self._incoming = self._incoming, []
+        self._unread_cost = 0
+        if self._full:
+            self._full = False
+            self._port.pressure(self.name, False)
+        name = self.name
+        events: list[Event] = []
+        for item in incoming:
+            if item.__class__ is tuple:
+                sender, first, payloads, rank = item
+                if len(payloads) == 1:
+                    events.append(Message(sender, payloads[0], first, name, rank))
+                else:
+                    events += map(Message, repeat(sender), payloads, count(first), repeat(name), repeat(rank))
+            else:
+                events.append(item)
+        return events
+
+    # --- the rest of what applications call -------------------------------------------------------------------------
+
+    @property
+    def members(self) -> tuple[ProcessId, ...]:
+        """Who is in the group now, as far as this process knows; empty before it has joined and after it has left."""
+        return self.view.members if self.view is not None and self._over is None else ()
+
+    def waiting(self) -> Reason | None:
+        """What the protocol still has to do here, or None: for people who ask why nothing moves."""
+        return self._port.waiting(self.name)
+
+    def metrics(self) -> dict[str, int]:
+        """Numbers about this membership since it began, and the process's counters of packets."""
+        return {
+            "accepted": self._accepted,
+            "sent": self._accepted - self._queued,
+            "queued": self._queued,
+            "queued_bytes": self._queued_cost - MESSAGE_COST * self._queued,
+            "own_delivered": self._delivered.value,
+            "own_stable": self._stable.value,
+            "delivered": self._received,
+            "unread_bytes": self._unread_cost,
+            "views": self._views,
+            "members": len(self.members),
+            **self._port.counters(),
+        }
+
+    async def leave(self) -> None:
+        """Leaves the group: what was accepted is sent first. Returns when the group has let this process go."""
+        if self._over is None:
+            self._refuse(Reason("leaving", f"{self.me} is leaving {self.name} and sends nothing there any more"))
+            if self._queued:
+                if self._draining is None:
+                    self._draining = asyncio.get_running_loop().create_future()
+                await asyncio.shield(self._draining)
+            if self._over is None:
+                self._port.leave(self.name)
+                await self._ended.wait()
+        if self._halted and self._over is not None:
+            raise Halted(self._over)
+
+    def stop_listening(self) -> None:
+        """Nobody will read any more: what comes is thrown away and slows nobody down."""
+        self._listen = False
+        self._incoming.clear()
+        self._unread_cost = 0
+        if self._full:
+            self._full = False
+            self._port.pressure(self.name, False)
+
+    async def joined(self) -> View:
+        """Waits for the first view."""
+        return await asyncio.shield(self._joined)
+
+    # --- what hosts call --------------------------------------------------------------------------------------------
+
+    def took(self, messages: int, size: int) -> None:
+        """The protocol took messages of so many bytes: there is room again."""
+        self._queued -= messages
+        self._queued_cost -= size + MESSAGE_COST * messages
+        _wake(self._room)
+        if not self._queued:
+            _wake(self._draining)
+
+    def deliver(self, sender: ProcessId, first: int, payloads: list[bytes], rank: int | None, size: int) -> None:
+        """Messages of one sender, in their place; ``size`` is about their bytes."""
+        number = len(payloads)
+        self._received += number
+        if sender == self.me:
+            last = first + number - 1
+            if rank is not None:
+                self._own.append((last, rank))
+            self._delivered.advance(last)
+        if self._listen:
+            self._incoming.append((sender, first, payloads, rank))
+            self._note_unread(size + MESSAGE_COST * number)
+
+    def add(self, event: Event) -> None:
+        """Any other event, in its place."""
+        if isinstance(event, View):
+            self.view = event
+            self._views += 1
+            if not self._joined.done():
+                self._joined.set_result(event)
+        if self._listen:
+            self._incoming.append(event)
+            self._note_unread(MESSAGE_COST)
+
+    def _note_unread(self, cost: int) -> None:
+        self._unread_cost += cost
+        if self._unread_cost > self._unread_limit and not self._full:
+            self._full = True
+            self._port.pressure(self.name, True)
+        _wake(self._reader)
+
+    def stable(self, rank: int) -> None:
+        """Whatever was delivered with a rank up to this one is held by every member."""
+        own = self._own
+        if own and own[0][1] <= rank:
+            last = 0
+            while own and own[0][1] <= rank:
+                last = own.popleft()[0]
+            self._stable.advance(last)
+
+    def left(self) -> None:
+        """This process is out of the group, as it asked to be."""
+        self._end(Reason("left", f"{self.me} has left {self.name}"))
+
+    def halted(self, reason: Reason) -> None:
+        """The protocol stopped this process."""
+        if self._over is None:
+            self._halted = True
+            self._end(reason)
+
+    def _end(self, reason: Reason) -> None:
+        self._over = reason
+        self._refuse(reason)
+        self._delivered.end(reason)
+        self._stable.end(reason)
+        if not self._joined.done():
+            self._joined.set_exception(Halted(reason))
+            self._joined.exception()  # whoever waits gets it; if nobody does, nothing is to be said
+        _wake(self._reader)
+        _wake(self._draining)
+        self._ended.set()
+
+    def _refuse(self, reason: Reason) -> None:
+        """No further messages, for that reason."""
+        self._refusal = reason
+        _wake(self._room)
+
+
+def _wake(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
+
+
+def _is_bytes(payload: object) -> bool:
+    return payload.__class__ is bytes
+
+
+def _as_bytes(payload: Any) -> bytes:
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    raise UsageError(f"a message is bytes, and a {type(payload).__name__} was given; encode it first")

@@ -1,0 +1,526 @@
+"""The live Host: one process's engine on an asyncio event loop, over a transport.
+
+Theory of operation
+-------------------
+**Turn.** A packet, a timer, or a request of the application makes the host call one method of its engine. What the method asks
+for goes into the outbox. When it has returned the outbox is applied in order: rows into the spool, deliveries and views to
+their groups, packets into a list of those to leave. If the method raised, the outbox is dropped and the process halts.
+
+**End of a turn.** Many methods share one end (:meth:`LiveHost.turn_over`): all packets that the transport had ready, or one
+timer, or everything that the application sent since the loop came round. Then the spool is written, once, and only then do
+packets leave: whoever is killed has left behind everything that others can have seen of it.
+
+**Natural batching.** ``send`` of an application only queues. The engine is told once, when the loop comes round: so everything
+that was sent meanwhile can go into one packet, and nothing waits for a timer.
+
+Messages in the queue are bytes in a list with a position; a batch is cut off with a few calls that run in C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from ..engine import Engine
+from ..group import Group
+from ..model import (
+    PACK_OVERHEAD,
+    Batch,
+    Form,
+    Join,
+    Packet,
+    PlainchantError,
+    Pressure,
+    ProtocolError,
+    Reason,
+    Timer,
+    TraceError,
+    View,
+    WireError,
+    pack,
+    unpack,
+)
+from ..wire import FRAME_BYTES, HEADER_BYTES, Stamped
+from .presence import Hello, Presence
+from .transport import Address, Data, Transport
+
+if TYPE_CHECKING:
+    from ..trace.spool import Spool
+
+MARGIN: Final = 128
+"""Bytes of a packet that are not for messages: our header, the fields of the packet, names."""
+_FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault"})
+_SHRINK: Final = 4096
+"""A queue forgets what was taken from it when that is so much."""
+
+monotonic_ns = time.monotonic_ns
+
+
+class Queue:
+    """Messages that wait to be taken: ``items[at:]``."""
+
+    __slots__ = ("at", "guess", "items")
+
+    def __init__(self) -> None:
+        self.items: list[bytes] = []
+        self.at = 0
+        self.guess = 64
+        """About how many messages the next packet takes."""
+
+    def __len__(self) -> int:
+        return len(self.items) - self.at
+
+    def cut(self, max_bytes: int, most: int) -> list[bytes]:
+        """Takes as many messages as fit; one alone may be larger."""
+        items, at = self.items, self.at
+        waiting = len(items) - at
+        if most == 1 or waiting == 1:
+            taken = [items[at]]
+        else:
+            room = max_bytes - PACK_OVERHEAD
+            guess = self.guess
+            while True:
+                part = items[at : at + guess]
+                ends = list(accumulate(map(len, part)))
+                fitting = bisect_right(range(len(part)), room, key=lambda index: ends[index] + PACK_OVERHEAD * (index + 1))
+                if fitting < len(part) or len(part) == waiting:
+                    break
+                guess *= 2
+            if most:
+                fitting = min(fitting, most)
+            taken = part[: max(1, fitting)]
+            self.guess = len(taken) + len(taken) // 8 + 8
+        self.at = at = at + len(taken)
+        if at == len(items):
+            items.clear()
+            self.at = 0
+        elif at > _SHRINK and 2 * at > len(items):
+            del items[:at]
+            self.at = 0
+        return taken
+
+
+class LiveHost:
+    """One process. It exists before it has a name; :meth:`begin` gives it its name, its engine and its spool."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        codec: Stamped,
+        *,
+        random: Random,
+        stopped: Callable[[Reason], None] = lambda reason: None,
+        accept_rows: bool = True,
+    ) -> None:
+        self.me = ""
+        self.random = random
+        self.max_packet = transport.limits.packet - FRAME_BYTES - MARGIN
+        self.now = monotonic_ns()
+        self.engine = Engine()
+        self.alive = True
+        self.end_reason: Reason | None = None
+        self.clock_offset = 0
+        self.groups: dict[str, Group] = {}
+        self.spool: Spool | None = None
+        self.presence: Presence
+        self._transport = transport
+        self._codec = codec
+        self._stopped = stopped
+        self._accept_rows = accept_rows
+        self._loop = asyncio.get_running_loop()
+        # the outbox
+        self._out: list[tuple[Any, ...]] = []
+        self._leaving: list[tuple[tuple[Address, ...], Packet]] = []
+        self._inside = False
+        self._own: deque[Packet] = deque()
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        # messages
+        self._queues: dict[str, Queue] = {}
+        self._sequence: dict[str, int] = {}
+        self._views: dict[str, int] = {}
+        self._offered: dict[str, None] = {}
+        self._leaving_groups: dict[str, None] = {}
+        self._round_asked = False
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._routes: dict[tuple[str, ...], tuple[Address, ...]] = {}
+        # counters
+        self.packets_sent = 0
+        self.packets_received = 0
+        self.packets_damaged = 0
+        self.packets_foreign = 0
+        self.packets_unroutable = 0
+        self.events = 0
+        self.countdown = 0
+        """A test's fault: when so many events have been handled, ``doom`` is called."""
+        self.doom: Callable[[], None] = lambda: None
+
+    # --- what engines ask for -----------------------------------------------------------------------------------------
+
+    def clock(self) -> int:
+        return time.time_ns() + self.clock_offset
+
+    def take(self, group: str, max_bytes: int, most: int = 0) -> Batch | None:
+        queue = self._queues.get(group)
+        if queue is None or not queue.items:
+            return None
+        payloads = queue.cut(max_bytes, most)
+        first = self._sequence.get(group, 0) + 1
+        self._sequence[group] = first + len(payloads) - 1
+        self._out.append((_took, group, first, payloads))
+        return pack(first, payloads)
+
+    def send(self, to: Sequence[str], packet: Packet) -> None:
+        self._out.append((_send, to if to.__class__ is tuple else tuple(to), packet))
+
+    def set_timer(self, timer: Timer, at: int) -> None:
+        old = self._timers.get(timer)
+        if old is not None:
+            old.cancel()
+        self._timers[timer] = self._loop.call_at(at / 1e9, self._expire, timer)
+
+    def cancel_timer(self, timer: Timer) -> None:
+        handle = self._timers.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
+        self._out.append((_deliver, group, sender, batch.first, unpack(batch), rank, len(batch.body)))
+
+    def install(self, view: View) -> None:
+        self._out.append((_install, view))
+
+    def left(self, group: str, rank: int | None = None) -> None:
+        self._out.append((_left, group, rank))
+
+    def stable(self, group: str, rank: int) -> None:
+        self._out.append((_stable, group, rank))
+
+    def record(self, kind: str, group: str | None = None, **detail: Any) -> None:
+        if kind in _FACTS:
+            raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write")
+        if self.spool is not None:
+            self._out.append((_record, kind, group, detail))
+
+    def halt(self, reason: Reason) -> None:
+        self._out.append((_halt, reason))
+
+    def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
+        raise ProtocolError(f"{self.me} spawns {name!r}, but a network host has no common memory")
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def begin(self, me: str, engine: Callable[[LiveHost], Engine], spool: Spool | None) -> None:
+        """From here on this process is somebody."""
+        self.me = me
+        self.spool = spool
+        self.engine = engine(self)
+        self.call(self.engine.start)
+
+    def packet(self, source: Address, data: Data) -> None:
+        """A packet of the transport's. Bytes that are not for us, or not whole, are counted and forgotten."""
+        known = self.presence.sources.get(source)
+        try:
+            packet = self._codec.decode_frame(data)
+        except WireError:
+            self.packets_damaged += 1
+            return
+        if packet.__class__ is Hello:
+            self.presence.on_hello(source, packet)
+            return
+        if known is None or data[HEADER_BYTES:FRAME_BYTES] != known[0]:
+            self.packets_foreign += 1
+            self.presence.meet(source)
+            return
+        if not self.alive or not self.me:
+            return
+        self.packets_received += 1
+        self.now = monotonic_ns()
+        self._inside = True
+        try:
+            self.engine.receive(known[1], packet)
+        except Exception as error:
+            self._failed(error)
+        self._inside = False
+        if self._out:
+            self._apply()
+        if self.countdown:
+            self._count_down()
+
+    def turn(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Calls the engine and applies what it asked for; the end of the turn is the caller's."""
+        if self._inside:
+            raise ProtocolError(f"{self.me} is called while it is being called; entry points are not re-entrant")
+        if not self.alive:
+            return
+        self.now = monotonic_ns()
+        self._inside = True
+        try:
+            method(*arguments)
+        except Exception as error:
+            self._failed(error)
+        self._inside = False
+        if self._out:
+            self._apply()
+
+    def call(self, method: Callable[..., None], *arguments: Any) -> None:
+        """A turn with its end."""
+        self.turn(method, *arguments)
+        self.turn_over()
+
+    def turn_over(self) -> None:
+        """The end of a turn: callbacks that wait, the spool, then the packets."""
+        while (self._own or self._calls) and self.alive:
+            if self._own:
+                self.turn(self.engine.receive, self.me, self._own.popleft())
+            else:
+                method, arguments = self._calls.popleft()
+                self.turn(method, *arguments)
+        leaving = self._leaving
+        spool = self.spool
+        if spool is not None:
+            try:
+                if leaving:
+                    spool.packets(len(leaving))
+                spool.flush()
+            except TraceError as error:
+                leaving.clear()
+                self._trace_is_lost(error)
+                return
+        if leaving:
+            self._leaving = []
+            send, encode = self._transport.send, self._codec.encode_frame
+            for addresses, packet in leaving:
+                send(addresses, encode(packet))
+
+    def later(self, method: Callable[..., None], *arguments: Any) -> None:
+        """A call of the engine, as soon as it can be."""
+        self._calls.append((method, arguments))
+        self._ask_for_round()
+
+    def _apply(self) -> None:
+        """Applies the outbox, in order, up to what stops the process."""
+        out, self._out = self._out, []
+        for entry in out:
+            entry[0](self, *entry[1:])
+            if not self.alive:
+                return
+
+    def _failed(self, error: Exception) -> None:
+        """The engine raised: what it asked for is dropped and the process halts."""
+        self._out.clear()
+        text = f"{type(error).__name__}: {error}"
+        self._stop(Reason("exception", text), {"by": "protocol", "reason": "exception", "text": text})
+
+    def _trace_is_lost(self, error: PlainchantError) -> None:
+        """A process whose trace cannot be written does not go on: nobody could tell any more what it did."""
+        self.spool = None
+        self._stop(Reason("trace", str(error)), {})
+
+    def _stop(self, reason: Reason, detail: dict[str, Any]) -> None:
+        if not self.alive:
+            return
+        if self.spool is not None:
+            self.spool.row("crash", self.clock(), detail=detail)
+        self._over(reason)
+        for group in list(self.groups.values()):
+            group.halted(reason)
+        self._stopped(reason)
+
+    def _over(self, reason: Reason) -> None:
+        self.alive = False
+        self.end_reason = reason
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+        self._own.clear()
+        self._calls.clear()
+
+    def close(self) -> None:
+        """The end of a process that goes in good order."""
+        if self.alive:
+            if self.spool is not None:
+                self.spool.row("end", self.clock())
+            self._over(Reason("closed", f"{self.me} was closed"))
+        self._leaving.clear()
+        if self.spool is not None:
+            try:
+                self.spool.flush()
+            finally:
+                self.spool.close()
+
+    def _expire(self, timer: Timer) -> None:
+        del self._timers[timer]
+        self.call(self.engine.expire, timer)
+        if self.countdown:
+            self._count_down()
+
+    def _count_down(self) -> None:
+        self.countdown -= 1
+        if not self.countdown:
+            self.turn_over()
+            self.doom()
+
+    # --- what groups ask for (Port) -----------------------------------------------------------------------------------
+
+    def accept(self, group: str, payloads: Sequence[bytes]) -> None:
+        queue = self._queues[group]
+        queue.items += payloads
+        if self.spool is not None and self._accept_rows:
+            self.spool.accept(self.clock(), group, payloads)
+        if group not in self._offered:
+            self._offered[group] = None
+            self._ask_for_round()
+
+    def leave(self, group: str) -> None:
+        if group not in self._leaving_groups:
+            self._leaving_groups[group] = None
+            self.later(self.engine.leave, group)
+
+    def pressure(self, group: str, full: bool) -> None:
+        self.later(self.engine.notice, Pressure(group, full))
+
+    def waiting(self, group: str) -> Reason | None:
+        self.now = monotonic_ns()
+        reason = self.engine.waiting()
+        queue = self._queues.get(group)
+        if reason is None and queue:
+            text = f"{len(queue)} messages wait in group {group} and the protocol does not take them"
+            return Reason("queue", text, {"messages": len(queue)})
+        return reason
+
+    def counters(self) -> Mapping[str, int]:
+        transport = self._transport.counters
+        return {
+            "packets_sent": transport.sent,
+            "packets_received": self.packets_received,
+            "packets_damaged": self.packets_damaged,
+            "packets_foreign": self.packets_foreign,
+            "packets_queued": transport.queued,
+            "packets_dropped": transport.dropped + self.packets_unroutable,
+            "bytes_sent": transport.sent_bytes,
+            "bytes_received": transport.received_bytes,
+        }
+
+    def enter(self, group: Group, how: Form | Join) -> None:
+        """Asks the engine to join a group."""
+        self.groups[group.name] = group
+        self._queues[group.name] = Queue()
+        self._sequence.setdefault(group.name, 0)
+        self.call(self.engine.join, group.name, how)
+
+    def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
+        """Writes a row of the host's own: start, fault."""
+        if self.spool is not None and self.alive:
+            self.spool.row(kind, self.clock(), detail=detail)
+            self.turn_over()
+
+    def _ask_for_round(self) -> None:
+        if not self._round_asked:
+            self._round_asked = True
+            self._loop.call_soon(self._round)
+
+    def _round(self) -> None:
+        """The loop has come round: the engine hears of what was sent meanwhile."""
+        self._round_asked = False
+        offered, self._offered = self._offered, {}
+        for group in offered:
+            self.turn(self.engine.ready, group)
+        self.turn_over()
+
+    # --- routes -------------------------------------------------------------------------------------------------------
+
+    def forget_routes(self) -> None:
+        """The address book has changed."""
+        self._routes.clear()
+
+    def _route(self, to: tuple[str, ...]) -> tuple[Address, ...]:
+        known = self.presence.routes
+        addresses = tuple(known[name] for name in to if name in known)
+        unknown = [name for name in to if name not in known and name != self.me]
+        if unknown:
+            self.packets_unroutable += len(unknown)
+            self.presence.seek()
+        else:
+            self._routes[to] = addresses
+        return addresses
+
+
+# --- the entries of an outbox: what becomes of what an engine asked for ----------------------------------------------------
+
+
+def _send(host: LiveHost, to: tuple[str, ...], packet: Packet) -> None:
+    if host.me in to:
+        host._own.append(packet)
+    addresses = host._routes.get(to)
+    if addresses is None:
+        addresses = host._route(to)
+    if addresses:
+        host.packets_sent += 1
+        host._leaving.append((addresses, packet))
+
+
+def _took(host: LiveHost, group: str, first: int, payloads: list[bytes]) -> None:
+    if host.spool is not None:
+        host.spool.send(host.clock(), group, host._views.get(group), first, payloads)
+    host.groups[group].took(len(payloads), sum(map(len, payloads)))
+
+
+def _deliver(
+    host: LiveHost, group: str, sender: str, first: int, payloads: list[bytes], rank: int | None, size: int
+) -> None:
+    if host.spool is not None:
+        host.spool.deliver(host.clock(), group, host._views.get(group), sender, first, payloads, rank)
+    host.groups[group].deliver(sender, first, payloads, rank, size)
+
+
+def _install(host: LiveHost, view: View) -> None:
+    group = view.group
+    is_first = group not in host._views
+    host._views[group] = view.number
+    if host.spool is not None:
+        now = host.clock()
+        if is_first:
+            host.spool.row("join", now, group=group, rank=view.rank)
+        detail: dict[str, Any] = {}
+        if view.joined:
+            detail["joined"] = list(view.joined)
+        if view.left:
+            detail["left"] = {name: reason.to_detail() for name, reason in view.left.items()}
+        host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=detail or None)
+    host.groups[group].add(view)
+    if is_first and host._queues[group]:
+        host._offered[group] = None
+        host._ask_for_round()
+
+
+def _left(host: LiveHost, group: str, rank: int | None) -> None:
+    if host.spool is not None:
+        host.spool.row("leave", host.clock(), group=group, view=host._views.get(group), rank=rank)
+    host._views.pop(group, None)
+    host._queues.pop(group, None)
+    host._leaving_groups.pop(group, None)
+    host.groups.pop(group).left()
+
+
+def _stable(host: LiveHost, group: str, rank: int) -> None:
+    host.groups[group].stable(rank)
+
+
+def _record(host: LiveHost, kind: str, group: str | None, detail: dict[str, Any]) -> None:
+    spool = host.spool
+    if spool is None:
+        return
+    fields = {name: detail.pop(name) for name in ("sender", "seq", "rank", "deadline") if name in detail}
+    told = {name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()}
+    view = host._views.get(group) if group is not None else None
+    spool.row(kind, host.clock(), group=group, view=view, detail=told or None, **fields)
+
+
+def _halt(host: LiveHost, reason: Reason) -> None:
+    host._stop(reason, {"by": "protocol", **reason.to_detail()})

@@ -1,0 +1,320 @@
+"""Who is there: addresses, incarnations, and how a group begins.
+
+Theory of operation
+-------------------
+Engines speak to process names; transports to addresses. Between them stands an address book, kept up to date by *hellos*.
+
+**Incarnations.** A process that comes back is a new one, with a new name: ``a``, then ``a#1``. It may not know that it was here
+before, so names are found out: each start draws a random *boot* number, which stands in every packet. Others remember which
+boot had which name. A starting process says hello under the lowest name that it thinks free; whoever knows that name under
+another boot says so, and it takes the next one. It has time for that because names matter only once it enters a group.
+Two rules keep incarnations apart: a packet counts only if its boot is the one that its address's name is known under, and
+only if its sender is known to know us (else it may be meant for one who was here before us). What is sent to a name that
+has a successor goes nowhere.
+
+**Beginning.** A group is formed by all its first members together, or joined. Who wants to enter asks everybody. If somebody is
+a member, it joins. Otherwise the first of the first members, once it has heard all of them wait for the group, *binds*: it names
+the exact incarnations that form it. A first member that hears of such a list, itself in it, binds to it too, once and for ever,
+and says so; who has heard from all in the list that they are bound forms the group. (Whoever made the list is bound to it.)
+Nobody can be bound to two lists, so there is one first view, however many packets are lost and whoever dies on the way; a process
+that dies after it was bound is a member that the protocol excludes. A process whose list can never be complete does not form; it
+gives up when its time is over.
+
+This module does no I/O: it is given hellos and asks for hellos to be sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from ..model import Form, GroupId, Join, Packet, ProcessId
+from .transport import Address
+
+OUTSIDE: Final = "outside"
+WAITING: Final = "waiting"
+BOUND: Final = "bound"
+MEMBER: Final = "member"
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a process stands to a group. ``first``: the first members it is bound to, or formed the group with."""
+
+    state: str
+    first: tuple[ProcessId, ...] = ()
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one process knows about another."""
+
+    incarnation: int
+    boot: bytes
+    host: str
+    port: int
+
+
+class Hello(Packet, frozen=True, array_like=True, gc=False, tag=120):
+    """I am here, under this name; this is how I stand to groups, and whom I know. ``answer``: please say the same."""
+
+    base: str
+    incarnation: int
+    boot: bytes
+    answer: bool
+    groups: dict[GroupId, Standing]
+    known: dict[str, Known]
+
+
+HELLO_PACKETS: Final = (Hello,)
+
+
+@dataclasses.dataclass(slots=True)
+class Peer:
+    """Another process, as far as it is known."""
+
+    base: str
+    address: Address
+    incarnation: int = 0
+    boot: bytes = b""
+    knows_us: bool = False
+    groups: dict[GroupId, Standing] = dataclasses.field(default_factory=dict)
+
+    @property
+    def heard(self) -> bool:
+        return bool(self.boot)
+
+    @property
+    def name(self) -> ProcessId:
+        return name_of(self.base, self.incarnation)
+
+
+def name_of(base: str, incarnation: int) -> ProcessId:
+    """The name of an incarnation.
+
+    >>> name_of("a", 0), name_of("a", 2)
+    ('a', 'a#2')
+    """
+    return f"{base}#{incarnation}" if incarnation else base
+
+
+class Presence:
+    """One process's address book, its own name, and its way into groups."""
+
+    def __init__(
+        self,
+        base: str,
+        boot: bytes,
+        peers: dict[str, Address],
+        send: Callable[[Sequence[Address], Hello], None],
+        changed: Callable[[], None],
+        *,
+        incarnation: int = 0,
+    ) -> None:
+        self.base = base
+        self.boot = boot
+        self.incarnation = incarnation
+        self.settled = False
+        """Whether our name is in use and cannot change any more."""
+        self.peers: dict[str, Peer] = {
+            name: Peer(name, address) for name, address in peers.items() if name != base
+        }
+        self.standing: dict[GroupId, Standing] = {}
+        self._first: dict[GroupId, tuple[str, ...]] = {}
+        self.seeking = False
+        self._strangers: dict[Address, None] = {}
+        self._send = send
+        self._changed = changed
+        self.routes: dict[ProcessId, Address] = {}
+        """Names that can be sent to."""
+        self.sources: dict[Address, tuple[bytes, ProcessId]] = {}
+        """Addresses whose packets count: the boot that they must bear, and the name of whoever it is."""
+
+    @property
+    def name(self) -> ProcessId:
+        return name_of(self.base, self.incarnation)
+
+    # --- hellos -----------------------------------------------------------------------------------------------------
+
+    def greet(self, to: Iterable[Address] | None = None, *, answer: bool = True) -> None:
+        """Says hello: to everybody, or to these."""
+        addresses = tuple(peer.address for peer in self.peers.values()) if to is None else tuple(to)
+        if addresses:
+            self._send(addresses, self._hello(answer))
+
+    def _hello(self, answer: bool) -> Hello:
+        known = {
+            peer.base: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard
+        }
+        return Hello(self.base, self.incarnation, self.boot, answer, dict(self.standing), known)
+
+    def on_hello(self, source: Address, hello: Hello) -> None:
+        """Somebody is there."""
+        if hello.base == self.base:
+            return  # two processes of one name, or our own word come back: names are whose they were first
+        peer = self.peers.get(hello.base)
+        if peer is None:
+            peer = self.peers[hello.base] = Peer(hello.base, source)
+        is_news = self._note(peer, source, hello)
+        if is_news is None:
+            self.greet((source,), answer=False)  # an old incarnation, or one that does not know its name is taken
+            return
+        self._learn(hello)
+        about_us = hello.known.get(self.base)
+        knew_us = peer.knows_us
+        peer.knows_us = about_us is not None and about_us.boot == self.boot and about_us.incarnation == self.incarnation
+        if about_us is not None and about_us.boot != self.boot and about_us.incarnation >= self.incarnation and not self.settled:
+            self.incarnation = about_us.incarnation + 1
+            for other in self.peers.values():
+                other.knows_us = False
+            self._update()
+            self.greet()
+            return
+        if is_news or knew_us != peer.knows_us:
+            self._update()
+        for group in list(self.standing):
+            self._consider_binding(group)
+        if hello.answer or not peer.knows_us:
+            self.greet((source,), answer=not peer.knows_us)
+        self._changed()
+
+    def _note(self, peer: Peer, source: Address, hello: Hello) -> bool | None:
+        """Takes down what a hello says of its sender; None if somebody else bears that name or a later one."""
+        if peer.heard and hello.boot != peer.boot and hello.incarnation <= peer.incarnation:
+            return None
+        is_news = hello.boot != peer.boot or hello.incarnation != peer.incarnation or source != peer.address
+        peer.address, peer.incarnation, peer.boot, peer.groups = source, hello.incarnation, hello.boot, hello.groups
+        return is_news
+
+    def _learn(self, hello: Hello) -> None:
+        """Whom others know we want to know too; what they are, they say themselves."""
+        for base, known in hello.known.items():
+            if base == self.base:
+                continue
+            peer = self.peers.get(base)
+            if peer is None:
+                self.peers[base] = Peer(base, (known.host, known.port))
+                self.greet(((known.host, known.port),))
+            elif peer.heard and known.incarnation > peer.incarnation:
+                peer.address = (known.host, known.port)
+                self.greet((peer.address,))
+
+    def _update(self) -> None:
+        heard = [peer for peer in self.peers.values() if peer.heard]
+        self.routes.clear()
+        self.routes.update((peer.name, peer.address) for peer in heard)
+        self.sources.clear()
+        self.sources.update((peer.address, (peer.boot, peer.name)) for peer in heard if peer.knows_us)
+
+    def meet(self, source: Address) -> None:
+        """A packet from somebody who is not known, or does not know us: say hello, but not for each of many packets."""
+        self._strangers[source] = None
+        self.seek()
+
+    def seek(self) -> None:
+        """Somebody is not in the address book: ask, at the next tick."""
+        self.seeking = True
+        self._changed()
+
+    def tick(self) -> bool:
+        """Says hello where an answer is wanted; False if there is nothing to wait for."""
+        wanted = self.seeking or any(standing.state != MEMBER for standing in self.standing.values())
+        if wanted:
+            self.greet()
+        strangers = [source for source in self._strangers if all(source != peer.address for peer in self.peers.values())]
+        if strangers:
+            self.greet(strangers)
+        self._strangers.clear()
+        self.seeking = False
+        return wanted
+
+    # --- entering groups --------------------------------------------------------------------------------------------
+
+    def want(self, group: GroupId, first: tuple[str, ...]) -> None:
+        """We want to enter a group. ``first``: the places whose processes form it together, if it is not there yet."""
+        self._first[group] = first
+        if group not in self.standing:
+            self.standing[group] = Standing(WAITING)
+        self._consider_binding(group)
+        self.greet()
+
+    def give_up(self, group: GroupId) -> None:
+        """We do not want to any more. (Who is bound stays so: the others may form the group.)"""
+        if group in self.standing and self.standing[group].state == WAITING:
+            del self.standing[group]
+
+    def entered(self, group: GroupId, how: Form | Join) -> None:
+        """We are in."""
+        self.settled = True
+        self.standing[group] = Standing(MEMBER, how.members if isinstance(how, Form) else ())
+        self.greet(answer=False)
+
+    def left(self, group: GroupId) -> None:
+        self.standing.pop(group, None)
+        self.greet(answer=False)
+
+    def way_in(self, group: GroupId) -> Form | Join | None:
+        """How to enter the group, as far as that is known now."""
+        mine = self.standing.get(group)
+        if mine is None or mine.state == MEMBER:
+            return None
+        standings = {peer.name: peer.groups[group] for peer in self._certain() if group in peer.groups}
+        members = tuple(name for name, standing in standings.items() if standing.state == MEMBER)
+        for name in members:
+            if self.name in standings[name].first:
+                return Form(standings[name].first)  # it was formed with us, while we had not heard of it
+        if mine.state == BOUND:
+            others = [name for name in mine.first[1:] if name != self.name]
+            bound = [name for name in others if name in standings and standings[name].first == mine.first]
+            return Form(mine.first) if len(bound) == len(others) else None
+        return Join(members) if members else None
+
+    def _certain(self) -> list[Peer]:
+        """Those who have been heard, and know us."""
+        return [peer for peer in self.peers.values() if peer.heard and peer.knows_us]
+
+    def _consider_binding(self, group: GroupId) -> None:
+        if self.standing[group].state != WAITING:
+            return
+        first = self._first[group]
+        lists = [
+            peer.groups[group].first for peer in self._certain() if group in peer.groups and peer.groups[group].state == BOUND
+        ]
+        for names in lists:
+            if self.name in names:
+                self._bind(group, names)
+                return
+        if not first or first[0] != self.base or lists:
+            return
+        ready = {peer.base: peer for peer in self._certain() if group in peer.groups and peer.groups[group].state == WAITING}
+        if all(base == self.base or base in ready for base in first):
+            self._bind(group, tuple(self.name if base == self.base else ready[base].name for base in first))
+
+    def _bind(self, group: GroupId, names: tuple[ProcessId, ...]) -> None:
+        self.settled = True
+        self.standing[group] = Standing(BOUND, names)
+        self.greet()
+
+    def missing(self, group: GroupId) -> str:
+        """What the way in still waits for, as a sentence."""
+        mine = self.standing.get(group, Standing(OUTSIDE))
+        certain = {peer.base: peer for peer in self._certain()}
+        if mine.state == BOUND:
+            wait = [
+                name for name in mine.first[1:]
+                if name != self.name and not any(
+                    p.name == name and group in p.groups and p.groups[group].first == mine.first for p in certain.values()
+                )
+            ]
+            return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
+        silent = [f"{base} at {peer.address[0]}:{peer.address[1]}" for base, peer in self.peers.items() if base not in certain]
+        idle = [base for base, peer in certain.items() if group not in peer.groups and base in self._first[group]]
+        parts = []
+        if silent:
+            parts.append(f"not heard: {', '.join(silent)}")
+        if idle:
+            parts.append(f"there, but not in this group: {', '.join(idle)}")
+        if not parts and self._first[group] and self.base not in self._first[group]:
+            parts.append(f"nobody is a member yet; it is formed by {', '.join(self._first[group])}")
+        return "; ".join(parts) or "everybody is heard and waits; the group is about to form"

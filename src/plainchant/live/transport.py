@@ -1,0 +1,70 @@
+"""What a transport is: packets to addresses and back, without waiting and without promises.
+
+Theory of operation
+-------------------
+A transport carries packets of bytes between addresses. It may lose, repeat and reorder them; protocols repair that. It
+never waits: what the network does not take now is kept and leaves when the socket is ready, together with what has
+accumulated until then. That is all the batching there is: no timer trades latency for throughput.
+
+Reading is bounded: at most :data:`READ_AT_ONCE` packets a turn of the event loop, each handed to ``receive``, then one call of
+``turn_over``, at which the host writes its trace and lets its own packets go. The bytes handed to ``receive`` are valid
+during that call only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+Address: TypeAlias = tuple[str, int]
+"""Host (a numeric IP address) and port."""
+Data: TypeAlias = bytes | bytearray | memoryview
+Receive: TypeAlias = Callable[[Address, Data], None]
+TurnOver: TypeAlias = Callable[[], None]
+
+READ_AT_ONCE: Final = 64
+"""Packets that are read in one turn of the loop: enough to share its cost, few enough that nobody else waits for long."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What a transport can do."""
+
+    packet: int
+    """Bytes that one packet may have, everything of ours included."""
+    buffer: int
+    """Bytes that wait at a receiver that does not read; further packets are lost. 0: the transport slows the sender down."""
+
+
+@dataclasses.dataclass(slots=True)
+class Counters:
+    """What a transport has done."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    queued: int = 0
+    """Packets that had to wait for the socket."""
+    dropped: int = 0
+    """Packets that were given up: too many waited, or nobody was there."""
+    errors: int = 0
+    """Refusals of the network (no route, nobody listens): packets may be lost, so they are only counted."""
+
+
+class Transport(Protocol):
+    """Carries packets. ``address`` is where it is reached, once it is open."""
+
+    limits: Limits
+    address: Address
+    counters: Counters
+
+    async def open(self, receive: Receive, turn_over: TurnOver) -> None:
+        """Binds, and from now on reads."""
+
+    def send(self, to: Sequence[Address], data: Data) -> None:
+        """Sends a packet to each address. Never waits; never raises for trouble of the network."""
+
+    async def close(self) -> None:
+        """Lets go what still waits, as far as the network takes it at once, and closes."""
