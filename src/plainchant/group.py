@@ -42,6 +42,7 @@ UNREAD: Final = 64 << 20
 MESSAGE_COST: Final = 64
 """What a message counts for in these buffers besides its bytes."""
 LARGEST_MESSAGE: Final = 1 << 30
+_ONLY_BYTES: Final = {bytes}
 
 
 # --- what an application gets ---------------------------------------------------------------------------------------
@@ -287,6 +288,7 @@ class Group:
         self._over: Reason | None = None
         self._halted = False
         self._ended = asyncio.Event()
+        self._state = asyncio.Event()
         self._joined: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._received = 0
         self._views = 0
@@ -330,7 +332,7 @@ class Group:
         """
         if not payloads:
             return Receipt(self, self._accepted)
-        if not all(map(_is_bytes, payloads)):
+        if set(map(type, payloads)) != _ONLY_BYTES:
             payloads = [_as_bytes(payload) for payload in payloads]
         cost = sum(map(len, payloads)) + MESSAGE_COST * len(payloads)
         if self._refusal is not None or self._turnstile.locked() or not self._fits(cost):
@@ -477,6 +479,12 @@ class Group:
         """Waits for the first view."""
         return await asyncio.shield(self._joined)
 
+    async def has_state(self) -> None:
+        """Waits until the application's state has come (only who joins a group that transfers it gets one)."""
+        await self._state.wait()
+        if self._over is not None:
+            raise Halted(self._over)
+
     # --- what hosts call --------------------------------------------------------------------------------------------
 
     def took(self, messages: int, size: int) -> None:
@@ -507,6 +515,8 @@ class Group:
             self._views += 1
             if not self._joined.done():
                 self._joined.set_result(event)
+        elif isinstance(event, State):
+            self._state.set()
         if self._listen:
             self._incoming.append(event)
             self._note_unread(MESSAGE_COST)
@@ -547,6 +557,7 @@ class Group:
             self._joined.exception()  # whoever waits gets it; if nobody does, nothing is to be said
         _wake(self._reader)
         _wake(self._draining)
+        self._state.set()
         self._ended.set()
 
     def _refuse(self, reason: Reason) -> None:
@@ -558,10 +569,6 @@ class Group:
 def _wake(future: asyncio.Future[None] | None) -> None:
     if future is not None and not future.done():
         future.set_result(None)
-
-
-def _is_bytes(payload: object) -> bool:
-    return payload.__class__ is bytes
 
 
 def _as_bytes(payload: Any) -> bytes:

@@ -10,8 +10,9 @@ their groups, packets into a list of those to leave. If the method raised, the o
 timer, or everything that the application sent since the loop came round. Then the spool is written, once, and only then do
 packets leave: whoever is killed has left behind everything that others can have seen of it.
 
-**Natural batching.** ``send`` of an application only queues. The engine is told once, when the loop comes round: so everything
-that was sent meanwhile can go into one packet, and nothing waits for a timer.
+**Natural batching.** The first message that an application sends goes to the engine at once; what it sends further before the
+loop comes round is only queued, and the engine is told when it does. So a message alone does not wait, many go together into
+one packet, and there is no timer.
 
 Messages in the queue are bytes in a list with a position; a batch is cut off with a few calls that run in C.
 """
@@ -210,6 +211,10 @@ class LiveHost:
     def halt(self, reason: Reason) -> None:
         self._out.append((_halt, reason))
 
+    def place(self, function: Callable[..., None], *arguments: Any) -> None:
+        """A call in its place among what the engine asks for: for layers that speak to the application."""
+        self._out.append((_call, function, arguments))
+
     def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
         raise ProtocolError(f"{self.me} spawns {name!r}, but a network host has no common memory")
 
@@ -295,8 +300,11 @@ class LiveHost:
         if leaving:
             self._leaving = []
             send, encode = self._transport.send, self._codec.encode_frame
-            for addresses, packet in leaving:
-                send(addresses, encode(packet))
+            try:
+                for addresses, packet in leaving:
+                    send(addresses, encode(packet))
+            except PlainchantError as error:
+                self._stop(Reason("transport", str(error)), {"by": "protocol", "reason": "transport", "text": str(error)})
 
     def later(self, method: Callable[..., None], *arguments: Any) -> None:
         """A call of the engine, as soon as it can be."""
@@ -341,11 +349,11 @@ class LiveHost:
         self._own.clear()
         self._calls.clear()
 
-    def close(self) -> None:
-        """The end of a process that goes in good order."""
+    def close(self, detail: dict[str, Any] | None = None) -> None:
+        """The end of a process that goes in good order; ``detail`` is for its ``end`` row."""
         if self.alive:
             if self.spool is not None:
-                self.spool.row("end", self.clock())
+                self.spool.row("end", self.clock(), detail=detail)
             self._over(Reason("closed", f"{self.me} was closed"))
         self._leaving.clear()
         if self.spool is not None:
@@ -373,9 +381,11 @@ class LiveHost:
         queue.items += payloads
         if self.spool is not None and self._accept_rows:
             self.spool.accept(self.clock(), group, payloads)
-        if group not in self._offered:
+        if self._round_asked or self._inside:
             self._offered[group] = None
+        else:
             self._ask_for_round()
+            self.call(self.engine.ready, group)
 
     def leave(self, group: str) -> None:
         if group not in self._leaving_groups:
@@ -520,6 +530,10 @@ def _record(host: LiveHost, kind: str, group: str | None, detail: dict[str, Any]
     told = {name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()}
     view = host._views.get(group) if group is not None else None
     spool.row(kind, host.clock(), group=group, view=view, detail=told or None, **fields)
+
+
+def _call(host: LiveHost, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    function(*arguments)
 
 
 def _halt(host: LiveHost, reason: Reason) -> None:

@@ -21,12 +21,14 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ..engine import Engine
+from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
 from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout
 from ..model import Form, Join, PlainchantError, Reason, UsageError
 from ..protocols.registry import Description, Surroundings, describe
 from ..scenario.read import parameters_of
+from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
+from ..state_events import StateEvents
 from ..wire import Stamped
 from .host import LiveHost
 from .names import packet_for, parse_address, resolve
@@ -40,6 +42,11 @@ TICK: Final = 0.05
 SETTLE: Final = 0.2
 """Seconds that a process that joins gives everybody to say whether its name is taken, if not all are heard before."""
 
+LOST_BEGINNING: Final = "lost beginning"
+"""Why a process has to start again before it ever was a member."""
+COME_BACK: Final = (LOST_BEGINNING, STATE_LOST)
+"""Reasons for which ``join`` starts again by itself, within its time."""
+
 MakeTransport = Callable[[Address, int], Transport]
 
 
@@ -49,7 +56,9 @@ class Node:
     ``peers`` maps the names of places to addresses; ``me`` is one of them. ``parameters`` are the protocol's (see
     ``plainchant protocols``). ``transport`` is ``"udp"``, ``"tcp"``, or a function that makes one. ``packet`` is the size of
     packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a spool
-    under that directory, which ``plainchant collect`` turns into a trace to verify.
+    under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must agree
+    on, who joins a group that exists gets the application's state from a member: its first events are the view and a ``State``,
+    and a member is asked for it by a ``StateRequest`` in its stream.
     """
 
     def __init__(
@@ -65,8 +74,8 @@ class Node:
         run: str = "r0",
         incarnation: int = 0,
         seed: int | None = None,
+        state: bool = False,
         description: Description | None = None,
-        layers: Callable[[LiveHost, Callable[[Any], Engine]], Engine] | None = None,
     ) -> None:
         if me not in peers:
             raise UsageError(f"me is {me!r}, which is not among peers ({', '.join(peers)}): add it with its own address")
@@ -84,7 +93,7 @@ class Node:
         self._run = run
         self._incarnation = incarnation
         self._random = Random(seed if seed is not None else int.from_bytes(os.urandom(8)))
-        self._layers = layers if layers is not None else lambda host, inside: Fragmentation(host, inside)
+        self._state = state
         self._boot = os.urandom(4)
         self._ticking: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
@@ -110,7 +119,7 @@ class Node:
         here = peers[self.place]
         size = self._packet or min(packet_for(address) for address in peers.values())
         self._transport = self._make_transport(here, size)
-        codec = Stamped((*self.description.packets, *HELLO_PACKETS), self._boot)
+        codec = Stamped((*self.description.packets, *STATE_PACKETS, *HELLO_PACKETS), self._boot)
         opened = False
         try:
             # The host needs the limits that the transport finds out when it opens; nothing is read before we return to the loop.
@@ -132,15 +141,18 @@ class Node:
     def _on_turn_over(self) -> None:
         self._host.turn_over()
 
-    async def close(self) -> None:
-        """Stops at once. (Leave the groups first: else the others have to find out.)"""
+    async def close(self, *, drained: bool = False) -> None:
+        """Stops at once. (Leave the groups first: else the others have to find out.)
+
+        ``drained`` is for whoever knows the whole run: senders had stopped, and nothing was under way anywhere.
+        """
         if self._closed:
             return
         self._closed = True
         if self._ticking is not None:
             self._ticking.cancel()
         try:
-            self._host.close()
+            self._host.close({"drained": True} if drained else None)
         finally:
             await self._transport.close()
             for group in list(self._host.groups.values()):
@@ -191,6 +203,8 @@ class Node:
         """Finds the way into a group, and returns when the first view is there."""
         if self._closed:
             raise UsageError(f"{self.place} is closed; open a new node to join {name!r}")
+        if not self._host.alive:
+            raise UsageError(f"{self.name} was stopped ({self._host.end_reason}); open a new node to join {name!r} again")
         if name in self._host.groups:
             raise UsageError(f"{self.name} is in {name!r} already; leave it first")
         presence = self._presence
@@ -203,6 +217,9 @@ class Node:
                 except asyncio.CancelledError:
                     self._host.leave(name)
                     raise
+                presence.entered(name)
+                if self._state and isinstance(how, Join):
+                    await group.has_state()
         except TimeoutError:
             presence.give_up(name)
             text = f"{presence.name} could not enter group {name!r} in {timeout:g} s: {presence.missing(name)}"
@@ -224,6 +241,9 @@ class Node:
             everybody = all(peer.knows_us for peer in presence.peers.values())
             if isinstance(how, Form) or (how is not None and (presence.settled or everybody or loop.time() > asked + SETTLE)):
                 return how
+            lost = presence.lost(name)
+            if lost is not None:
+                raise Halted(Reason(LOST_BEGINNING, lost))
             await self._news.wait()
 
     def _become_member(self, name: str, first: tuple[str, ...], how: Form | Join, buffers: Mapping[str, Any]) -> Group:
@@ -233,7 +253,7 @@ class Node:
             self._begin(groups)
         guarantees = Guarantees(self.description.promises(self.parameters, groups), self.description.faults)
         group = Group(host, name, host.me, guarantees, **buffers)
-        self._presence.entered(name, how)
+        self._presence.enter(name, how)
         host.enter(group, how)
         return group
 
@@ -260,10 +280,19 @@ class Node:
                 "bounds": dict(description.bounds(self.parameters)),
             }
             spool = Spool(self._trace, run=self._run, process=self._presence.name, start=start, time=self._host.clock())
-        parameters = self.parameters
-        self._host.begin(
-            self._presence.name, lambda host: self._layers(host, lambda inner: description.make(inner, parameters)), spool
-        )
+        self._host.begin(self._presence.name, self._make_engine, spool)
+
+    def _make_engine(self, host: LiveHost) -> Engine:
+        """The stack: state transfer, if wanted, on fragmentation on the protocol."""
+
+        def whole_messages(inner: Host) -> Engine:
+            return Fragmentation(inner, lambda inmost: self.description.make(inmost, self.parameters))
+
+        if not self._state:
+            return whole_messages(host)
+        events = StateEvents(host.groups, place=host.place, turn=host.later)
+        events.layer = StateTransfer(host, whole_messages, events)
+        return events.layer
 
     def finish(self, group: str) -> None:
         """The process has left a group."""
@@ -307,24 +336,36 @@ class Joining:
         leave_timeout: float,
         buffers: Mapping[str, Any],
         *,
-        owns_node: bool = False,
+        make_node: Callable[[], Node] | None = None,
     ) -> None:
         self._node = node
+        self._make_node = make_node
         self._name = name
         self._first = first
         self._timeout = timeout
         self._leave_timeout = leave_timeout
         self._buffers = buffers
-        self._owns_node = owns_node
         self._group: Group | None = None
 
     async def __aenter__(self) -> Group:
-        if self._owns_node:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        while True:
+            try:
+                return await self._enter(deadline - loop.time())
+            except Halted as halted:
+                # A process of its own comes back as a new one, as somebody who starts it again would have it.
+                if self._make_node is None or halted.reason.code not in COME_BACK or loop.time() >= deadline:
+                    raise
+                self._node = self._make_node()
+
+    async def _enter(self, timeout: float) -> Group:
+        if self._make_node is not None:
             await self._node.open()
         try:
-            self._group = await self._node.enter(self._name, self._first, self._timeout, self._buffers)
+            self._group = await self._node.enter(self._name, self._first, timeout, self._buffers)
         except BaseException:
-            if self._owns_node:
+            if self._make_node is not None:
                 await self._node.close()
             raise
         return self._group
@@ -338,7 +379,7 @@ class Joining:
             await self._leave(group, error)
         finally:
             self._node.finish(self._name)
-            if self._owns_node:
+            if self._make_node is not None:
                 await self._node.close()
 
     async def _leave(self, group: Group, error: BaseException | None) -> None:
@@ -381,11 +422,14 @@ def join(
 
     ``options`` are those of :class:`Node`. To join several groups from one process, make a node.
     """
-    node = Node(protocol=protocol, me=me, peers=peers, **options)
-    joining = node.join(
+
+    def make_node() -> Node:
+        return Node(protocol=protocol, me=me, peers=peers, **options)
+
+    joining = make_node().join(
         group, members=members, timeout=timeout, leave_timeout=leave_timeout, outgoing=outgoing, unread=unread, listen=listen
     )
-    joining._owns_node = True
+    joining._make_node = make_node
     return joining
 
 

@@ -37,6 +37,7 @@ from .transport import Address
 OUTSIDE: Final = "outside"
 WAITING: Final = "waiting"
 BOUND: Final = "bound"
+JOINING: Final = "joining"
 MEMBER: Final = "member"
 
 
@@ -99,6 +100,11 @@ def name_of(base: str, incarnation: int) -> ProcessId:
     return f"{base}#{incarnation}" if incarnation else base
 
 
+def base_of(name: ProcessId) -> str:
+    """The place of a process."""
+    return name.partition("#")[0]
+
+
 class Presence:
     """One process's address book, its own name, and its way into groups."""
 
@@ -117,6 +123,8 @@ class Presence:
         self.incarnation = incarnation
         self.settled = False
         """Whether our name is in use and cannot change any more."""
+        self.taken = False
+        """Whether somebody knows that name as another's after all."""
         self.peers: dict[str, Peer] = {
             name: Peer(name, address) for name, address in peers.items() if name != base
         }
@@ -164,20 +172,27 @@ class Presence:
         about_us = hello.known.get(self.base)
         knew_us = peer.knows_us
         peer.knows_us = about_us is not None and about_us.boot == self.boot and about_us.incarnation == self.incarnation
-        if about_us is not None and about_us.boot != self.boot and about_us.incarnation >= self.incarnation and not self.settled:
-            self.incarnation = about_us.incarnation + 1
-            for other in self.peers.values():
-                other.knows_us = False
-            self._update()
-            self.greet()
+        if about_us is not None and about_us.boot != self.boot and about_us.incarnation >= self.incarnation:
+            self._name_is_taken(about_us.incarnation)
             return
         if is_news or knew_us != peer.knows_us:
             self._update()
         for group in list(self.standing):
             self._consider_binding(group)
-        if hello.answer or not peer.knows_us:
+        if hello.answer or is_news or (peer.knows_us and not knew_us):
             self.greet((source,), answer=not peer.knows_us)
         self._changed()
+
+    def _name_is_taken(self, incarnation: int) -> None:
+        if self.settled:
+            self.taken = True
+            self._changed()
+            return
+        self.incarnation = incarnation + 1
+        for other in self.peers.values():
+            other.knows_us = False
+        self._update()
+        self.greet()
 
     def _note(self, peer: Peer, source: Address, hello: Hello) -> bool | None:
         """Takes down what a hello says of its sender; None if somebody else bears that name or a later one."""
@@ -219,7 +234,7 @@ class Presence:
 
     def tick(self) -> bool:
         """Says hello where an answer is wanted; False if there is nothing to wait for."""
-        wanted = self.seeking or any(standing.state != MEMBER for standing in self.standing.values())
+        wanted = self.seeking or any(standing.state in (WAITING, BOUND) for standing in self.standing.values())
         if wanted:
             self.greet()
         strangers = [source for source in self._strangers if all(source != peer.address for peer in self.peers.values())]
@@ -241,14 +256,20 @@ class Presence:
 
     def give_up(self, group: GroupId) -> None:
         """We do not want to any more. (Who is bound stays so: the others may form the group.)"""
-        if group in self.standing and self.standing[group].state == WAITING:
+        if group in self.standing and self.standing[group].state != BOUND:
             del self.standing[group]
 
-    def entered(self, group: GroupId, how: Form | Join) -> None:
-        """We are in."""
+    def enter(self, group: GroupId, how: Form | Join) -> None:
+        """We go in: who forms the group is in, who joins it has yet to be let in."""
         self.settled = True
-        self.standing[group] = Standing(MEMBER, how.members if isinstance(how, Form) else ())
+        self.standing[group] = Standing(MEMBER, how.members) if isinstance(how, Form) else Standing(JOINING)
         self.greet(answer=False)
+
+    def entered(self, group: GroupId) -> None:
+        """We have been let in."""
+        if self.standing.get(group) == Standing(JOINING):
+            self.standing[group] = Standing(MEMBER)
+            self.greet(answer=False)
 
     def left(self, group: GroupId) -> None:
         self.standing.pop(group, None)
@@ -257,7 +278,7 @@ class Presence:
     def way_in(self, group: GroupId) -> Form | Join | None:
         """How to enter the group, as far as that is known now."""
         mine = self.standing.get(group)
-        if mine is None or mine.state == MEMBER:
+        if mine is None or mine.state in (JOINING, MEMBER):
             return None
         standings = {peer.name: peer.groups[group] for peer in self._certain() if group in peer.groups}
         members = tuple(name for name, standing in standings.items() if standing.state == MEMBER)
@@ -295,6 +316,26 @@ class Presence:
         self.settled = True
         self.standing[group] = Standing(BOUND, names)
         self.greet()
+
+    def lost(self, group: GroupId) -> str | None:
+        """Why we can never get in under this name: somebody whose yes is needed is gone or has gone another way. (Others may have
+        formed the group before, so we may not bind again; only a new process may.)"""
+        mine = self.standing.get(group)
+        if mine is None or mine.state != BOUND or self.way_in(group) is not None:
+            return None
+        if self.taken:
+            return f"the name {self.name} is known as that of a process that was here before; start again"
+        places = {peer.base: peer for peer in self._certain()}
+        gone = []
+        for name in mine.first[1:]:
+            peer = places.get(base_of(name))
+            if peer is not None:
+                standing = peer.groups.get(group, Standing(OUTSIDE))
+                if peer.name != name or (standing.state in (JOINING, MEMBER) and standing.first != mine.first):
+                    gone.append(name)
+        if not gone:
+            return None
+        return f"{self.name} was to form {group} with {', '.join(mine.first)}, but {', '.join(gone)} cannot any more; start again"
 
     def missing(self, group: GroupId) -> str:
         """What the way in still waits for, as a sentence."""

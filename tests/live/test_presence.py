@@ -1,0 +1,222 @@
+"""How processes find each other, get their names, and form a group: one first view, whatever is lost and whoever restarts."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from plainchant.live.presence import BOUND, JOINING, MEMBER, Hello, Presence, name_of
+from plainchant.live.transport import Address
+from plainchant.model import Form, Join
+
+PLACES = ("a", "b", "c")
+
+
+def address_of(place: str) -> Address:
+    return ("10.0.0.1", 7000 + ord(place))
+
+
+class Town:
+    """Processes in one memory: hellos wait in a list until they are delivered, lost, repeated or delivered late."""
+
+    def __init__(self, seed: int = 0, *, loss: float = 0.0, repeat: float = 0.0) -> None:
+        self.random = Random(seed)
+        self.loss = loss
+        self.repeat = repeat
+        self.boots = 0
+        self.processes: dict[str, Presence] = {}
+        self.under_way: list[tuple[Address, Address, Hello]] = []
+        self.formed: dict[str, tuple[str, ...]] = {}
+        self.boots_of: dict[tuple[str, ...], set[bytes]] = {}
+        self.joined: list[str] = []
+
+    def start(self, place: str, *, incarnation: int = 0, group: str | None = "g", first: tuple[str, ...] = PLACES) -> Presence:
+        self.boots += 1
+        boot = self.boots.to_bytes(4)
+
+        def send(to: object, hello: Hello) -> None:
+            assert isinstance(to, tuple)
+            self.under_way.extend((address_of(place), target, hello) for target in to if self.processes.get(place) is process)
+
+        peers = {other: address_of(other) for other in PLACES}
+        process = Presence(place, boot, peers, send, lambda: None, incarnation=incarnation)
+        self.processes[place] = process
+        if group is not None:
+            process.want(group, first)
+        return process
+
+    def stop(self, place: str) -> None:
+        del self.processes[place]
+
+    def step(self) -> None:
+        """Delivers one hello, some at random places."""
+        source, target, hello = self.under_way.pop(self.random.randrange(len(self.under_way)) if self.loss else 0)
+        if self.random.random() < self.repeat:
+            self.under_way.append((source, target, hello))
+        if self.random.random() < self.loss:
+            return
+        for place, process in self.processes.items():
+            if address_of(place) == target:
+                process.on_hello(source, hello)
+                return
+
+    def run(self, rounds: int = 12) -> None:
+        """Delivers what is under way, ticks, and lets in who has a way in."""
+        for _ in range(rounds):
+            for _ in range(len(self.under_way) + 200):
+                if not self.under_way:
+                    break
+                self.step()
+                self.enter()
+            assert not self.under_way, "hellos that answer hellos have to come to an end"
+            for process in list(self.processes.values()):
+                process.tick()
+            self.enter()
+
+    def enter(self) -> None:
+        for process in self.processes.values():
+            how = process.way_in("g")
+            if isinstance(how, Form):
+                assert process.name in how.members
+                self.formed[process.name] = how.members
+                self.boots_of.setdefault(how.members, set()).add(process.boot)
+                process.enter("g", how)
+            elif isinstance(how, Join):
+                self.joined.append(process.name)
+                process.enter("g", how)
+                if any(other.name in how.contacts for other in self.processes.values()):
+                    process.entered("g")
+
+
+def test_three_processes_form_one_group_in_the_order_of_the_first_members() -> None:
+    town = Town()
+    for place in ("c", "a", "b"):
+        town.start(place)
+    town.run()
+    assert town.formed == dict.fromkeys(PLACES, PLACES)
+
+
+def test_nothing_is_formed_while_one_is_missing_and_the_sentence_says_who() -> None:
+    town = Town()
+    town.start("a")
+    town.start("b")
+    town.run()
+    assert not town.formed
+    assert "not heard: c at 10.0.0.1:7099" in town.processes["a"].missing("g")
+    town.start("c", group=None)
+    town.run()
+    assert "there, but not in this group: c" in town.processes["a"].missing("g")
+    town.processes["c"].want("g", PLACES)
+    town.run()
+    assert set(town.formed) == set(PLACES)
+
+
+def test_a_process_that_comes_back_gets_the_next_name_and_joins() -> None:
+    town = Town()
+    for place in PLACES:
+        town.start(place)
+    town.run()
+    town.stop("b")
+    again = town.start("b")
+    town.run()
+    assert again.name == "b#1"
+    assert town.joined == ["b#1"]
+    assert town.processes["a"].routes["b#1"] == address_of("b")
+    assert "b" not in town.processes["a"].routes, "what is sent to a name that has a successor goes nowhere"
+
+
+def test_a_packet_counts_only_from_who_knows_us_and_under_its_boot() -> None:
+    town = Town()
+    a, b = town.start("a"), town.start("b")
+    assert a.sources == {}
+    town.run()
+    assert a.sources[address_of("b")] == (b.boot, "b")
+    town.stop("b")
+    new = town.start("b")
+    assert new.sources == {}, "a does not know the new b yet: its packets may be meant for the old one"
+    town.run()
+    assert new.sources[address_of("a")] == (a.boot, "a")
+    assert a.sources[address_of("b")] == (new.boot, "b#1")
+
+
+def test_a_hello_from_the_dead_changes_nothing() -> None:
+    town = Town()
+    a, b = town.start("a"), town.start("b")
+    town.run()
+    old = Hello("b", 0, b.boot, False, {}, {})
+    town.stop("b")
+    new = town.start("b")
+    town.run()
+    a.on_hello(address_of("b"), old)
+    assert a.peers["b"].boot == new.boot
+    assert a.peers["b"].name == "b#1"
+
+
+def test_a_newcomer_that_nobody_lists_is_found_by_whoever_seeks_it() -> None:
+    town = Town()
+    for place in PLACES:
+        town.start(place)
+    town.run()
+    a = town.processes["a"]
+    a.on_hello(("10.0.0.9", 9000), Hello("z", 0, b"zzzz", True, {}, {}))
+    town.run()
+    town.processes["c"].seek()
+    town.run()
+    assert town.processes["c"].peers["z"].address == ("10.0.0.9", 9000)
+
+
+def test_who_made_the_list_may_die_before_anybody_formed_the_group() -> None:
+    town = Town()
+    for place in PLACES:
+        town.start(place)
+    for _ in range(200):
+        if town.processes["b"].standing["g"].state == BOUND or not town.under_way:
+            break
+        town.step()
+    assert town.processes["b"].standing["g"].state == BOUND
+    town.stop("a")
+    town.run()
+    assert town.formed == {"b": PLACES, "c": PLACES}
+    again = town.start("a")
+    town.run()
+    assert again.name == "a#1"
+    assert town.joined == ["a#1"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_there_is_one_first_view_whatever_is_lost_and_whoever_restarts(seed: int) -> None:
+    town = Town(seed, loss=0.3, repeat=0.2)
+    for place in PLACES:
+        town.start(place)
+    for _ in range(6):
+        for _ in range(town.random.randrange(40)):
+            if town.under_way:
+                town.step()
+                town.enter()
+        place = town.random.choice(PLACES)
+        town.stop(place)
+        town.start(place)
+    town.loss = town.repeat = 0.0
+    town.run(rounds=30)
+    # (Where everybody has restarted, nobody remembers the old names, and they are used again: hence boots.)
+    boots = [boot for formed in town.boots_of.values() for boot in formed]
+    assert len(boots) == len(set(boots)), f"a process is in two first views: {town.boots_of}"
+    alive = list(town.processes.values())
+    # Who is bound to a list that cannot be any more is told so, and who asks the dead to be let in gives up in time; both are
+    # started again, and then there is a group.
+    for _ in range(3):
+        if all(process.standing["g"].state == MEMBER for process in alive):
+            break
+        for place in PLACES:
+            process = town.processes[place]
+            if process.lost("g") or process.standing["g"].state == JOINING:
+                town.stop(place)
+                town.start(place)
+        town.run(rounds=30)
+        alive = list(town.processes.values())
+    assert all(process.standing["g"].state == MEMBER for process in alive), [(p.name, p.standing) for p in alive]
+
+
+def test_names() -> None:
+    assert [name_of("p", number) for number in (0, 1, 12)] == ["p", "p#1", "p#12"]
