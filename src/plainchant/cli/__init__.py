@@ -16,13 +16,16 @@ import typer
 
 from .. import __version__
 from .bench import bench
+from .bench_live import bench_live
 from .bench_sweep import bench_sweep
 from .bench_verify import bench_verify
+from .collect import collect
 from .console import EXIT_INTERRUPTED, complain
 from .demo import demo
 from .explain import explain
 from .import_ import import_
 from .metrics import metrics
+from .node import node
 from .protocols import protocols
 from .report import report
 from .reproduce import reproduce
@@ -40,11 +43,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, run, sweep, verify, metrics, report, trace, explain, reproduce, protocols):
+for command in (demo, run, sweep, verify, metrics, report, trace, collect, explain, reproduce, protocols, node):
     app.command()(command)
 app.command(name="import")(import_)
 bench.command("verify")(bench_verify)
 bench.command("sweep")(bench_sweep)
+bench.command("live")(bench_live)
 app.add_typer(bench)
 
 

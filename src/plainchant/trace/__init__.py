@@ -1,9 +1,10 @@
 """The trace: one table of events that every host writes and everything downstream reads.
 
 ``schema`` says what the table is, ``writer`` turns a host's raw rows into Parquet, ``reader`` brings files back as one
-Arrow table, ``validate`` says what is malformed about it, ``show`` and ``export`` are for people and other tools, and
-``reference`` is the plain-Python verifier. This package imports ``model`` and nothing else of ours: a trace can come
-from anywhere, and nothing here may know which host or protocol wrote it.
+Arrow table, ``validate`` says what is malformed about it, ``spool`` is what a live process records, ``collect`` makes a
+trace of that, ``show`` and ``export`` are for people and other tools, and ``reference`` is the plain-Python verifier. This
+package imports ``model`` and nothing else of ours: a trace can come from anywhere, and nothing here may know which host or
+protocol wrote it.
 
 Start reading with ``schema``, then ``writer.History`` (what hosts append to).
 """

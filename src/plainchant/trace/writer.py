@@ -179,6 +179,17 @@ class TraceWriter(TraceBuffer):
         if self._converted_rows >= self._row_group:
             self._attempt(self._flush)
 
+    def append(self, table: pa.Table) -> None:
+        """Takes rows that are converted already (FILE_SCHEMA): the next ones of each history that has any in them.
+
+        So that files are in order, whole histories come in the order (run, process).
+        """
+        assert self._parquet is not None, "a trace takes no rows after it was closed"
+        self._converted.append(table)
+        self._converted_rows += table.num_rows
+        if self._converted_rows >= self._row_group:
+            self._attempt(self._flush)
+
     def close(self) -> None:
         """Writes the rest and gives the trace its name. Once that is done, or aborted, there is nothing left to do."""
         if self._parquet is not None:
@@ -285,7 +296,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
     """
     with _parquet_writer(path) as parquet:
         if table.num_rows:
-            parquet.write_table(table.combine_chunks().cast(_FILE_SCHEMA), row_group_size=_GROUP_ROWS_MAX)
+            parquet.write_table(table.combine_chunks().cast(FILE_SCHEMA), row_group_size=_GROUP_ROWS_MAX)
         parquet.add_key_value_metadata(_FILE_METADATA)
 
 
@@ -309,20 +320,20 @@ def convert(histories: Sequence[History]) -> pa.Table:
         raise TraceError(f"a raw row of a trace has {len(_ROW)} values; a host appended one that has not")
     columns: dict[str, pa.Array] = {}
     for place, name in enumerate(_ROW[:-1]):
-        columns[name] = _column(name, flat[place :: len(_ROW)])
+        columns[name] = column_of(name, flat[place :: len(_ROW)])
     columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
     if shared:
         places = dict(zip(different, range(len(different)), strict=True))
         spread = pa.array(np.fromiter(map(places.__getitem__, numbers), dtype=np.int32, count=count))
-        columns = {name: _spread(column, spread) for name, column in columns.items()}
-    columns["run"] = _repeated([history.run for history in histories], lengths)
-    columns["process"] = _repeated([history.process for history in histories], lengths)
+        columns = {name: spread_column(column, spread) for name, column in columns.items()}
+    columns["run"] = repeated_column([history.run for history in histories], lengths)
+    columns["process"] = repeated_column([history.process for history in histories], lengths)
     columns["index"] = pa.array(_indices(histories, lengths, count))
     columns["packets"] = _packets(histories, lengths, count)
-    return pa.table([columns[field.name] for field in _FILE_SCHEMA], schema=_FILE_SCHEMA)
+    return pa.table([columns[field.name] for field in FILE_SCHEMA], schema=FILE_SCHEMA)
 
 
-def _spread(column: pa.Array, places: pa.Array) -> pa.Array:
+def spread_column(column: pa.Array, places: pa.Array) -> pa.Array:
     """The value at each place; a column without values stays one."""
     if column.null_count == len(column):
         return pa.nulls(len(places), column.type)
@@ -352,7 +363,8 @@ def _file_schema() -> pa.Schema:
     return pa.schema(fields)
 
 
-_FILE_SCHEMA: Final = _file_schema()
+FILE_SCHEMA: Final = _file_schema()
+"""What ``convert`` makes and files are written from."""
 _FILE_METADATA: Final = {VERSION_KEY.decode(): str(VERSION)}
 
 
@@ -360,7 +372,7 @@ def _parquet_writer(where: IO[bytes] | str | Path) -> pq.ParquetWriter:
     """A writer of files in our encoding."""
     return pq.ParquetWriter(
         where,
-        _FILE_SCHEMA,
+        FILE_SCHEMA,
         compression="zstd",
         use_dictionary=[*_STRINGS, "members.list.element"],
         column_encoding=dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
@@ -375,11 +387,12 @@ def _clear(history: History) -> None:
     history.packets.clear()
 
 
-def _column(name: str, values: list[Any]) -> pa.Array:
+def column_of(name: str, values: list[Any]) -> pa.Array:
+    """These values as a column of that name; TraceError if one does not fit."""
     # Often a whole column is one value (the group, the view, the size). Counting it is several times cheaper than
     # converting it, and the ends give away most columns for which it is not worth trying.
     if len(values) > 1 and values[0] is values[-1] and values.count(values[0]) == len(values):
-        return pc.take(_column(name, values[:1]), pa.array(np.zeros(len(values), dtype=np.int64)))
+        return pc.take(column_of(name, values[:1]), pa.array(np.zeros(len(values), dtype=np.int64)))
     try:
         array = pa.array(values, SCHEMA.field(name).type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -388,7 +401,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     return array.dictionary_encode() if name in _STRINGS else array
 
 
-def _repeated(values: list[str], lengths: list[int]) -> pa.Array:
+def repeated_column(values: list[str], lengths: list[int]) -> pa.Array:
     """Each value as often as its history has rows; equal values (the run) share a code."""
     codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
     indices = np.repeat(np.array([codes[value] for value in values], dtype=np.int32), lengths)
@@ -412,7 +425,7 @@ def _packets(histories: Sequence[History], lengths: list[int], count: int) -> pa
         positions.extend(at + position for position in history.packets)
         values.extend(history.packets.values())
         at += length
-    return _sparse("packets", positions, values, count)
+    return sparse_column("packets", positions, values, count)
 
 
 def _extras(extras: list[dict[str, Any] | None]) -> dict[str, pa.Array]:
@@ -424,7 +437,7 @@ def _extras(extras: list[dict[str, Any] | None]) -> dict[str, pa.Array]:
         values = [value for _, value in having]
         if name == "detail":
             values = [_json(value) for value in values]
-        columns[name] = _sparse(name, [at for at, _ in having], values, len(extras))
+        columns[name] = sparse_column(name, [at for at, _ in having], values, len(extras))
     return columns
 
 
@@ -435,13 +448,13 @@ def _json(detail: dict[str, Any]) -> str:
         raise TraceError(f"the detail {detail!r} of a trace row is not JSON: {error}; its host is defective") from error
 
 
-def _sparse(name: str, positions: list[int], values: list[Any], count: int) -> pa.Array:
+def sparse_column(name: str, positions: list[int], values: list[Any], count: int) -> pa.Array:
     """A column of ``count`` rows that is null except at these positions."""
-    kind = _FILE_SCHEMA.field(name).type
+    kind = FILE_SCHEMA.field(name).type
     if not positions:
         return pa.nulls(count, kind)
     places = np.zeros(count, dtype=np.int64)
     absent = np.ones(count, dtype=np.bool_)
     places[positions] = np.arange(len(positions))
     absent[positions] = False
-    return pc.take(_column(name, values), pa.array(places, mask=absent))
+    return pc.take(column_of(name, values), pa.array(places, mask=absent))
