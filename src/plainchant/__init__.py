@@ -7,6 +7,8 @@ reading with ``model`` and ``engine``, or with ``group`` and ``live.node``.
 
 from typing import TYPE_CHECKING
 
+from .lazily import exports
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -34,20 +36,9 @@ __all__ = [
     "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "UsageError", "View", "join", "sim",
 ]
 
-_HOMES = {
+__getattr__ = exports(__name__, {
+    **dict.fromkeys(__all__, "group"),
     **dict.fromkeys(("Node", "join"), "live.node"),
     **dict.fromkeys(("PlainchantError", "Reason", "UsageError", "View"), "model"),
-}
-
-
-def __getattr__(name: str) -> object:
-    """Names are imported when they are first used: the command line and Spark's workers need few of them."""
-    from importlib import import_module
-
-    if name == "sim":
-        return import_module(".sim", __name__)
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{_HOMES.get(name, 'group')}", __name__), name)
-    globals()[name] = value
-    return value
+    "sim": "sim",
+})

@@ -26,7 +26,6 @@ from ..fragmentation import Fragmentation
 from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout
 from ..model import Form, Join, PlainchantError, Reason, UsageError
 from ..protocols.registry import Description, Surroundings, describe
-from ..scenario.read import parameters_of
 from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
 from ..wire import Stamped
@@ -54,9 +53,9 @@ class Node:
     """One process: ``async with Node(...) as node``, then ``node.join(group)``.
 
     ``peers`` maps the names of places to addresses; ``me`` is one of them. ``parameters`` are the protocol's (see
-    ``plainchant protocols``). ``transport`` is ``"udp"``, ``"tcp"``, or a function that makes one. ``packet`` is the size of
-    packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a spool
-    under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must agree
+    ``plainchant protocols``). ``transport`` is ``"udp"``, ``"tcp"``, ``"multicast"``, or a function that makes one. ``packet`` is
+    the size of packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a
+    spool under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must agree
     on, who joins a group that exists gets the application's state from a member: its first events are the view and a ``State``,
     and a member is asked for it by a ``StateRequest`` in its stream.
     """
@@ -264,7 +263,7 @@ class Node:
         surroundings = Surroundings(
             members=len(self._peers), packet=limits.packet, buffer=limits.buffer, given=frozenset(self._given), live=True
         )
-        self.parameters = description.tune(parameters_of(description.parameters, self._given, description.name), surroundings)
+        self.parameters = description.tune(_parameters(description, self._given), surroundings)
         problem = description.check(self.parameters, groups)
         if problem is not None:
             raise UsageError(problem)
@@ -433,6 +432,14 @@ def join(
     return joining
 
 
+def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
+    if not given:
+        return description.parameters()
+    from ..scenario.read import parameters_of  # brings Arrow, which a process without parameters or trace does not need
+
+    return parameters_of(description.parameters, given, description.name)
+
+
 def _transport_maker(transport: str | MakeTransport) -> MakeTransport:
     if not isinstance(transport, str):
         return transport
@@ -442,5 +449,9 @@ def _transport_maker(transport: str | MakeTransport) -> MakeTransport:
         from .tcp import TcpTransport
 
         return lambda address, packet: TcpTransport(address)
-    raise UsageError(f"there is no transport {transport!r}; there are udp and tcp, or give a function that makes one")
+    if transport == "multicast":
+        from .multicast import MulticastTransport
+
+        return lambda address, packet: MulticastTransport(address, packet=packet)
+    raise UsageError(f"there is no transport {transport!r}; there are udp, tcp and multicast, or give a function that makes one")
 
