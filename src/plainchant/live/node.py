@@ -52,12 +52,12 @@ MakeTransport = Callable[[Address, int], Transport]
 class Node:
     """One process: ``async with Node(...) as node``, then ``node.join(group)``.
 
-    ``peers`` maps the names of places to addresses; ``me`` is one of them. ``parameters`` are the protocol's (see
-    ``plainchant protocols``). ``transport`` is ``"udp"``, ``"tcp"``, ``"multicast"``, or a function that makes one. ``packet`` is
-    the size of packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a
-    spool under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must agree
-    on, who joins a group that exists gets the application's state from a member: its first events are the view and a ``State``,
-    and a member is asked for it by a ``StateRequest`` in its stream.
+    ``peers`` maps the names of places to addresses; ``me`` is one of them. ``parameters`` are the protocol's (see ``plainchant
+    protocols``). ``transport`` is ``"udp"``, ``"tcp"``, ``"multicast"``, or a function that makes one. ``packet`` is the size
+    of packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a spool
+    under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must
+    agree on, who joins a group that exists gets the application's state from a member: its first events are the view and a
+    ``State``, and a member is asked for it by a ``StateRequest`` in its stream.
     """
 
     def __init__(
@@ -97,6 +97,8 @@ class Node:
         self._ticking: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._closed = False
+        self._entered: set[str] = set()
+        """Groups that this process is or has been in: it joins each of them once, as the trace's processes do."""
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence
@@ -206,6 +208,8 @@ class Node:
             raise UsageError(f"{self.name} was stopped ({self._host.end_reason}); open a new node to join {name!r} again")
         if name in self._host.groups:
             raise UsageError(f"{self.name} is in {name!r} already; leave it first")
+        if name in self._entered:
+            raise UsageError(f"{self.name} has been in {name!r} before; open a new node to join it again")
         presence = self._presence
         try:
             async with asyncio.timeout(timeout):
@@ -252,6 +256,7 @@ class Node:
             self._begin(groups)
         guarantees = Guarantees(self.description.promises(self.parameters, groups), self.description.faults)
         group = Group(host, name, host.me, guarantees, **buffers)
+        self._entered.add(name)
         self._presence.enter(name, how)
         host.enter(group, how)
         return group
