@@ -273,6 +273,7 @@ class Group:
         self._queued_cost = 0
         self._accepted = 0
         self._turnstile = asyncio.Lock()
+        self._waiters = 0
         self._room: asyncio.Future[None] | None = None
         self._draining: asyncio.Future[None] | None = None
         self._refusal: Reason | None = None
@@ -284,6 +285,8 @@ class Group:
         self._unread_cost = 0
         self._full = False
         self._current: Iterator[Event] = iter(())
+        self._is_read = False
+        """Whether a task waits for events."""
         self._reader: asyncio.Future[None] | None = None
         self._over: Reason | None = None
         self._halted = False
@@ -303,7 +306,7 @@ class Group:
         if payload.__class__ is not bytes:
             payload = _as_bytes(payload)
         cost = len(payload) + MESSAGE_COST
-        if self._refusal is not None or self._turnstile.locked() or not self._fits(cost):
+        if self._refusal is not None or self._waiters or not self._fits(cost):
             await self._wait_for_room(cost)
         self._queued += 1
         self._queued_cost += cost
@@ -317,7 +320,7 @@ class Group:
             payload = _as_bytes(payload)
         cost = len(payload) + MESSAGE_COST
         self._refuse_if_over(cost)
-        if self._turnstile.locked() or not self._fits(cost):
+        if self._waiters or not self._fits(cost):
             return None
         self._queued += 1
         self._queued_cost += cost
@@ -335,8 +338,8 @@ class Group:
         if set(map(type, payloads)) != _ONLY_BYTES:
             payloads = [_as_bytes(payload) for payload in payloads]
         cost = sum(map(len, payloads)) + MESSAGE_COST * len(payloads)
-        if self._refusal is not None or self._turnstile.locked() or not self._fits(cost):
-            await self._wait_for_room(cost)
+        if self._refusal is not None or self._waiters or not self._fits(cost):
+            await self._wait_for_room(cost, max(map(len, payloads)))
         self._queued += len(payloads)
         self._queued_cost += cost
         self._accepted += len(payloads)
@@ -345,25 +348,31 @@ class Group:
 
     def _fits(self, cost: int) -> bool:
         """Whether there is room; something larger than the whole buffer fits when it is empty."""
-        return self._queued_cost + cost <= self._limit or not self._queued
+        return self._queued_cost + cost <= self._limit or (not self._queued and cost <= LARGEST_MESSAGE)
 
-    async def _wait_for_room(self, cost: int) -> None:
-        self._refuse_if_over(cost)
-        async with self._turnstile:
-            while not self._fits(cost):
-                self._room = asyncio.get_running_loop().create_future()
-                try:
-                    await self._room
-                finally:
-                    self._room = None
-                self._refuse_if_over(cost)
-            self._refuse_if_over(cost)
+    async def _wait_for_room(self, cost: int, largest: int = 0) -> None:
+        """Waits behind those who came before. (``largest``: the size of the largest of many messages.)"""
+        self._refuse_if_over(largest or cost)
+        self._waiters += 1
+        try:
+            async with self._turnstile:
+                while True:
+                    self._refuse_if_over(largest or cost)
+                    if self._queued_cost + cost <= self._limit or not self._queued:
+                        return
+                    self._room = asyncio.get_running_loop().create_future()
+                    try:
+                        await self._room
+                    finally:
+                        self._room = None
+        finally:
+            self._waiters -= 1
 
-    def _refuse_if_over(self, cost: int) -> None:
+    def _refuse_if_over(self, size: int) -> None:
         if self._refusal is not None:
             raise Refused(self._refusal)
-        if cost > LARGEST_MESSAGE:
-            text = f"{cost} bytes are more than a message may have ({LARGEST_MESSAGE}); send it in parts"
+        if size > LARGEST_MESSAGE:
+            text = f"{size} bytes are more than a message may have ({LARGEST_MESSAGE}); send it in parts"
             raise Refused(Reason("too large", text))
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -390,21 +399,23 @@ class Group:
         rest = list(self._current)
         if rest:
             return rest
-        if self._reader is not None:
+        if self._is_read:
             raise UsageError(f"two tasks read group {self.name!r} at once; let one of them read and pass on what it gets")
-        if self._incoming:
-            await asyncio.sleep(0)
-        while not self._incoming:
-            if self._over is not None:
-                if self._halted:
-                    raise Halted(self._over)
-                return None
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
+        self._is_read = True
+        try:
+            if self._incoming:
+                await asyncio.sleep(0)
+            while not self._incoming:
+                if self._over is not None:
+                    if self._halted:
+                        raise Halted(self._over)
+                    return None
+                self._reader = asyncio.get_running_loop().create_future()
                 await self._reader
-            finally:
-                self._reader = None
-        return self._take_events()
+            return self._take_events()
+        finally:
+            self._is_read = False
+            self._reader = None
 
     def _take_events(self) -> list[Event]:
         incoming, self._incoming = self._incoming, []

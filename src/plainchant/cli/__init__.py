@@ -24,6 +24,7 @@ from .console import EXIT_INTERRUPTED, complain
 from .demo import demo
 from .explain import explain
 from .import_ import import_
+from .live import live
 from .metrics import metrics
 from .node import node
 from .protocols import protocols
@@ -43,7 +44,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, run, sweep, verify, metrics, report, trace, collect, explain, reproduce, protocols, node):
+for command in (demo, run, live, sweep, verify, metrics, report, trace, collect, explain, reproduce, protocols, node):
     app.command()(command)
 app.command(name="import")(import_)
 bench.command("verify")(bench_verify)

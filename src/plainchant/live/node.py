@@ -96,6 +96,7 @@ class Node:
         self._boot = os.urandom(4)
         self._ticking: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
+        self._is_open = False
         self._closed = False
         self._entered: set[str] = set()
         """Groups that this process is or has been in: it joins each of them once, as the trace's processes do."""
@@ -123,7 +124,7 @@ class Node:
         codec = Stamped((*self.description.packets, *STATE_PACKETS, *HELLO_PACKETS), self._boot)
         opened = False
         try:
-            # The host needs the limits that the transport finds out when it opens; nothing is read before we return to the loop.
+            # The host needs the limits that the transport finds out when it opens; what comes before it is there is lost.
             await self._transport.open(self._on_packet, self._on_turn_over)
             opened = True
             self._host = LiveHost(self._transport, codec, random=self._random, stopped=self._on_stopped)
@@ -131,16 +132,19 @@ class Node:
             self._presence = self._host.presence = Presence(
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation
             )
+            self._is_open = True
         except BaseException:
             if opened:
                 await self._transport.close()
             raise
 
     def _on_packet(self, source: Address, data: Any) -> None:
-        self._host.packet(source, data)
+        if self._is_open:
+            self._host.packet(source, data)
 
     def _on_turn_over(self) -> None:
-        self._host.turn_over()
+        if self._is_open:
+            self._host.turn_over()
 
     async def close(self, *, drained: bool = False) -> None:
         """Stops at once. (Leave the groups first: else the others have to find out.)
@@ -225,7 +229,7 @@ class Node:
                     await group.has_state()
         except TimeoutError:
             presence.give_up(name)
-            text = f"{presence.name} could not enter group {name!r} in {timeout:g} s: {presence.missing(name)}"
+            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {presence.missing(name)}"
             raise JoinTimeout(Reason("join timeout", text)) from None
         except BaseException:
             presence.give_up(name)

@@ -33,35 +33,47 @@ _MOST_MEMBERS: Final = 10_000
 def load(path: str | FilePath, overrides: Sequence[str] = ()) -> Scenario:
     """Reads a scenario file; ``overrides`` are ``key=value`` as after ``--set``, the last one wins."""
     file = FilePath(path)
+    text = read_text(file, "scenario", "`plainchant run --list` names the shipped ones")
+    return parse(text, str(file), overrides)
+
+
+def read_text(file: FilePath, what: str, remedy: str) -> str:
+    """The text of a file that people write, or an error that says what to do; ``what`` it is, for messages."""
     try:
-        text = file.read_bytes().decode()
+        return file.read_bytes().decode()
     except FileNotFoundError:
-        raise ScenarioError(
-            f"there is no scenario file {file}; `plainchant run --list` names the shipped ones"
-        ) from None
+        raise ScenarioError(f"there is no {what} file {file}; {remedy}") from None
     except IsADirectoryError:
-        raise ScenarioError(f"{file} is a directory; name the scenario file in it") from None
+        raise ScenarioError(f"{file} is a directory; name the {what} file in it") from None
     except UnicodeDecodeError as error:
-        raise ScenarioError(f"{file} is not text in UTF-8 (at byte {error.start}); a scenario is a TOML file") from None
+        raise ScenarioError(f"{file} is not text in UTF-8 (at byte {error.start}); a {what} is a TOML file") from None
     except OSError as error:
         raise ScenarioError(f"{file} cannot be read: {error.strerror}") from None
-    return parse(text, str(file), overrides)
 
 
 def parse(text: str, filename: str = "scenario", overrides: Sequence[str] = ()) -> Scenario:
     """Reads a scenario from its text; ``filename`` is for messages, and names the scenario if nothing else does."""
     text = text.replace("\r\n", "\n")
-    document = _document(text, filename)
+    document = parse_document(text, filename)
     options: dict[Path, str] = {}
     for override in overrides:
-        _override(document, override, options)
+        apply_option(document, override, options)
     reader = Reader(text, filename, options)
     scenario = _Assembly(reader, document).scenario(FilePath(filename).stem)
     check(scenario, document, reader)
     return scenario
 
 
-def _document(text: str, filename: str) -> dict[str, Any]:
+def build(document: dict[str, Any], name: str) -> Scenario:
+    """A scenario from a document of a program's own, of the form that a file has; ``name`` is for messages."""
+    reader = Reader("", name, {})
+    scenario = _Assembly(reader, document).scenario(name)
+    check(scenario, document, reader)
+    return scenario
+
+
+def parse_document(text: str, filename: str, what: str = "scenario") -> dict[str, Any]:
+    """The document in a TOML text, or an error that names the line."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -73,15 +85,20 @@ def _document(text: str, filename: str) -> dict[str, Any]:
         raise ScenarioError(f"{filename}:{line}: this is not TOML: {problem}") from None
     except (ValueError, RecursionError):
         raise ScenarioError(
-            f"{filename}: this is not a scenario: a number or a nesting in it is far too large"
+            f"{filename}: this is not a {what}: a number or a nesting in it is far too large"
         ) from None
 
 
 # --- --set ----------------------------------------------------------------------------------------------------------
 
 
-def _override(document: dict[str, Any], override: str, options: dict[Path, str]) -> None:
-    """Puts one ``key=value`` into the document, as if it stood there."""
+def apply_option(
+    document: dict[str, Any],
+    override: str,
+    options: dict[Path, str],
+    examples: str = "--set network.loss=0.05 or --set fault.0.at=1s",
+) -> None:
+    """Puts one ``key=value`` into the document, as if it stood there, and its path and text into ``options``."""
     name, equals, raw = override.partition("=")
     option = f"--set {override}"
     try:
@@ -89,9 +106,7 @@ def _override(document: dict[str, Any], override: str, options: dict[Path, str])
     except (tomllib.TOMLDecodeError, RecursionError):
         keys = ()
     if not equals or not keys:
-        raise ScenarioError(
-            f"{option}: write --set key=value, for instance --set network.loss=0.05 or --set fault.0.at=1s"
-        )
+        raise ScenarioError(f"{option}: write --set key=value, for instance {examples}")
     raw = raw.strip()
     path: Path = ()
     place: Any = document

@@ -1,0 +1,172 @@
+"""``plainchant node``: one member of a group as a process, for programs of any language."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..group import Group, GroupError, Halted, JoinTimeout
+from ..live.config import EXAMPLE, NodeConfig, load_config
+from ..live.pipe import UNREAD, Format, Input, JsonLines, Output, OutputClosed, Text, pass_in, pass_out
+from ..model import SECOND, Reason, UsageError
+from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded
+
+EXIT_NOT_LET_IN: Final = 3
+_STANDARD_INPUT: Final = 0
+_STANDARD_OUTPUT: Final = 1
+
+
+@guarded
+def node(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file; see --example.", show_default=False)
+    ] = None,
+    me: Annotated[str | None, typer.Option(metavar="NAME", help="Which of the peers we are.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the group.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json/--text", help="JSON lines, in and out, or text.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Record everything here, for `plainchant collect`.", show_default=False)
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long the group may take to let us in.", show_default=False)
+    ] = None,
+    leave_at_eof: Annotated[
+        bool, typer.Option("--leave-at-eof", help="Leave when the input ends, instead of listening on.")
+    ] = False,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed.", show_default=False),
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Print a configuration to begin with and exit.")] = False,
+) -> None:
+    """Be a member of a group: lines from standard input are sent to it, what it delivers comes out.
+
+    Everybody's messages and the changes of membership come out in the same order at all members. When the input ends, the
+    process listens on. SIGTERM or Ctrl-C leaves the group; a second one ends the process at once.
+
+    The exit status is 0 if the process left, 1 if it was halted (excluded, cut off from the majority, its output closed) or the
+    group did not let it go, 2 if the input was wrong, 3 if the group did not let it in in time.
+
+    With --json the input is lines such as {"send": "text"}, {"send_base64": "AAEC"} and {"leave": true}, and the output
+    lines such as {"event": "message", "sender": "a", "seq": 1, "payload": "text"}; see docs/node.md.
+
+    Examples:
+
+      plainchant node --example
+
+      plainchant node bank.toml --me a
+
+      plainchant node bank.toml --me b --json --trace spools --set parameters.resilience=1
+    """
+    if example:
+        print(EXAMPLE, end="")
+        return
+    if file is None:
+        raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
+    given = {"me": me, "group": group, "trace": trace, "timeout": timeout}
+    overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    config = load_config(file, overrides)
+    status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())
+    if status:
+        raise typer.Exit(status)
+
+
+class _Session:
+    """One membership, from the first hello to the exit status."""
+
+    def __init__(self, config: NodeConfig, form: Format, leave_at_eof: bool) -> None:
+        self._config = config
+        self._form = form
+        self._leave_at_eof = leave_at_eof
+        self._patience = config.leave_timeout / SECOND
+        self._stop = asyncio.Event()
+        self._is_member = False
+        self._signalled = False
+
+    async def run(self) -> int:
+        """Lives the member's life and returns the exit status."""
+        output = Output(_STANDARD_OUTPUT)
+        life = asyncio.create_task(self._live(output))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, life)
+        status, reason = await self._outcome(life)
+        if status:
+            complain(reason.text)
+        if reason.code == "output":
+            return status
+        try:
+            async with asyncio.timeout(self._patience):
+                await output.write(self._form.end(reason))
+        except (TimeoutError, OutputClosed):
+            complain("nobody reads the output, and its end was not written")
+            return EXIT_UNEXPECTED
+        return status
+
+    def _on_signal(self, life: asyncio.Task[None]) -> None:
+        """The first one leaves, or gives up joining; the second ends the process, wherever it hangs."""
+        if self._signalled:
+            os._exit(EXIT_INTERRUPTED)
+        self._signalled = True
+        if self._is_member:
+            self._stop.set()
+        else:
+            life.cancel()
+
+    async def _outcome(self, life: asyncio.Task[None]) -> tuple[int, Reason]:
+        """How it ended: exit status and reason."""
+        me, group = self._config.me, self._config.group
+        try:
+            await life
+        except asyncio.CancelledError:
+            return 0, Reason("interrupted", f"{me} was stopped before {group} let it in")
+        except JoinTimeout as error:
+            return EXIT_NOT_LET_IN, error.reason
+        except GroupError as error:
+            return EXIT_UNEXPECTED, error.reason
+        except OutputClosed as error:
+            return EXIT_UNEXPECTED, Reason("output", f"{error}; {me} has left {group}")
+        return 0, Reason("left", f"{me} has left {group}")
+
+    async def _live(self, output: Output) -> None:
+        async with self._config.join(unread=UNREAD) as group:
+            self._is_member = True
+            await self._serve(group, output)
+
+    async def _serve(self, group: Group, output: Output) -> None:
+        """Passes lines in and out until the group is over or it is time to leave, and leaves."""
+        out = asyncio.create_task(pass_out(group, output, self._form))
+        into = asyncio.create_task(self._pass_in(group, output))
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((out, stop), return_when=asyncio.FIRST_COMPLETED)
+            into.cancel()
+            if not out.done():
+                await self._leave(group)
+                await asyncio.wait((out,), timeout=self._patience)
+            if not out.done():
+                raise OutputClosed("nobody reads the output, and its last lines are lost")
+            out.result()
+        finally:
+            for task in (out, into, stop):
+                task.cancel()
+
+    async def _pass_in(self, group: Group, output: Output) -> None:
+        try:
+            wants_to_leave = await pass_in(group, Input(_STANDARD_INPUT), output, self._form)
+        except OutputClosed:
+            wants_to_leave = True
+        if wants_to_leave or self._leave_at_eof:
+            self._stop.set()
+
+    async def _leave(self, group: Group) -> None:
+        """Leaves while the output goes on. If that takes too long, the end of the membership tries without the output."""
+        with contextlib.suppress(TimeoutError, Halted):
+            async with asyncio.timeout(self._patience):
+                await group.leave()

@@ -1,0 +1,251 @@
+"""What a node is told in a file: the configuration of ``plainchant node``.
+
+The file is TOML. Its keys are declared once, in :class:`NodeConfig` and :class:`MulticastConfig`; the protocol's own stand
+under ``[parameters]`` and are declared by the protocol. It is read as scenario files are (``scenario.read``), with errors that
+name the file, the line and the nearest key, and options of the command line are put into it as if they stood there. One file
+can serve all members: each is then told by ``--me`` which one it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from ..group import UNREAD
+from ..model import MS, SECOND, Duration, UsageError, declarations, parameter
+from ..protocols import registry
+from ..scenario.load import DEFAULT_GROUP, apply_option, parse_document, read_text
+from ..scenario.locate import Path
+from ..scenario.read import Reader, dotted, hints, nearest
+from .multicast import DEFAULT_GROUP as MULTICAST_GROUP
+from .names import format_address, parse_address
+from .node import Joining, MakeTransport, join
+from .transport import Address, Transport
+
+TRANSPORTS: Final = ("udp", "tcp", "multicast")
+
+_NAME: Final = re.compile(r"[\w.-]+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MulticastConfig:
+    """The table ``[multicast]``."""
+
+    group: str = parameter(format_address(MULTICAST_GROUP), "address of the IP multicast group, the same for all members")
+    interface: str = parameter("", "address of the interface that multicasts use; without it, the one of our own address")
+    ttl: int = parameter(1, "how many networks a multicast may cross; 1 is this one", minimum=1, maximum=255)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One member as a process: who it is, who the others are, and what they are in together."""
+
+    me: str = parameter(about="which of the peers this process is")
+    peers: dict[str, str] = parameter(about="names and addresses of all who may be in the group, this process included")
+    protocol: str = parameter("sequencer", "how the group agrees on an order; `plainchant protocols` lists them")
+    group: str = parameter(DEFAULT_GROUP, "name of the group")
+    members: tuple[str, ...] = parameter(
+        (), "peers that form the group together if it does not exist yet; without it, all of them", example='["a", "b"]'
+    )
+    transport: str = parameter("udp", "what carries packets", choices=TRANSPORTS)
+    multicast: MulticastConfig = parameter(MulticastConfig(), "where multicasts go, with the transport multicast")
+    packet: int = parameter(
+        0, "size of packets; 0: as large as the network takes them whole", unit="bytes", minimum=0, maximum=16 << 20
+    )
+    trace: str = parameter("", "directory to record everything in that happens, for `plainchant collect`; without it, nothing is")
+    run: str = parameter("r0", "name of the run in the trace")
+    incarnation: int = parameter(
+        0, "how often this member was started before, at the least; it is found out if another member remembers", minimum=0
+    )
+    timeout: Duration = parameter(
+        Duration(30 * SECOND), "how long the group may take to let this process in", unit="duration", minimum=1 * MS
+    )
+    leave_timeout: Duration = parameter(
+        Duration(10 * SECOND), "how long the group may take to let this process go", unit="duration", minimum=1 * MS
+    )
+    parameters: Mapping[str, Any] = parameter(about="the protocol's own parameters", factory=dict)
+    """Those that were set; the others are fitted to the network."""
+
+    def join(self, *, unread: int = UNREAD) -> Joining:
+        """The membership that this describes, with a process of its own: ``async with config.join() as group``."""
+        return join(
+            self.group,
+            protocol=self.protocol,
+            me=self.me,
+            peers=self.peers,
+            members=self.members or None,
+            parameters=self.parameters,
+            transport=self._transport(),
+            packet=self.packet,
+            trace=self.trace or None,
+            run=self.run,
+            incarnation=self.incarnation,
+            timeout=self.timeout / SECOND,
+            leave_timeout=self.leave_timeout / SECOND,
+            unread=unread,
+        )
+
+    def _transport(self) -> str | MakeTransport:
+        if self.transport == "multicast":
+            return self._make_multicast
+        if self.transport == "tcp" and self.packet:
+            return _make_tcp
+        return self.transport
+
+    def _make_multicast(self, address: Address, packet: int) -> Transport:
+        from .multicast import MulticastTransport
+
+        options = self.multicast
+        return MulticastTransport(address, parse_address(options.group), options.interface, options.ttl, packet=packet)
+
+
+def _make_tcp(address: Address, packet: int) -> Transport:
+    from .tcp import TcpTransport
+
+    return TcpTransport(address, packet=packet)
+
+
+def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> NodeConfig:
+    """Reads a configuration file; ``overrides`` are ``key=value`` as after ``--set``, the last one wins."""
+    file = FilePath(path)
+    text = read_text(file, "configuration", "`plainchant node --example` prints one to begin with")
+    return parse_config(text, str(file), overrides)
+
+
+def parse_config(text: str, filename: str = "configuration", overrides: Sequence[str] = ()) -> NodeConfig:
+    """Reads a configuration from its text; ``filename`` is for messages."""
+    text = text.replace("\r\n", "\n")
+    document = parse_document(text, filename, "configuration")
+    options: dict[Path, str] = {}
+    for override in overrides:
+        apply_option(document, override, options, "--set me=a or --set parameters.resilience=1")
+    return _Assembly(Reader(text, filename, options), document).config()
+
+
+class _Assembly:
+    """Reads a document: what the declarations say, and what needs to be looked at together."""
+
+    def __init__(self, reader: Reader, document: dict[str, Any]) -> None:
+        self._reader = reader
+        self._document = document
+
+    def config(self) -> NodeConfig:
+        declared = {field.name: declaration for field, declaration in declarations(NodeConfig)}
+        self._reader.table(self._document, (), declared, "in a node's configuration")
+        values = {
+            key: self._reader.value(hints(NodeConfig)[key], declared[key], given, (key,))
+            for key, given in self._document.items()
+            if key not in ("peers", "parameters")
+        }
+        values["peers"] = self._peers()
+        self._check_names(values)
+        if values.get("transport") == "multicast":
+            self._check_multicast(values.get("multicast", MulticastConfig()))
+        config = NodeConfig(**values)
+        return dataclasses.replace(config, parameters=self._parameters(config))
+
+    def _peers(self) -> dict[str, str]:
+        given = self._document.get("peers")
+        if given is None:
+            self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
+        if not isinstance(given, dict) or not given:
+            self._reader.fail(("peers",), 'peers must be a table of names and addresses, such as a = "127.0.0.1:7001"')
+        places: dict[Address, str] = {}
+        for name, text in given.items():
+            path = ("peers", name)
+            self._check_name(name, path)
+            if not isinstance(text, str):
+                self._reader.fail(path, f'{dotted(path)} must be an address in quotes, such as "127.0.0.1:7001", not {text!r}')
+            try:
+                address = parse_address(text)
+            except UsageError as error:
+                self._reader.fail(path, f"{dotted(path)}: {error}")
+            if address[1] == 0:
+                self._reader.fail(path, f"{dotted(path)}: the others have to know the port; choose one instead of 0")
+            if address in places:
+                self._reader.fail(path, f'"{name}" has the address of "{places[address]}"; give each an address of its own')
+            places[address] = name
+        return dict(given)
+
+    def _check_names(self, values: dict[str, Any]) -> None:
+        peers = values["peers"]
+        if "me" not in values:
+            self._reader.fail((), f'me is missing: write me = "{next(iter(peers))}" at the top, or say --me {next(iter(peers))}')
+        if values["me"] not in peers:
+            self._reader.fail(("me",), f'me is "{values["me"]}", which is not among the peers; {nearest(values["me"], peers)}')
+        members = values.get("members", ())
+        for number, name in enumerate(members):
+            if name not in peers:
+                self._reader.fail(("members", number), f'member "{name}" is not among the peers; {nearest(name, peers)}')
+            if name in members[:number]:
+                self._reader.fail(("members", number), f'"{name}" is named twice in members; every process is named once')
+        for key in ("group", "run"):
+            if key in values:
+                self._check_name(values[key], (key,))
+
+    def _check_name(self, name: str, path: Path) -> None:
+        if _NAME.fullmatch(name) is None:
+            problem = f"{name!r} cannot be a name: use letters, digits, dots, dashes and underscores"
+            self._reader.fail(path, f"{problem} (a#1 is the name that a gets when it comes back)")
+
+    def _check_multicast(self, options: MulticastConfig) -> None:
+        try:
+            parse_address(options.group)
+        except UsageError as error:
+            self._reader.fail(("multicast", "group"), f"multicast.group: {error}")
+
+    def _parameters(self, config: NodeConfig) -> dict[str, Any]:
+        try:
+            description = registry.describe(config.protocol)
+        except UsageError as error:
+            self._reader.fail(("protocol",), str(error))
+        path = ("parameters",)
+        what = f"among the parameters of {description.name}"
+        given = self._reader.fields(description.parameters, self._document.get("parameters", {}), path, what)
+        try:
+            complete = description.parameters(**given)
+        except UsageError as error:
+            self._reader.fail(path, str(error))
+        problem = description.check(complete, {config.group: config.members or tuple(config.peers)})
+        if problem is not None:
+            self._reader.fail(path, problem)
+        return given
+
+
+EXAMPLE: Final = """\
+# One member of a group, as a process: plainchant node THIS-FILE
+# The same file serves all members if each is told who it is: plainchant node THIS-FILE --me b
+
+me = "a"
+group = "bank"
+protocol = "sequencer"          # `plainchant protocols` lists them
+
+# More that can be set; each line shows what holds without it.
+# members = ["a", "b", "c"]     # who forms the group together while it does not exist; who comes later is let in
+# transport = "udp"             # or "tcp", where UDP is not let through, or "multicast", one packet for all
+# packet = 0                    # bytes of a packet; 0: as large as the network takes them whole
+# trace = ""                    # a directory to record everything in, for `plainchant collect` and `plainchant verify`
+# run = "r0"                    # the name of the run in that trace
+# incarnation = 0               # how often this member was started before, if nobody else remembers
+# timeout = "30s"               # how long the group may take to let this process in
+# leave_timeout = "10s"         # and to let it go
+
+# Everybody who may be in the group. Each listens at its own address and finds the others at theirs.
+[peers]
+a = "127.0.0.1:7001"
+b = "127.0.0.1:7002"
+c = "127.0.0.1:7003"
+
+# What the protocol lets you set: `plainchant protocols sequencer`. What is left out is fitted to the network.
+[parameters]
+resilience = 1                  # a message is delivered when a member besides the sequencer holds it
+
+# With transport = "multicast":
+# [multicast]
+# group = "239.193.7.1:7000"
+# interface = ""                # the address of an interface; without it, that of our own address
+# ttl = 1                       # networks that a multicast may cross
+"""
