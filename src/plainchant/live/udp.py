@@ -16,7 +16,6 @@ windows by it, so that a receiver that falls behind slows its senders down befor
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -68,22 +67,26 @@ class UdpTransport:
         recvfrom_into = self._socket.recvfrom_into
         into, view, receive = self._into, self._views, self._receive
         read = size = 0
-        try:
-            while read < READ_AT_ONCE:
+        while read < READ_AT_ONCE:
+            try:
                 length, source = recvfrom_into(into)
-                read += 1
-                size += length
-                receive(source if len(source) == 2 else source[:2], view[:length])
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.counters.errors += 1  # an ICMP answer to something that we sent: nobody listens there
-        finally:
-            self.counters.received += read
-            self.counters.received_bytes += size
-            self._turn_over()
+            except BlockingIOError:
+                break
+            except OSError:
+                self.counters.errors += 1  # an ICMP answer to something that we sent: nobody listens there
+                break
+            read += 1
+            size += length
+            receive(source if len(source) == 2 else source[:2], view[:length])
+        self.counters.received += read
+        self.counters.received_bytes += size
+        self._turn_over()
 
     def send(self, to: Sequence[Address], data: Data) -> None:
+        if len(data) > LARGEST:
+            raise UsageError(
+                f"the network takes no packet of {len(data)} bytes; choose a smaller packet size (1400 fits everywhere)"
+            )
         counters = self.counters
         if self._queue or self._socket is None:
             for address in to:
@@ -97,18 +100,11 @@ class UdpTransport:
                 for later in to[at:]:
                     self._wait(data, later)
                 return
-            except OSError as error:
-                self._refused(error, len(data))
+            except OSError:
+                counters.errors += 1
             else:
                 counters.sent += 1
                 counters.sent_bytes += len(data)
-
-    def _refused(self, error: OSError, size: int) -> None:
-        if error.errno == errno.EMSGSIZE:
-            raise UsageError(
-                f"the network takes no packet of {size} bytes; choose a smaller packet size (1400 fits everywhere)"
-            ) from error
-        self.counters.errors += 1
 
     def _wait(self, data: Data, address: Address) -> None:
         if self._socket is None:
@@ -136,8 +132,8 @@ class UdpTransport:
                 self._socket.sendto(data, address)
             except BlockingIOError:
                 return
-            except OSError as error:
-                self._refused(error, len(data))
+            except OSError:
+                counters.errors += 1
             else:
                 counters.sent += 1
                 counters.sent_bytes += len(data)

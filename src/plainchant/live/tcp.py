@@ -1,0 +1,732 @@
+"""TCP: a mesh of connections, for networks that do not let UDP through.
+
+Theory of operation
+-------------------
+Two members share one connection, which whoever has something to send first opens. Everything on it is a frame: four bytes of
+length (big-endian) and that many bytes. The first frame each way is a greeting: :data:`MAGIC`, a token of the sender's own
+making, the number of the greeting among all of its sender's, and the address at which it listens. The opener waits for the
+answer before it sends packets. Whoever does not begin with a greeting, or sends a length that cannot be, loses that connection
+and nothing else.
+
+If both open at once, the connection of the one with the smaller address stays: it turns the other's down, and the other takes
+it in place of its own attempt. An attempt that has not come through yet gives way to one that has. Where there is a connection
+already, the one with the later greeting of the other end stays: either they have lost the old one, of which we need not know
+anything yet, or the call was made before they took the one that there is. So no connection that is dead at one end keeps a
+live one away.
+
+The first packet of a turn of the loop leaves at once; those that follow in the same turn, and those that the socket does not
+take, accumulate and leave together in one ``sendmsg``. Packets for somebody who is not connected wait, up to a bound of bytes
+and of time, and as long as some wait, connecting is tried again, after 20 ms at first and up to a second later on. What is
+under way when a connection breaks is lost; protocols repair that, as they do for datagrams.
+
+A receiver that does not read fills its socket and then its sender's, whose packets then wait here: how many there can be is
+the protocol's window. So ``limits.buffer`` is 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import itertools
+import re
+import secrets
+import socket
+import struct
+import sys
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from ..model import UsageError
+from .names import family_of, format_address, parse_address
+from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, TurnOver
+
+MAGIC: Final = b"plainchant/1 "
+"""How a greeting begins; token, number and listening address follow."""
+DEFAULT_PACKET: Final = 65_536
+LARGEST: Final = 16 << 20
+"""Bytes of the largest packet that is taken from anybody: a bound of memory, and a test for garbage."""
+WAITING_BYTES: Final = 64 << 20
+"""More than this does not wait for one peer."""
+PATIENCE: Final = 5.0
+"""Seconds after which a connection that does not come about, a greeting that does not come, or packets that wait for
+somebody who cannot be reached are given up."""
+SILENCE: Final = 10.0
+"""Seconds after which bytes that the other end does not acknowledge, or its silence, break the connection."""
+FIRST_PAUSE: Final = 0.02
+LONGEST_PAUSE: Final = 1.0
+"""Seconds between two attempts to connect."""
+LINGER: Final = 0.25
+"""Seconds that closing waits, at the most, for the other ends to have taken everything."""
+
+_LENGTH: Final = struct.Struct(">I")
+_GREETING: Final = re.compile(re.escape(MAGIC) + rb"([0-9a-f]{16}) ([0-9]{1,18}) ([!-~]{3,100})")
+_LONGEST_GREETING: Final = 160
+_BUFFER: Final = 1 << 20
+_FRAMES_AT_ONCE: Final = 256
+"""In one sendmsg: a frame is two pieces, and systems take 1,024."""
+_SHORT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class TcpTransport:
+    """Packets as frames on connections, one to each peer."""
+
+    def __init__(
+        self,
+        bind: Address,
+        *,
+        packet: int = DEFAULT_PACKET,
+        waiting: int = WAITING_BYTES,
+        patience: float = PATIENCE,
+        random: Random | None = None,
+    ) -> None:
+        if not 64 <= packet <= LARGEST:
+            raise UsageError(f"a TCP packet has 64 to {LARGEST} bytes, and {packet} were asked for")
+        self._bind = bind
+        self._listener: socket.socket | None = None
+        self._peers: dict[Address, _Peer] = {}
+        self._used: list[_Connection] = []
+        """Connections that have sent a packet in this turn of the loop."""
+        self.connections: set[_Connection] = set()
+        """All that are open, strangers' and attempts included."""
+        self.waiting = waiting
+        self.patience = patience
+        self.random = random or Random()
+        self.token = secrets.token_hex(8)
+        self.greetings = itertools.count()
+        self.address = bind
+        self.limits = Limits(packet, 0)
+        self.counters = Counters()
+
+    async def open(self, receive: Receive, turn_over: TurnOver) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.receive = receive
+        self.turn_over = turn_over
+        self._listener = _listening_socket(self._bind)
+        self.address = self._listener.getsockname()[:2]
+        self.loop.add_reader(self._listener.fileno(), self._accept)
+
+    @property
+    def closed(self) -> bool:
+        return self._listener is None
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, to: Sequence[Address], data: Data) -> None:
+        size = len(data)
+        if size > self.limits.packet:
+            raise UsageError(f"a packet of {size} bytes is above the limit of {self.limits.packet}; choose a larger packet size")
+        if self._listener is None:
+            self.counters.dropped += len(to)
+            return
+        length = _LENGTH.pack(size)
+        kept: bytes | None = None
+        for address in to:
+            peer = self._peers.get(address)
+            if peer is None:
+                if address == self.address:
+                    self.loop.call_soon(self._receive_own, bytes(data))
+                    continue
+                peer = self._peer(address)
+            connection = peer.connection
+            if connection is not None and connection.idle:
+                if not self._used:
+                    self.loop.call_soon(self._end_of_turn)
+                self._used.append(connection)
+                connection.send_at_once(length, data)
+                continue
+            if kept is None:
+                kept = bytes(data)
+            peer.wait(length, kept)
+
+    def _end_of_turn(self) -> None:
+        used, self._used = self._used, []
+        for connection in used:
+            connection.used = False
+            connection.flush()
+
+    def _receive_own(self, data: bytes) -> None:
+        if self._listener is not None:
+            counters = self.counters
+            counters.sent += 1
+            counters.sent_bytes += len(data)
+            counters.received += 1
+            counters.received_bytes += len(data)
+            self.receive(self.address, data)
+            self.turn_over()
+
+    def _peer(self, address: Address) -> _Peer:
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = _Peer(self, address)
+        return peer
+
+    def forget(self, address: Address) -> None:
+        """There is no connection, and nothing waits for one."""
+        self._peers.pop(address, None)
+
+    # --- connections from others --------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        for _ in range(READ_AT_ONCE):
+            try:
+                made, _source = self._listener.accept()
+                _prepare(made)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.counters.errors += 1
+                if error.errno in _SHORT_OF_FILES:
+                    self.loop.remove_reader(self._listener.fileno())
+                    self.loop.call_later(LONGEST_PAUSE, self._accept_again)
+                    return
+                continue
+            connection = _Connection(self, made)
+            connection.begin_reading()
+            connection.expect_greeting()
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            self.loop.add_reader(self._listener.fileno(), self._accept)
+
+    def greeted(self, connection: _Connection, address: Address) -> None:
+        """A connection that was accepted has said whose it is: take it or turn it down."""
+        own = connection.own_address()
+        if address in (own, self.address):
+            connection.fail()
+            return
+        self._peer(address).called(connection, own)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        if self._listener is None:
+            return
+        self.loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+        self._listener = None
+        peers = list(self._peers.values())
+        leaving = [connection.leave() for connection in [peer.end() for peer in peers] if connection is not None]
+        if leaving:
+            await asyncio.wait(leaving, timeout=LINGER)
+        for connection in list(self.connections):
+            connection.discard()
+        for peer in peers:
+            peer.give_up()
+        self._peers.clear()
+
+
+class _Peer:
+    """Somebody to whom packets go: the connection, or the attempts to make one, and what waits for it."""
+
+    __slots__ = ("_attempt", "_pause", "_retry", "_since", "address", "connection", "queue", "queued_bytes", "transport")
+
+    def __init__(self, transport: TcpTransport, address: Address) -> None:
+        self.transport = transport
+        self.address = address
+        self.connection: _Connection | None = None
+        """Greetings are exchanged on it."""
+        self.queue: deque[tuple[bytes, bytes]] = deque()
+        self.queued_bytes = 0
+        self._attempt: _Connection | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._pause = FIRST_PAUSE
+        self._since: float | None = None
+        """Since when connecting has failed."""
+
+    def wait(self, length: bytes, data: bytes) -> None:
+        """Keeps a packet until it can leave, and sees to it that it will."""
+        counters = self.transport.counters
+        counters.queued += 1
+        self.queue.append((length, data))
+        self.queued_bytes += len(data)
+        while self.queued_bytes > self.transport.waiting:
+            _, oldest = self.queue.popleft()
+            self.queued_bytes -= len(oldest)
+            counters.dropped += 1
+        if self.connection is None:
+            self._connect()
+
+    def give_up(self) -> None:
+        self.transport.counters.dropped += len(self.queue)
+        self.queue.clear()
+        self.queued_bytes = 0
+
+    # --- connecting ---------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._attempt is not None or self._retry is not None:
+            return
+        try:
+            made = _outgoing_socket(self.transport.address, self.address)
+        except OSError:
+            self.transport.counters.errors += 1
+            self._failed()
+            return
+        self._attempt = _Connection(self.transport, made, self)
+        self._attempt.connect(self.address)
+
+    def called(self, connection: _Connection, own: Address) -> None:
+        """They have opened a connection themselves."""
+        if self.connection is not None:
+            if connection.greeted_before(self.connection):
+                connection.discard()
+                return
+            self.connection.discard()
+        elif self._attempt is not None:
+            if self._attempt.established and own < self.address:
+                connection.discard()
+                return
+            self._attempt.discard()
+        connection.peer = self
+        self._adopt(connection)
+        connection.greet()
+
+    def answered(self, connection: _Connection) -> None:
+        """They have answered our greeting."""
+        self._adopt(connection)
+        connection.flush()
+
+    def _adopt(self, connection: _Connection) -> None:
+        self.connection = connection
+        self._attempt = None
+        self._since = None
+        self._pause = FIRST_PAUSE
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def lost(self, connection: _Connection) -> None:
+        """The connection broke, or the attempt failed."""
+        if connection is self.connection:
+            self.connection = None
+            self._try_later()
+        elif connection is self._attempt:
+            self._attempt = None
+            self._failed()
+
+    def _failed(self) -> None:
+        now = self.transport.loop.time()
+        if self._since is None:
+            self._since = now
+        if now - self._since > self.transport.patience:
+            self.give_up()
+        self._try_later()
+
+    def _try_later(self) -> None:
+        """If something waits, connects after a while."""
+        if not self.queue:
+            self.transport.forget(self.address)
+        elif not self.transport.closed:
+            pause = self._pause * self.transport.random.uniform(0.5, 1)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._retry = self.transport.loop.call_later(pause, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._connect()
+
+    def end(self) -> _Connection | None:
+        """Tries no more; returns the connection on which packets may still leave."""
+        if self._retry is not None:
+            self._retry.cancel()
+        return self.connection
+
+
+class _Connection:
+    """One socket: frames out, frames in."""
+
+    __slots__ = (
+        "_buffer",
+        "_busy",
+        "_deadline",
+        "_end",
+        "_greeting",
+        "_left",
+        "_socket",
+        "_start",
+        "_started",
+        "_transport",
+        "_view",
+        "_writing",
+        "established",
+        "peer",
+        "used",
+    )
+
+    def __init__(self, transport: TcpTransport, made: socket.socket, peer: _Peer | None = None) -> None:
+        transport.connections.add(self)
+        self._transport = transport
+        self._socket: socket.socket | None = made
+        self.peer = peer
+        """Whose it is; unknown until an accepted one has been greeted."""
+        self.established = False
+        """We opened it, it came about, and we have greeted."""
+        self.used = False
+        """It has sent a packet in this turn: the next ones accumulate."""
+        self._deadline: asyncio.TimerHandle | None = None
+        """When the other end's greeting must have come; none once it has."""
+        self._greeting = ("", 0)
+        """Token and number of the other end's greeting."""
+        self._left: asyncio.Future[None] | None = None
+        """We are leaving; done when the other end has closed."""
+        self._started: memoryview | None = None
+        """The rest of a frame that the socket took in part."""
+        self._writing = False
+        """The socket is full; the loop tells us when it is not."""
+        self._buffer = bytearray(_BUFFER)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
+        """What has been read and not handed on."""
+        self._busy = False
+        """There are more whole frames in the buffer than one turn may have."""
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def connect(self, address: Address) -> None:
+        assert self._socket is not None
+        self.expect_greeting()
+        try:
+            code = self._socket.connect_ex(address)
+        except OSError:
+            code = errno.EADDRNOTAVAIL
+        if code in (0, errno.EINPROGRESS):
+            self._writing = True
+            self._transport.loop.add_writer(self._socket.fileno(), self._connected)
+        else:
+            # Not here: whoever sends must not meet the consequences of a failure in the middle of it.
+            self._transport.loop.call_soon(self.fail)
+
+    def _connected(self) -> None:
+        assert self._socket is not None
+        self._stop_writing()
+        # A port that nobody listens at, and that the system happens to choose for our end, connects to itself.
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or self._is_to_itself():
+            self.fail()
+            return
+        self.established = True
+        self.begin_reading()
+        self.greet()
+
+    def _is_to_itself(self) -> bool:
+        assert self._socket is not None
+        try:
+            return bool(self._socket.getsockname() == self._socket.getpeername())
+        except OSError:  # it broke at once; reading will tell
+            return False
+
+    def begin_reading(self) -> None:
+        assert self._socket is not None
+        self._transport.loop.add_reader(self._socket.fileno(), self._read)
+
+    def expect_greeting(self) -> None:
+        self._deadline = self._transport.loop.call_later(self._transport.patience, self.fail)
+
+    def own_address(self) -> Address:
+        """Where others reach us: if we listen at every address, it is this end's."""
+        host, port = self._transport.address
+        if _is_any(host) and self._socket is not None:
+            host = self._socket.getsockname()[0]
+        return host, port
+
+    def greet(self) -> None:
+        said = f"{self._transport.token} {next(self._transport.greetings)} {format_address(self.own_address())}"
+        greeting = MAGIC + said.encode()
+        self._started = memoryview(_LENGTH.pack(len(greeting)) + greeting)
+        self.flush()
+
+    def greeted_before(self, other: _Connection) -> bool:
+        """Whether one and the same process greeted here before it greeted there."""
+        return self._greeting[0] == other._greeting[0] and self._greeting[1] < other._greeting[1]
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """A packet can leave at once."""
+        return not (self.used or self._writing) and self.peer is not None and not self.peer.queue
+
+    def send_at_once(self, length: bytes, data: Data) -> None:
+        """The first packet of a turn."""
+        assert self._socket is not None
+        assert self.peer is not None
+        self.used = True
+        try:
+            taken = self._socket.sendmsg((length, data))
+        except BlockingIOError:
+            taken = 0
+        except OSError:
+            self.peer.wait(length, bytes(data))
+            self._transport.loop.call_soon(self.fail)
+            return
+        counters = self._transport.counters
+        counters.sent += 1
+        counters.sent_bytes += len(data)
+        if taken < len(data) + 4:
+            counters.queued += 1
+            self._started = memoryview(length + bytes(data))[taken:]
+            self._start_writing()
+
+    def flush(self) -> None:
+        """Sends what has accumulated, as far as the socket takes it."""
+        while self._socket is not None:
+            pieces: list[Data] = [] if self._started is None else [self._started]
+            if self.peer is not None and self.peer.connection is self:
+                for frame in itertools.islice(self.peer.queue, _FRAMES_AT_ONCE):
+                    pieces += frame
+            if not pieces:
+                self._stop_writing()
+                if self._left is not None:
+                    self._shut()
+                return
+            try:
+                taken = self._socket.sendmsg(pieces)
+            except BlockingIOError:
+                self._start_writing()
+                return
+            except OSError:
+                self.fail()
+                return
+            self._strike_out(taken)
+            if taken < sum(map(len, pieces)):
+                self._start_writing()
+                return
+
+    def _strike_out(self, taken: int) -> None:
+        """Forgets what the socket took. A frame of which it took a part counts as sent."""
+        if self._started is not None:
+            if taken < len(self._started):
+                self._started = self._started[taken:]
+                return
+            taken -= len(self._started)
+            self._started = None
+        counters = self._transport.counters
+        while taken:
+            assert self.peer is not None
+            length, data = self.peer.queue.popleft()
+            self.peer.queued_bytes -= len(data)
+            counters.sent += 1
+            counters.sent_bytes += len(data)
+            if taken < len(data) + 4:
+                self._started = memoryview(length + data)[taken:]
+                return
+            taken -= len(data) + 4
+
+    def _start_writing(self) -> None:
+        if not self._writing and self._socket is not None:
+            self._writing = True
+            self._transport.loop.add_writer(self._socket.fileno(), self.flush)
+
+    def _stop_writing(self) -> None:
+        if self._writing and self._socket is not None:
+            self._writing = False
+            self._transport.loop.remove_writer(self._socket.fileno())
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        if self._busy:
+            return
+        assert self._socket is not None
+        try:
+            size = self._socket.recv_into(self._view[self._end :])
+        except BlockingIOError:
+            return
+        except OSError:
+            self.fail()
+            return
+        if not size:
+            self.drop()
+            return
+        self._end += size
+        self._hand_on()
+
+    def _hand_on_more(self) -> None:
+        if self._socket is not None and self._left is None:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Hands whole frames on, so many as one turn may have, and the rest in the next turn."""
+        counters = self._transport.counters
+        before = counters.received
+        try:
+            while counters.received - before < READ_AT_ONCE:
+                length = self._whole_frame()
+                if length < 0:
+                    break
+                first = self._start + 4
+                self._start = first + length
+                if self._deadline is not None:
+                    self._greeted(self._buffer[first : self._start])
+                else:
+                    assert self.peer is not None
+                    counters.received += 1
+                    counters.received_bytes += length
+                    self._transport.receive(self.peer.address, self._view[first : self._start])
+                if self._socket is None:
+                    break
+        finally:
+            self._prepare_to_read()
+            if counters.received > before and not self._transport.closed:
+                self._transport.turn_over()
+
+    def _whole_frame(self) -> int:
+        """The length of the next frame, or -1 if not all of it is there. One that cannot be breaks the connection."""
+        if self._end - self._start < 4:
+            return -1
+        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
+        if not 0 < length <= (LARGEST if self._deadline is None else _LONGEST_GREETING):
+            self.fail()
+            return -1
+        return length if self._start + 4 + length <= self._end else -1
+
+    def _prepare_to_read(self) -> None:
+        """Makes room for the rest of a frame that has begun, or has whole frames handed on in the next turn."""
+        self._busy = self._socket is not None and self._whole_frame() >= 0
+        if self._busy:
+            self._transport.loop.call_soon(self._hand_on_more)
+            return
+        rest = self._view[self._start : self._end]
+        length = _LENGTH.unpack_from(rest)[0] if len(rest) >= 4 and self._socket is not None else 0
+        if length + 4 > len(self._buffer):
+            self._buffer = bytearray(length + 4)
+            self._view = memoryview(self._buffer)
+        elif not self._start:
+            return
+        self._view[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
+
+    def _greeted(self, frame: bytearray) -> None:
+        """The first frame: is it one of ours, and whose?"""
+        found = _GREETING.fullmatch(frame)
+        address = None if found is None else _numeric(found[3].decode())
+        if found is None or address is None:
+            self.fail()
+            return
+        assert self._deadline is not None
+        self._deadline.cancel()
+        self._deadline = None
+        self._greeting = (found[1].decode(), int(found[2]))
+        if self.peer is None:
+            self._transport.greeted(self, address)
+        else:
+            self.peer.answered(self)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        """The network broke it, or the other end is no peer."""
+        if self._socket is not None:
+            self._transport.counters.errors += 1
+            self.drop()
+
+    def drop(self) -> None:
+        """Closes, and tells whose it is."""
+        self.discard()
+        if self.peer is not None:
+            self.peer.lost(self)
+
+    def discard(self) -> None:
+        """Closes and tells nobody."""
+        if self._socket is None:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._transport.loop.remove_reader(self._socket.fileno())
+        self._transport.loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+        self._transport.connections.discard(self)
+        if self._left is not None and not self._left.done():
+            self._left.set_result(None)
+
+    def leave(self) -> asyncio.Future[None]:
+        """Sends what waits, says that no more will come, and is done when the other end has closed.
+
+        Closing outright would discard what the other end has not acknowledged, if it has sent something that we did not read.
+        """
+        self._left = self._transport.loop.create_future()
+        if self._socket is None:
+            self._left.set_result(None)
+        else:
+            self._transport.loop.add_reader(self._socket.fileno(), self._read_to_the_end)
+            self.flush()
+        return self._left
+
+    def _shut(self) -> None:
+        assert self._socket is not None
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.discard()
+
+    def _read_to_the_end(self) -> None:
+        assert self._socket is not None
+        try:
+            if self._socket.recv_into(self._view):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            self._transport.counters.errors += 1
+        self.discard()
+
+
+# --- addresses and sockets --------------------------------------------------------------------------------------------
+
+
+def _is_any(host: str) -> bool:
+    return ipaddress.ip_address(host.partition("%")[0]).is_unspecified
+
+
+def _numeric(text: str) -> Address | None:
+    """The address that a greeting names, if it is one that packets can come from."""
+    try:
+        address = parse_address(text)
+        return None if _is_any(address[0]) or not address[1] else address
+    except (UsageError, ValueError):
+        return None
+
+
+def _listening_socket(bind: Address) -> socket.socket:
+    made = socket.socket(family_of(bind), socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(bind)
+        made.listen(socket.SOMAXCONN)
+    except OSError as error:
+        made.close()
+        raise UsageError(
+            f"cannot listen at {format_address(bind)}: {error.strerror or error}; "
+            "is another member running there, is it an address of this machine?"
+        ) from error
+    return made
+
+
+def _outgoing_socket(own: Address, address: Address) -> socket.socket:
+    """A socket to connect with, from the host at which we listen, so that others see where it comes from."""
+    made = socket.socket(family_of(address), socket.SOCK_STREAM)
+    try:
+        _prepare(made)
+        # The port that the system takes for our end stays free for a member that wants to listen there.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family_of(address) == family_of(own):
+            made.bind((own[0], 0))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _prepare(made: socket.socket) -> None:
+    made.setblocking(False)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, round(SILENCE / 2))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))
