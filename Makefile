@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test bench-sim bench-verify bench-sweep pins clean
+.PHONY: help setup demo test lint types unit-test docs-test bench-sim bench-verify bench-sweep bench-live pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ bench-verify: $(STAMP)  ## verification beside DuckDB (some minutes, 2 GB of dis
 
 bench-sweep: $(STAMP)  ## sweeps beside a process pool
 	$(BIN)/plainchant bench sweep
+
+bench-live: $(STAMP)  ## live groups beside raw UDP and other systems (about five minutes)
+	$(BIN)/plainchant bench live
 
 pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requirements/*.txt (needs uv; see CONTRIBUTING.md)
 	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt

@@ -42,6 +42,8 @@ UNREAD: Final = 64 << 20
 MESSAGE_COST: Final = 64
 """What a message counts for in these buffers besides its bytes."""
 LARGEST_MESSAGE: Final = 1 << 30
+MOST_AT_ONCE: Final = 4096
+"""A reader gets about so many events at a time, at the most."""
 _ONLY_BYTES: Final = {bytes}
 
 
@@ -281,7 +283,7 @@ class Group:
         self._stable = _Mark()
         self._own: deque[tuple[int, int]] = deque()
         # incoming
-        self._incoming: list[Any] = []
+        self._incoming: deque[Any] = deque()
         self._unread_cost = 0
         self._full = False
         self._current: Iterator[Event] = iter(())
@@ -418,22 +420,25 @@ class Group:
             self._reader = None
 
     def _take_events(self) -> list[Event]:
-        incoming, self._incoming = self._incoming, []
-        self._unread_cost = 0
-        if self._full:
-            self._full = False
-            self._port.pressure(self.name, False)
+        """Makes events of what has come, but not of more than a program handles in some milliseconds: the loop must turn."""
+        incoming = self._incoming
         name = self.name
         events: list[Event] = []
-        for item in incoming:
+        while incoming and len(events) < MOST_AT_ONCE:
+            item = incoming.popleft()
             if item.__class__ is tuple:
-                sender, first, payloads, rank = item
+                sender, first, payloads, rank, cost = item
+                self._unread_cost -= cost
                 if len(payloads) == 1:
                     events.append(Message(sender, payloads[0], first, name, rank))
                 else:
                     events += map(Message, repeat(sender), payloads, count(first), repeat(name), repeat(rank))
             else:
+                self._unread_cost -= MESSAGE_COST
                 events.append(item)
+        if self._full and 2 * self._unread_cost <= self._unread_limit:
+            self._full = False
+            self._port.pressure(self.name, False)
         return events
 
     # --- the rest of what applications call -------------------------------------------------------------------------
@@ -516,8 +521,9 @@ class Group:
                 self._own.append((last, rank))
             self._delivered.advance(last)
         if self._listen:
-            self._incoming.append((sender, first, payloads, rank))
-            self._note_unread(size + MESSAGE_COST * number)
+            cost = size + MESSAGE_COST * number
+            self._incoming.append((sender, first, payloads, rank, cost))
+            self._note_unread(cost)
 
     def add(self, event: Event) -> None:
         """Any other event, in its place."""

@@ -25,6 +25,8 @@ TurnOver: TypeAlias = Callable[[], None]
 
 READ_AT_ONCE: Final = 64
 """Packets that are read in one turn of the loop: enough to share its cost, few enough that nobody else waits for long."""
+READ_BYTES: Final = 1 << 20
+"""Large packets are fewer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..model import UsageError
-from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, TurnOver
+from .transport import READ_AT_ONCE, READ_BYTES, Address, Counters, Data, Limits, Receive, TurnOver
 
 LARGEST: Final = 65_507
 """Bytes of the largest UDP datagram over IPv4."""
@@ -67,7 +67,7 @@ class UdpTransport:
         recvfrom_into = self._socket.recvfrom_into
         into, view, receive = self._into, self._views, self._receive
         read = size = 0
-        while read < READ_AT_ONCE:
+        while read < READ_AT_ONCE and size < READ_BYTES:
             try:
                 length, source = recvfrom_into(into)
             except BlockingIOError:

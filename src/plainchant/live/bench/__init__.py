@@ -1,0 +1,6 @@
+"""How fast live groups are, beside raw UDP and other systems, in the same run. May import everything but ``cli``.
+
+Start with ``measure`` (what is run and what comes out of it) and ``plan`` (which cases). Every case is a set of member
+processes (``processes``), pinned, started together and ended by their ids: ``member`` is ours, ``raw``, ``pysyncobj_member`` and
+``corosync_member`` are the others'. ``sequences`` checks what is delivered, so that a fast and wrong run is an error.
+"""

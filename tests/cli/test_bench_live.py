@@ -1,0 +1,74 @@
+"""``plainchant bench live``: that it measures what it says. How fast anything is depends on the machine and is no test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plainchant.cli import main
+from plainchant.live.bench.plan import Case, Plan
+
+ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1)
+"""One case, as short as it goes."""
+COLUMNS = {"protocol", "members", "size", "senders", "packet", "encrypted", "traced"}
+FIGURES = {"messages_per_s", "rtt_us_p50", "rtt_ratio_to_raw_udp"}
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Replaces every plan by the shortest one; what was asked for is in the list."""
+    asked: list[dict[str, Any]] = []
+
+    def make_plan(level: str, **options: Any) -> Plan:
+        asked.append({"level": level, **options})
+        return ONE
+
+    monkeypatch.setattr("plainchant.live.bench.plan.make_plan", make_plan)
+    return asked
+
+
+def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", "--quick", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) == {"rows", "peers", "machine", "wanted"}
+    (row,) = result["rows"]
+    assert set(row) >= COLUMNS | FIGURES
+    assert {name: row[name] for name in COLUMNS} == {
+        "protocol": "sequencer", "members": 3, "size": 32, "senders": "all", "packet": 65_507,
+        "encrypted": False, "traced": False,
+    }
+    assert row["error"] is None
+    assert isinstance(row["messages_per_s"], int)
+    assert row["rtt_us_p50"] > 0
+    assert row["rtt_ratio_to_raw_udp"] > 0
+    raw, *others = result["peers"]
+    assert raw["protocol"] == "raw UDP"
+    assert raw["rtt_us_p50"] > 0
+    assert raw["datagrams_per_s"] > 0
+    assert all(set(peer) >= COLUMNS | FIGURES for peer in result["peers"])
+    assert all(peer["messages_per_s"] or peer["why"] for peer in others)
+    measured = [target for target in result["wanted"] if target["measured"] is not None]
+    assert measured
+    assert all(isinstance(target["reached"], bool) for target in measured)
+    assert all(target["reached"] is None for target in result["wanted"] if target["measured"] is None)
+    assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0}]
+
+
+def test_a_failed_case_is_an_error_and_not_a_figure(
+    plan: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("plainchant.live.bench.measure.PROTOCOL", "no-such-protocol")
+    assert main(["bench", "live", "--no-peers", "--stall", "--seconds", "0.2", "--json"]) == 1
+    streams = capsys.readouterr()
+    (row,) = json.loads(streams.out)["rows"]
+    assert "no-such-protocol" in row["error"]
+    assert row["messages_per_s"] is None
+    assert "1 of 1 cases failed" in streams.err
+    assert plan == [{"level": "default", "rounds": 3, "seconds": 0.2, "stall_seconds": 30.0}]
+
+
+def test_quick_and_full_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", "--quick", "--full"]) == 2
+    assert "exclude each other" in capsys.readouterr().err

@@ -1,0 +1,224 @@
+"""The benchmark's own parts: what it must notice, what it compares, and that no process outlives it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from plainchant.group import Message
+from plainchant.live.bench import processes
+from plainchant.live.bench.corosync import obstacle
+from plainchant.live.bench.measure import wanted
+from plainchant.live.bench.peers import corosync_rows, pysyncobj_rows
+from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Plan, make_plan
+from plainchant.live.bench.processes import BenchError, Crew, free_ports
+from plainchant.live.bench.raw import measure_raw
+from plainchant.live.bench.recorder import delivered
+from plainchant.live.bench.sequences import Order, Runs
+from plainchant.live.bench.session import Session
+
+SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1)
+
+
+def messages(*runs: tuple[str, int, int]) -> list[Message]:
+    return [Message(sender, b"x", first + each, "g") for sender, first, length in runs for each in range(length)]
+
+
+def taken(batches: Sequence[Sequence[Any]], *, thorough: bool = False) -> Order:
+    order = Order()
+    runs = Runs(order, Message, 1)
+    runs.thorough = thorough
+    for batch in batches:
+        runs.add(batch)
+    return order
+
+
+# --- what was delivered ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize("cut", [1, 2, 7, 64, 1000])
+def test_the_digest_depends_on_the_order_and_not_on_the_batches(cut: int, thorough: bool) -> None:
+    stream = messages(("a", 1, 100), ("b", 1, 3), ("a", 101, 1), ("c", 1, 250), ("b", 4, 40), ("a", 102, 40))
+    whole = taken([stream], thorough=True)
+    parts = taken([stream[at : at + cut] for at in range(0, len(stream), cut)], thorough=thorough)
+    assert parts.digest == whole.digest
+    assert parts.counts == whole.counts == {"a": 141, "b": 43, "c": 250}
+    assert parts.total == len(stream)
+
+
+def test_another_order_has_another_digest() -> None:
+    one = taken([messages(("a", 1, 5), ("b", 1, 5))])
+    other = taken([messages(("b", 1, 5), ("a", 1, 5))])
+    later = taken([messages(("a", 1, 4), ("b", 1, 5), ("a", 5, 1))])
+    assert len({one.digest, other.digest, later.digest}) == 3
+    assert one.counts == other.counts == later.counts
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        pytest.param(messages(("a", 1, 5), ("a", 7, 3)), id="gap"),
+        pytest.param(messages(("a", 1, 5), ("b", 1, 1), ("a", 5, 3)), id="repeated"),
+        pytest.param(messages(("a", 1, 5), ("b", 1, 1), ("a", 4, 3)), id="back"),
+    ],
+)
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_sender_out_of_its_order_is_an_error(stream: list[Message], thorough: bool) -> None:
+    with pytest.raises(BenchError, match="after message 5 of a came"):
+        taken([stream], thorough=thorough)
+
+
+def test_an_exchange_within_a_run_is_found_by_a_thorough_look() -> None:
+    stream = messages(("a", 1, 9))
+    stream[3], stream[4] = stream[4], stream[3]
+    with pytest.raises(BenchError, match="after message 3 of a came its message 5"):
+        taken([stream], thorough=True)
+
+
+def test_a_wrong_payload_or_something_else_than_a_message_is_an_error() -> None:
+    with pytest.raises(BenchError, match="has not 1 bytes"):
+        taken([[Message("a", b"xx", 1, "g")]])
+    for thorough in (False, True):
+        with pytest.raises(BenchError, match="instead of messages"):
+            taken([[*messages(("a", 1, 6)), "a view", *messages(("a", 7, 6))]], thorough=thorough)
+
+
+class Answering:
+    """A crew that answers what it was given."""
+
+    def __init__(self, *answers: list[dict[str, Any]]) -> None:
+        self._answers = list(answers)
+
+    def ask(self, question: object, *, seconds: float = 0.0) -> list[dict[str, Any]]:
+        return self._answers.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("reports", "says"),
+    [
+        ([{"counts": {"a": 7}, "digest": 1}, {"counts": {"a": 7}, "digest": 2}], "in another order"),
+        ([{"counts": {"a": 7}, "digest": 1}, {"counts": {"a": 6}, "digest": 1}], "b delivered {'a': 6}"),
+    ],
+)
+def test_members_that_differ_are_an_error(reports: list[dict[str, Any]], says: str) -> None:
+    answers = [{"sent": 7, "trips": {"count": 7, "p50": 1.0}}, {"sent": 0}]
+    session = Session(Answering(answers, reports), ["a", "b"], [0])  # type: ignore[arg-type]
+    with pytest.raises(BenchError, match=says):
+        session.closed(0, 0.1)
+
+
+def test_a_rate_is_what_was_delivered_between_two_instants() -> None:
+    samples = [(10, 100, 0), (20, 300, 0), (35, 700, 0)]
+    assert delivered(samples, 20, 35) == 400
+    assert delivered(samples, 12, 34) == 200
+    assert delivered(samples, 40, 50) == 0
+    assert delivered([], 0, 50) == 0
+
+
+# --- plans and targets ----------------------------------------------------------------------------------------------
+
+
+def test_the_plans_have_all_that_has_a_target_and_full_has_everything() -> None:
+    quick, default, full = (make_plan(level, rounds=3, seconds=1.0) for level in ("quick", "default", "full"))
+    for plan in (quick, default, full):
+        figures = {"messages_per_s": 1, "rtt_ratio_to_raw_udp": 1, "rtt_ratio_to_raw_udp_same_core": 1}
+        rows = [{**vars(case), **figures} for case in plan.cases]
+        assert [target["what"] for target in wanted(rows, 1.0) if target["measured"] is None] == []
+        assert len(set(plan.cases)) == len(plan.cases)
+    assert len(full.cases) == 2 * 3 * 2 * 2 * 2 * 2 * 2
+    assert {case.rounds for case in quick.cases} == {1}
+    assert {case.rounds for case in default.cases} == {1, 3}
+
+
+def test_targets_are_judged() -> None:
+    def row(case: Case, rate: int, ratio: float = 2.0) -> dict[str, Any]:
+        return {**vars(case), "messages_per_s": rate, "rtt_ratio_to_raw_udp": ratio, "rtt_ratio_to_raw_udp_same_core": 2 * ratio}
+
+    rows = [row(Case(), 750_000), row(Case(packet=SMALL), 249_999), row(Case(traced=True), 1)]
+    rows.append(row(Case(reading="async for"), 240_000))
+    judged = {target["what"]: target["reached"] for target in wanted(rows, 0.4)}
+    assert judged == {
+        f"messages/s, 32 B in packets of {LOOPBACK}, not traced": True,
+        f"messages/s, 32 B in packets of {LOOPBACK}, traced": False,
+        f"messages/s, 32 B in packets of {SMALL}, not traced": False,
+        f"messages/s, 32 B in packets of {SMALL}, traced": None,
+        f"messages/s, 1024 B in packets of {LOOPBACK}, not traced": None,
+        f"messages/s, 1024 B in packets of {LOOPBACK}, traced": None,
+        f"`async for` to `batches()`, 32 B in packets of {LOOPBACK}": False,
+        f"`async for` to `batches()`, 32 B in packets of {SMALL}": None,
+        "closed-loop round trip to raw UDP's, on another core than the sequencer": True,
+        "closed-loop round trip to raw UDP's, on the core of the sequencer": False,
+        "slowest second to median second": False,
+    }
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+def raw_crew() -> Crew:
+    ports = free_ports(2)
+    return Crew("plainchant.live.bench.raw", [{"port": ports[number], "to": ports[1 - number]} for number in range(2)])
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_processes_that_do_not_answer_are_an_error_and_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    with raw_crew() as crew:
+        crew.answers()
+        pids = [process.pid for process in crew._processes]
+        assert all(map(alive, pids))
+        monkeypatch.setattr(processes, "ANSWER_SECONDS", 0.1)
+        with pytest.raises(BenchError, match=r"\[0, 1\] .* did not answer"):
+            crew.answers()
+    assert not any(map(alive, pids))
+
+
+def test_a_process_that_fails_or_dies_says_why() -> None:
+    with raw_crew() as crew:
+        crew.answers()
+        with pytest.raises(BenchError, match="KeyError: 'do'"):
+            crew.ask({})
+    with Crew("plainchant.live.bench.no_such_module", [{}]) as crew, pytest.raises(BenchError, match="no_such_module"):
+        crew.answers()
+
+
+def test_raw_udp_carries_messages_larger_than_a_datagram() -> None:
+    raw = measure_raw(65_536, SMALL, seconds=0.05)
+    assert raw.rtt_us_p50 > 0
+    assert raw.datagrams_per_s > 0
+
+
+def test_pysyncobj_is_measured() -> None:
+    rows = list(pysyncobj_rows(SHORT, 3, 32))
+    assert [row["senders"] for row in rows] == ["all", "one"]
+    for row in rows:
+        assert row["why"] is None
+        assert isinstance(row["messages_per_s"], int)
+        assert row["rtt_us_p50"] > 0
+
+
+def test_a_peer_that_is_not_there_is_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plainchant.live.bench.peers.obstacle", lambda: "not found: corosync")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    rows = [*corosync_rows(SHORT, 3, 32), *pysyncobj_rows(SHORT, 3, 32)]
+    assert [row["why"] for row in rows[:2]] == ["not measured: not found: corosync"] * 2
+    assert all("plainchant[bench]" in row["why"] for row in rows[2:])
+    assert all(row["messages_per_s"] is None for row in rows)
+
+
+@pytest.mark.skipif(obstacle() is not None, reason=f"Corosync cannot be measured here: {obstacle()}")
+def test_corosync_is_measured() -> None:
+    row = next(corosync_rows(SHORT, 3, 32))
+    assert row["why"] is None
+    assert isinstance(row["messages_per_s"], int)
+    assert row["rtt_us_p50"] > 0
