@@ -281,6 +281,7 @@ class Group:
         self._refusal: Reason | None = None
         self._delivered = _Mark()
         self._stable = _Mark()
+        self._stable_rank = -1
         self._own: deque[tuple[int, int]] = deque()
         # incoming
         self._incoming: deque[Any] = deque()
@@ -517,9 +518,11 @@ class Group:
         self._received += number
         if sender == self.me:
             last = first + number - 1
+            self._delivered.advance(last)
             if rank is not None:
                 self._own.append((last, rank))
-            self._delivered.advance(last)
+                if rank <= self._stable_rank:  # it was known before it came
+                    self.stable(self._stable_rank)
         if self._listen:
             cost = size + MESSAGE_COST * number
             self._incoming.append((sender, first, payloads, rank, cost))
@@ -546,7 +549,8 @@ class Group:
         _wake(self._reader)
 
     def stable(self, rank: int) -> None:
-        """Whatever was delivered with a rank up to this one is held by every member."""
+        """Whatever was delivered, or will be, with a rank up to this one is held by every member."""
+        self._stable_rank = rank
         own = self._own
         if own and own[0][1] <= rank:
             last = 0

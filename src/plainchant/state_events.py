@@ -1,9 +1,9 @@
 """State transfer as applications see it: requests and states in a group's stream, answers that can be awaited.
 
-The layer (:mod:`.state`) speaks to a :class:`~.state.Keeper`; this is the one that every host with :class:`~.group.Group` uses. It
-asks two things of its host: a place in the outbox, among deliveries and views, for what the layer says; and turns, in which the
-layer is called back. An answer hands over a chunk at a time: the next one waits until the last has reached the layer and there is
-room, so a donor's state is in memory once and not twice.
+The layer (:mod:`.state`) speaks to a :class:`~.state.Keeper`; this is the one that every host with :class:`~.group.Group`
+uses. It asks two things of its host: a place in the outbox, among deliveries and views, for what the layer says; and turns,
+in which the layer is called back. An answer hands over a chunk at a time: the next one waits until the last has reached the
+layer and there is room, so a donor's state is in memory once and not twice.
 
 What is written to a joiner that is gone goes nowhere: its departure is a view like any other, and no error of the donor.
 """

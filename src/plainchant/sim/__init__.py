@@ -2,22 +2,32 @@
 
 May import ``model``, ``engine``, ``fragmentation``, ``wire``, ``scenario`` and ``protocols.registry``; knows the
 trace only as something that gives histories. Start reading with ``simulation``, then ``host`` (what a process is) and
-``kernel`` (the loop).
+``kernel`` (the loop). ``asynchronous`` (:func:`run`) puts asyncio programs on top of it all, and may import ``group``, ``state``,
+``state_events`` and ``trace`` besides.
 """
 
 from .application import Application, ApplicationError, Member, functions
+from .asynchronous import Result, Unfinished, run
 from .faults import draw_faults
+from .program import Outcome, Standstill
 from .simulation import Simulation, run_scenario
 from .summary import ProcessEnd, Summary
+from .virtual_loop import NotSimulated
 
 __all__ = [
     "Application",
     "ApplicationError",
     "Member",
+    "NotSimulated",
+    "Outcome",
     "ProcessEnd",
+    "Result",
     "Simulation",
+    "Standstill",
     "Summary",
+    "Unfinished",
     "draw_faults",
     "functions",
+    "run",
     "run_scenario",
 ]

@@ -376,6 +376,10 @@ class SimHost:
         if not self.inside:
             self._settle()
 
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Calls the application from inside a turn: after it, in the order of what else the engine asked for."""
+        self.effects.append((len(self.out), _CALL, function, arguments))
+
     def _tell_delivered(self, group: str, sender: str, batch: Batch) -> None:
         watcher = self.watcher
         if watcher is None:
@@ -428,6 +432,22 @@ class SimHost:
         else:
             self.turn(self.engine.ready, group)
 
+    def asked_to_leave(self, group: str) -> None:
+        """Somebody wants this process to leave a group, or, if none is named, all of them."""
+        for name in [group] if group else list(self.groups):
+            self.leave(name)
+
+    def leave(self, group: str) -> None:
+        """Asks the engine to leave a group; no more messages are accepted there."""
+        if group in self.groups and group not in self.leaving:
+            self.leaving[group] = None
+            self.post(self.turn, self.engine.leave, group)
+
+    @property
+    def is_going(self) -> bool:
+        """Whether it is on its way out of all its groups."""
+        return all(group in self.leaving for group in self.groups)
+
     def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
         """Writes a row of the host's own: start, fault, end."""
         if self.alive:
@@ -435,11 +455,11 @@ class SimHost:
             self._row(kind, None, extra={"detail": detail} if detail else None)
             self._keep()
 
-    def crash(self, detail: dict[str, Any]) -> None:
+    def crash(self, detail: dict[str, Any], text: str = "by a fault") -> None:
         """Stops for ever, between two events."""
         if self.alive:
             self._read_clock()
-            self._stop("crashed", "by a fault", {"by": "fault", **detail})
+            self._stop("crashed", text, {"by": "fault", **detail})
             self._keep()
 
     def _crash_in(self, route: Route, packet: Any, position: int, random: Random) -> int:
@@ -536,15 +556,16 @@ class SimHost:
 
     # --- small things -------------------------------------------------------------------------------------------------
 
-    def waiting(self) -> str | None:
+    def waiting(self) -> Reason | None:
         """What this process still has to do before it is at rest."""
         self._read_clock()
         reason = self.engine.waiting()
         if reason is not None:
-            return reason.text
+            return reason
         for group, queue in self.queues.items():
             if queue:
-                return f"{len(queue)} messages wait in group {group} and the protocol does not take them"
+                text = f"{len(queue)} messages wait in group {group} and the protocol does not take them"
+                return Reason("queue", text, {"messages": len(queue)})
         return None
 
     def forget_routes(self) -> None:

@@ -122,7 +122,7 @@ class Injector:
             # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it
             # has left.
             host.mid_crash = None
-            host.restart_waits = all(group in host.leaving for group in host.groups)
+            host.restart_waits = host.is_going
             return
         self._come(fault, self._population.groups_of(fault.process))
 
@@ -146,10 +146,7 @@ class Injector:
         if host is None:
             return
         host.note("fault", describe_fault(fault))
-        for group in [fault.group] if fault.group else list(host.groups):
-            if group in host.groups and group not in host.leaving:
-                host.leaving[group] = None
-                host.post(host.turn, host.engine.leave, group)
+        host.asked_to_leave(fault.group)
 
     def _pause(self, fault: Fault) -> None:
         host = self._alive(fault.process)

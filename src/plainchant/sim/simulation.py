@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
-from ..model import MS, Form, Join, UsageError
+from ..model import MS, Form, Join, Packet, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Fault, Scenario, Workload
 from ..wire import Codec
@@ -39,6 +39,7 @@ TRACE_VERSION = 1
 _SHORTEST_SETTLE = 1 * MS
 
 Make = Callable[[Host, Any], Engine]
+Wrap = Callable[[SimHost, Callable[[Host], Engine]], Engine]
 Applications = Mapping[str, Any] | Callable[[str], Any]
 
 
@@ -53,10 +54,12 @@ class Trace(Protocol):
 class Simulation:
     """Runs a scenario once.
 
-    ``make`` replaces the protocol's engine factory (variants, toys) and ``description`` its whole description.
+    ``make`` replaces the protocol's engine factory (variants, toys) and ``description`` its whole description. ``wrap`` puts
+    further layers outside: it gets a process's host and what makes the stack inside, and gives the whole stack.
     ``applications`` maps process names to applications, or makes one for the name of each incarnation. With
-    ``tolerate`` an engine that raises only halts its process. ``progress`` is called now and then with the virtual
-    time. A scenario that cannot be is refused with the sentence that its file would get.
+    ``tolerate`` an engine that raises only halts its process. ``packets`` are those of further layers, for
+    ``network.wire``. ``progress`` is called now and then with the virtual time. A scenario that cannot be is refused with
+    the sentence that its file would get.
     """
 
     def __init__(
@@ -66,10 +69,12 @@ class Simulation:
         trace: Trace,
         run: str = "r0",
         make: Make | None = None,
+        wrap: Wrap | None = None,
         applications: Applications | None = None,
         description: Description | None = None,
         tolerate: bool = False,
         accept_rows: bool = False,
+        packets: tuple[type[Packet], ...] = (),
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.scenario = scenario
@@ -79,12 +84,13 @@ class Simulation:
         self._trace = trace
         self._run = run
         self._make: Make = make if make is not None else self.description.make
+        self._wrap = wrap
         self._applications = applications if applications is not None else {}
         self._progress = progress
         self.groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
         self._check_applications()
         self._kernel = Kernel()
-        codec = Codec(self.description.packets) if scenario.network.wire else None
+        codec = Codec((*self.description.packets, *packets)) if scenario.network.wire else None
         self._network = SimNetwork(scenario.network, self._kernel, self._stream("network"), codec)
         self.hosts: list[SimHost] = []
         self.latest: dict[str, SimHost] = {}
@@ -122,8 +128,7 @@ class Simulation:
             self._start(host, how, None)
         self._injector.schedule(self._faults)
         self._kernel.run(self._housekeeping)
-        for host in self.hosts:
-            host.note("end", {"drained": True} if self._quiet else None)
+        self._write_end()
         self._trace.flush_if_full()
         return self._summary()
 
@@ -151,14 +156,20 @@ class Simulation:
         incarnation = sum(1 for host in self.hosts if host.base == base)
         name = f"{base}#{incarnation}" if incarnation else base
         history: History = self._trace.history(self._run, name)
-        host = SimHost(self._world, name, base, history, self.clock(base))
-        host.engine = Fragmentation(host, lambda inner: self._make(inner, self.parameters))
+        host = self._new_host(name, base, history)
+        host.engine = self._stack(host) if self._wrap is None else self._wrap(host, self._stack)
         host.receive = host.engine.receive
         self.hosts.append(host)
         self.latest[base] = host
         self._network.hosts[name] = host
         self._network.changed()
         return host
+
+    def _new_host(self, name: str, base: str, history: History) -> SimHost:
+        return SimHost(self._world, name, base, history, self.clock(base))
+
+    def _stack(self, host: Host) -> Engine:
+        return Fragmentation(host, lambda inner: self._make(inner, self.parameters))
 
     def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
         host.note("start", self._start_detail)
@@ -210,7 +221,7 @@ class Simulation:
     def _check_quiet(self, _: None) -> None:
         now = self._kernel.now
         bound = self.scenario.duration + self.scenario.drain
-        waiting = {host.me: reason for host in self.hosts if host.alive and (reason := host.waiting()) is not None}
+        waiting = self._waiting()
         if waiting:
             self._quiet_since = None
             self._not_quiet = waiting
@@ -220,9 +231,21 @@ class Simulation:
             self._quiet = True
             self._not_quiet = {}
         if self._quiet or now >= bound:
-            self._kernel.stop()
+            self._drained()
         else:
             self._kernel.at(min(bound, now + max(1, self._settle // 4)), self._check_quiet)
+
+    def _waiting(self) -> dict[str, str]:
+        """Who waits for what."""
+        return {host.me: reason.text for host in self.hosts if host.alive and (reason := host.waiting()) is not None}
+
+    def _drained(self) -> None:
+        """The run is quiet, or has had its time to get there."""
+        self._kernel.stop()
+
+    def _write_end(self) -> None:
+        for host in self.hosts:
+            host.note("end", {"drained": True} if self._quiet else None)
 
     def _housekeeping(self) -> None:
         self._trace.flush_if_full()

@@ -1,0 +1,430 @@
+"""A user's own asyncio program on simulated members: the same coroutine as live, on virtual time, with faults and a trace.
+
+Theory of operation
+-------------------
+Every incarnation of a member has an event loop of its own (:mod:`.virtual_loop`) and a task that joins its groups, runs
+``main``, and leaves, as ``async with plainchant.join(...)`` does. The simulator steps the loop whenever something in it is
+ready, as an event of its own at that instant; timers are events too. What the program asks of its groups is collected during
+a step and handed to the host after it, all sends of a step together. What the host has to say reaches the groups within the
+engine's turn and wakes the program for the next step. So neither ever runs inside the other.
+
+**Faults.** A crash: the loop is never stepped again, and nothing of the program runs, not even ``finally``. A pause: its
+steps wait with the packets in the processor's inbox. A restart: ``main`` begins anew, as a new process. A leave: ``main`` is
+cancelled, as by Ctrl-C, and the process leaves. If the protocol halts the process (it was excluded, or is in a minority) the
+program goes on and is told, as it would be live.
+
+**The end.** Without a duration the run ends when every ``main`` has. With one, faults end then and the network heals; the run
+goes on until nothing moves any more, and there the trace and the summary end. Then each ``main`` that still runs is
+cancelled, off the record: in the trace its process is alive at the end, so that a verifier may ask everything of it (of
+processes that leave it can ask little).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from ..engine import Engine, Host
+from ..group import OUTGOING, UNREAD, Guarantees
+from ..model import (
+    MS,
+    SECOND,
+    Duration,
+    Form,
+    Join,
+    PlainchantError,
+    UsageError,
+    format_duration,
+    parse_duration,
+)
+from ..protocols.registry import describe
+from ..scenario.load import build, load
+from ..scenario.model import Fault, Network, RandomFaults, Scenario
+from ..scenario.read import Reader, hints
+from ..scenario.shipped import find
+from ..state import STATE_PACKETS, StateTransfer
+from ..trace import History as TraceHistory
+from ..trace import TraceBuffer, TraceWriter, read
+from ..trace.reference import Verification, Violation, verify
+from .host import History, SimHost
+from .program import Main, MemberHost, Outcome, Program, Terms
+from .simulation import Simulation, Trace
+from .summary import Summary
+
+_SHUTDOWN: Final = 30 * SECOND
+"""What a program gets, besides the time to leave, to end after it was cancelled."""
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------------
+
+
+class Unfinished(PlainchantError):
+    """Programs did not end; ``waiting`` says of each where it is and what its process waits for."""
+
+    def __init__(self, text: str, waiting: Mapping[str, str]) -> None:
+        super().__init__("\n".join([text, *(f"  {name}: {what}" for name, what in waiting.items())]))
+        self.waiting = dict(waiting)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run came to. ``outcomes`` has every incarnation by name (``p1``, then ``p1#1``), in the order of their beginning."""
+
+    scenario: Scenario
+    outcomes: dict[str, Outcome]
+    summary: Summary
+    verification: Verification | None
+    """None if it was not asked for."""
+    trace: pa.Table
+
+    @property
+    def returned(self) -> dict[str, Any]:
+        """What each ``main`` returned that did."""
+        return {name: outcome.value for name, outcome in self.outcomes.items() if outcome.state == "returned"}
+
+    @property
+    def verdict(self) -> Literal["holds", "violated", "malformed"] | None:
+        """Whether the protocol kept what it promises; None if nobody looked."""
+        return self.verification.verdict if self.verification is not None else None
+
+    @property
+    def violations(self) -> Sequence[Violation]:
+        return self.verification.violations if self.verification is not None else ()
+
+    @property
+    def virtual_time(self) -> int:
+        """When the run ended, ns."""
+        return self.summary.virtual_time
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+class _Simulation(Simulation):
+    """A run whose applications are programs."""
+
+    def __init__(self, scenario: Scenario, trace: Trace, terms: Terms, *, ends_by_itself: bool, state: bool) -> None:
+        super().__init__(
+            scenario, trace=trace, wrap=self._with_state if state else None, packets=STATE_PACKETS if state else ()
+        )
+        self._terms = terms
+        self._ends_by_itself = ends_by_itself
+        self.programs: list[Program] = []
+        self._handled: dict[str, int] = {}
+        self._closing = False
+        self._recorded: Summary | None = None
+
+    @property
+    def now(self) -> int:
+        return self._kernel.now
+
+    def at(self, time: int, function: Callable[[Any], None], argument: Any = None) -> None:
+        self._kernel.at(time, function, argument)
+
+    def run(self) -> Summary:
+        summary = super().run()
+        return self._recorded if self._recorded is not None else summary
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def _new_host(self, name: str, base: str, history: History) -> SimHost:
+        host = MemberHost(self._world, name, base, history, self.clock(base))
+        host.program = Program(self, host, self._terms)
+        self.programs.append(host.program)
+        return host
+
+    def _create(self, base: str) -> SimHost:
+        before = self.latest.get(base)
+        if isinstance(before, MemberHost):
+            # Its process is gone; a program that has not ended since goes with it.
+            before.program.crash("halted" if before.end.state == "halted" else "crashed", before.end.reason)
+        host = super()._create(base)
+        assert isinstance(host, MemberHost)
+        host.start_counting()
+        return host
+
+    def _with_state(self, host: SimHost, inside: Callable[[Host], Engine]) -> Engine:
+        assert isinstance(host, MemberHost)
+        layer = host.program.keeper.layer = StateTransfer(host, inside, host.program.keeper)
+        return layer
+
+    def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
+        assert isinstance(host, MemberHost)
+        description, parameters = self.description, self.parameters
+        host.program.prepare({
+            group: Guarantees(description.promises(parameters, {group: self.groups[group]}), description.faults)
+            for group in groups
+        })
+        super()._start(host, groups, fault)
+        host.program.begin()
+
+    def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
+        assert isinstance(host, MemberHost)
+        if group not in host.program.groups:
+            raise UsageError(f"a fault lets {host.me} join {group} while its program runs; it joins all its groups when it comes")
+        super().enter(host, group, how)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def program_ended(self) -> None:
+        self.at(self.now, self._check_over)
+
+    def _check_over(self, _: None) -> None:
+        if not all(program.over for program in self.programs):
+            return
+        if self._closing:
+            self._kernel.stop()
+        elif self._ends_by_itself:
+            to_come = [fault.at for fault in self._faults if fault.kind in ("restart", "join") and fault.at > self.now]
+            if to_come:
+                self.at(min(to_come), self._check_over)
+            else:
+                self._quiet = True
+                self._kernel.stop()
+
+    def _end_of_duration(self, _: None) -> None:
+        if self._ends_by_itself:
+            self._kernel.stop()
+            return
+        self._injector.stop()
+        if self.scenario.drain:
+            self._check_quiet(None)
+        else:
+            self._drained()
+
+    def _waiting(self) -> dict[str, str]:
+        waiting = super()._waiting()
+        for program in self.programs:
+            handled = program.loop.handled
+            if handled != self._handled.get(program.name, 0):
+                waiting.setdefault(program.name, "its program is doing something")
+            self._handled[program.name] = handled
+        return waiting
+
+    def _drained(self) -> None:
+        """The recorded part is over; programs that still run are cancelled."""
+        self._write_end()
+        self._recorded = self._summary()
+        for host in self.hosts:
+            host.history = TraceHistory("off the record", host.me)
+            host.rows = host.history.rows
+        self._closing = True
+        self.at(self.now + round(self._terms.leave_timeout * SECOND) + _SHUTDOWN, self._too_late)
+        for program in self.programs:
+            program.stop()
+        self.at(self.now, self._check_over)
+
+    def _too_late(self, _: None) -> None:
+        self._kernel.stop()
+
+    def _write_end(self) -> None:
+        if self._recorded is None:
+            super()._write_end()
+
+
+def run(
+    main: Main,
+    *,
+    members: int | Sequence[str] | None = None,
+    seed: int | None = None,
+    protocol: str | None = None,
+    group: str | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    later: Sequence[str] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    network: Mapping[str, Any] | Network | None = None,
+    faults: Sequence[Fault | Mapping[str, Any]] | None = None,
+    random: Mapping[str, Any] | RandomFaults | None = None,
+    scenario: str | Path | Scenario | None = None,
+    duration: str | int | None = None,
+    limit: str | int = "60s",
+    drain: str | int | None = None,
+    state: bool = False,
+    trace: str | Path | None = None,
+    verify: bool = True,
+    raises: bool = True,
+    timeout: float = 30.0,
+    leave_timeout: float = 10.0,
+    outgoing: int = OUTGOING,
+    unread: int = UNREAD,
+) -> Result:
+    """Runs ``await main(group)`` at every member of a simulated group, on virtual time; the same seed gives the same run.
+
+    ``members`` is a number (p1, p2, ...) or names. ``protocol``, ``group``, ``later``, ``parameters``, ``network``, ``faults``
+    and ``random`` say what a scenario file would say, with durations as text (``"50ms"``). With ``groups`` (names to their first
+    members) ``main`` gets a dictionary of the groups that its process is in. Instead of all these, ``scenario`` is the name of a
+    shipped scenario, a file or a :class:`Scenario`. Its workload is left out: ``main`` is the workload.
+
+    Without ``duration`` the run ends when every ``main`` has; if that takes longer than ``limit`` of virtual time, with
+    :class:`Unfinished`. With one, faults end then; when nothing moves any more, or ``drain`` is over, each ``main`` that
+    still runs is cancelled. (A scenario has a duration.)
+
+    With ``state`` who joins gets a state (``StateRequest``, ``State``). ``trace`` is a new directory for the trace. ``verify``
+    checks what the protocol promises. With ``raises`` the first error of a ``main`` is raised when the run is over; to be
+    crashed, halted or excluded is no error, but what faults do. ``timeout``, ``leave_timeout``, ``outgoing`` and ``unread``
+    are those of ``plainchant.join``.
+    """
+    if asyncio._get_running_loop() is not None:
+        raise UsageError("sim.run does not return before the run is over: call it from a function that is not async")
+    if not callable(main):
+        raise UsageError("main is an async function with one parameter, the group: async def main(group): ...")
+    described: dict[str, Any] = {
+        "members": members, "protocol": protocol, "group": group, "groups": groups, "later": later, "parameters": parameters,
+        "network": network, "faults": faults, "random": random,
+    }
+    if scenario is not None:
+        whole = _given_scenario(scenario, [name for name, value in described.items() if value is not None])
+        as_mapping = len(whole.groups) > 1
+    else:
+        whole = _scenario_of(duration is None, limit, **described)
+        as_mapping = groups is not None
+    changes: dict[str, Any] = {"workload": ()}
+    if seed is not None:
+        changes["seed"] = seed
+    if duration is not None:
+        changes["duration"] = _ns(duration, "duration")
+    if drain is not None:
+        changes["drain"] = _ns(drain, "drain")
+    whole = dataclasses.replace(whole, **changes)
+    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread)
+    ends_by_itself = scenario is None and duration is None
+    return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
+
+
+def _run(
+    scenario: Scenario, terms: Terms, *, ends_by_itself: bool, state: bool, trace: str | Path | None, check: bool, raises: bool
+) -> Result:
+    writer = TraceWriter(trace) if trace is not None else TraceBuffer()
+    simulation: _Simulation | None = None
+    try:
+        simulation = _Simulation(scenario, writer, terms, ends_by_itself=ends_by_itself, state=state)
+        summary = simulation.run()
+        unfinished = {program.name: program.describe() for program in simulation.programs if not program.over}
+    except BaseException:
+        writer.abort()
+        raise
+    finally:
+        for program in simulation.programs if simulation is not None else ():
+            program.release()
+    writer.close()
+    table = read(Path(trace) / "trace").table if trace is not None else writer.table()
+    verification = verify(table, scenario.verify or None) if check else None
+    outcomes = {program.name: program.outcome for program in simulation.programs}
+    if raises:
+        _raise_first(outcomes, unfinished, scenario, ends_by_itself)
+    return Result(scenario, outcomes, summary, verification, table)
+
+
+def _raise_first(
+    outcomes: Mapping[str, Outcome], unfinished: Mapping[str, str], scenario: Scenario, ends_by_itself: bool
+) -> None:
+    raised = sorted(
+        ((outcome.at, name) for name, outcome in outcomes.items() if outcome.state == "raised"), key=lambda pair: pair[0]
+    )
+    if raised:
+        at, name = raised[0]
+        error = outcomes[name].error
+        assert error is not None
+        error.add_note(f"in the program of {name}, which ended at {at / SECOND:g} s of virtual time (seed {scenario.seed})")
+        others = [other for _, other in raised[1:]]
+        if others:
+            error.add_note(f"so did those of {', '.join(others)}: see the outcomes, with raises=False")
+        if unfinished:
+            error.add_note(f"still running when the run ended: {', '.join(unfinished)}")
+        raise error
+    if unfinished and ends_by_itself:
+        raise Unfinished(
+            f"not all programs have ended after {format_duration(scenario.duration)} of virtual time (seed {scenario.seed}); "
+            f"give a duration after which they are cancelled, or a larger limit, or let them end:",
+            unfinished,
+        )
+    if unfinished:
+        raise Unfinished("programs were cancelled and do not end; let CancelledError pass:", unfinished)
+
+
+# --- what is asked for, as a scenario ---------------------------------------------------------------------------------
+
+
+def _given_scenario(scenario: str | Path | Scenario, also: Sequence[str]) -> Scenario:
+    if also:
+        raise UsageError(f"a scenario says everything itself: put {', '.join(also)} into it, or leave the scenario out")
+    return scenario if isinstance(scenario, Scenario) else load(find(str(scenario)))
+
+
+def _scenario_of(
+    ends_by_itself: bool,
+    limit: str | int,
+    *,
+    members: int | Sequence[str] | None,
+    protocol: str | None,
+    group: str | None,
+    groups: Mapping[str, Sequence[str]] | None,
+    later: Sequence[str] | None,
+    parameters: Mapping[str, Any] | None,
+    network: Mapping[str, Any] | Network | None,
+    faults: Sequence[Fault | Mapping[str, Any]] | None,
+    random: Mapping[str, Any] | RandomFaults | None,
+) -> Scenario:
+    if group is not None and groups is not None:
+        raise UsageError("give one group, or groups with their members, not both")
+    document: dict[str, Any] = {"protocol": protocol if protocol is not None else "sequencer", "workload": [], "name": "sim.run"}
+    if groups is not None:
+        document["groups"] = _lists(groups)
+    if members is not None or groups is None:
+        document["members"] = _lists(members) if members is not None else 3
+    if later is not None:
+        document["later"] = _lists(later)
+    if parameters is not None:
+        document["parameters"] = _texts(describe(document["protocol"]).parameters, parameters)
+    for key, given, cls in (("network", network, Network), ("random", random, RandomFaults)):
+        if given is not None and not isinstance(given, cls):
+            document[key] = _lists(given)
+    whole = build(document, "sim.run")
+    changes: dict[str, Any] = {"fault": _faults(faults or ())}
+    if ends_by_itself:
+        changes["duration"] = _ns(limit, "limit")
+    if group is not None:
+        changes["groups"] = {group: whole.members}
+    if isinstance(network, Network):
+        changes["network"] = network
+    if isinstance(random, RandomFaults):
+        changes["random"] = random
+    return dataclasses.replace(whole, **changes)
+
+
+def _faults(given: Sequence[Fault | Mapping[str, Any]]) -> tuple[Fault, ...]:
+    reader = Reader("", "sim.run", {})
+    return tuple(
+        fault if isinstance(fault, Fault) else Fault(**reader.fields(Fault, _lists(fault), ("fault", number), "in a fault"))
+        for number, fault in enumerate(given)
+    )
+
+
+def _texts(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a file has them: durations that are given in nanoseconds become text."""
+    types = hints(cls)
+    return {
+        name: format_duration(value) if types.get(name) is Duration and type(value) is int else _lists(value)
+        for name, value in given.items()
+    }
+
+
+def _lists(value: Any) -> Any:
+    """Python's sequences and mappings as those of a document."""
+    if isinstance(value, Mapping):
+        return {key: _lists(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_lists(one) for one in value]
+    return value
+
+
+def _ns(given: str | int, what: str) -> Duration:
+    length = parse_duration(given) if isinstance(given, str) else Duration(given)
+    if length < 0 or (length < MS and what != "drain"):
+        raise UsageError(f"{what} is {format_duration(length)}: it must be at least 1ms")
+    return length

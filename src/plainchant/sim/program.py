@@ -1,0 +1,464 @@
+"""The asyncio program of one simulated process: its event loop, its groups, its life from joining to leaving.
+
+Theory of operation
+-------------------
+The simulator steps the program's loop whenever something in it is ready, as an event of its own at that instant; timers are
+events too. What the program asks of its groups is collected during a step and handed to the host after it, all sends of a
+step together. What the host has to say reaches the groups within the engine's turn and wakes the program for the next step.
+So neither ever runs inside the other.
+
+Steps wait in the processor's inbox like packets, which is what a pause or a busy processor does to a program. When the host
+is gone and the program is not (it left, or was halted), steps are taken at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import os
+import traceback
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import CoroutineType
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from ..group import Group, GroupError, Guarantees, Halted, JoinTimeout, LeaveTimeout
+from ..model import Batch, Packet, PlainchantError, Pressure, Reason, UsageError, View, format_duration, unpack
+from ..state_events import StateEvents
+from .host import SimHost
+from .summary import EndState
+from .virtual_loop import VirtualLoop
+
+Main: TypeAlias = Callable[[Any], Awaitable[Any]]
+State: TypeAlias = Literal["returned", "raised", "cancelled", "crashed", "halted", "unfinished"]
+
+STANDSTILL: Final = 100_000
+"""So many rounds of a program's loop at one instant mean that virtual time will never go on."""
+_PACKAGE: Final = str(Path(__file__).resolve().parent.parent) + os.sep
+_ASYNCIO: Final = str(Path(asyncio.__file__).resolve().parent) + os.sep
+
+
+class Standstill(PlainchantError):
+    """A member's program goes round and round at one instant: virtual time would never go on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the program of one incarnation ended."""
+
+    state: State
+    value: Any = None
+    """What ``main`` returned."""
+    error: Exception | None = None
+    """What it raised, or what joining or leaving did."""
+    reason: str = ""
+    """Why it was halted, or where it is if it is unfinished."""
+    at: int = 0
+    """When ``main`` ended, ns."""
+
+    @property
+    def traceback(self) -> str:
+        """The error with its traceback, as text; empty if there was none."""
+        return "".join(traceback.format_exception(self.error)) if self.error is not None else ""
+
+
+class Stage(Protocol):
+    """The simulation, as far as a program knows it."""
+
+    @property
+    def now(self) -> int: ...
+
+    def at(self, time: int, function: Callable[[Any], None], argument: Any = None) -> None:
+        """Calls ``function(argument)`` at that time."""
+
+    def program_ended(self) -> None:
+        """Nothing of a program will run any more."""
+
+
+class MemberHost(SimHost):
+    """A process whose application is an asyncio program: its groups hear of everything at once, in its order."""
+
+    __slots__ = ("_reason", "packets_received", "packets_sent", "program")
+
+    program: Program
+
+    def start_counting(self) -> None:
+        self.packets_sent = self.packets_received = 0
+        self._reason: Reason | None = None
+        receive = self.receive
+
+        def counted(source: str, packet: Any) -> None:
+            self.packets_received += 1
+            receive(source, packet)
+
+        self.receive = counted
+
+    def take(self, group: str, max_bytes: int, most: int = 0) -> Batch | None:
+        batch = super().take(group, max_bytes, most)
+        if batch is not None:
+            self.program.took(group, batch.count)
+        return batch
+
+    def send(self, to: Sequence[str], packet: Packet) -> None:
+        self.packets_sent += len(to)
+        super().send(to, packet)
+
+    def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
+        super().deliver(group, sender, batch, rank)
+        self.program.groups[group].deliver(sender, batch.first, unpack(batch), rank, len(batch.body))
+
+    def install(self, view: View) -> None:
+        super().install(view)
+        self.program.groups[view.group].add(view)
+
+    def left(self, group: str, rank: int | None = None) -> None:
+        super().left(group, rank)
+        self.program.groups[group].left()
+
+    def stable(self, group: str, rank: int) -> None:
+        self.program.groups[group].stable(rank)
+
+    def halt(self, reason: Reason) -> None:
+        self._reason = reason
+        super().halt(reason)
+
+    def asked_to_leave(self, group: str) -> None:
+        self.program.asked_to_leave(group)
+
+    @property
+    def is_going(self) -> bool:
+        return self.program.is_going
+
+    def _die(self, state: EndState, text: str) -> None:
+        super()._die(state, text)
+        self.program.host_ended(state, self._reason or Reason("exception", text))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Terms:
+    """What is the same for all programs of a run."""
+
+    main: Main
+    as_mapping: bool
+    """``main`` gets all its groups by name."""
+    timeout: float
+    leave_timeout: float
+    outgoing: int
+    unread: int
+
+
+class Program:
+    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port."""
+
+    def __init__(self, simulation: Stage, host: MemberHost, terms: Terms) -> None:
+        self._simulation = simulation
+        self._host = host
+        self._terms = terms
+        self.name = host.me
+        self.groups: dict[str, Group] = {}
+        # What is abstract in it is refused: those methods are set when its class is made.
+        self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
+        self.keeper = StateEvents(self.groups, place=_at_once, turn=self._turn)
+        self.over = False
+        """Nothing of it will run any more."""
+        self.outcome = Outcome("unfinished")
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._stoppable = True
+        self._value: Any = None
+        self._ended_at = 0
+        self._sizes: dict[str, deque[int]] = {}
+        """Of the messages that the protocol has not taken yet."""
+        self._requests: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._scheduled = False
+        self._armed: int | None = None
+        self._instant = -1
+        self._rounds = 0
+        self._counters: dict[str, int] = {}
+
+    # --- beginning and ending ---------------------------------------------------------------------------------------
+
+    def prepare(self, guarantees: Mapping[str, Guarantees]) -> None:
+        """Makes the groups, before the process enters them."""
+        with self.loop.running():
+            for name, promised in guarantees.items():
+                terms = self._terms
+                self.groups[name] = Group(
+                    self, name, self.name, promised, outgoing=terms.outgoing, unread=terms.unread
+                )
+                self._sizes[name] = deque()
+
+    def begin(self) -> None:
+        if not self.over:
+            with self.loop.running():
+                self._task = self.loop.create_task(self._live(), name="main")
+
+    def stop(self) -> None:
+        """Cancels ``main``, as Ctrl-C does; what it does about it takes virtual time."""
+        self._stopping = True
+        if self._task is not None and self._stoppable and not self.over:
+            self._stoppable = False
+            self._task.cancel()
+
+    def asked_to_leave(self, group: str) -> None:
+        if not group or list(self.groups) == [group]:
+            self.stop()
+        elif group in self.groups:
+            with self.loop.running():
+                self.loop.create_task(self._leave_one(self.groups[group]))
+
+    @property
+    def is_going(self) -> bool:
+        return self._stopping or not self._stoppable
+
+    def crash(self, state: State = "crashed", reason: str = "") -> None:
+        """Stops where it is, for ever."""
+        if self.over:
+            return
+        self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
+        self.loop.crash()
+
+    def host_ended(self, state: EndState, reason: Reason) -> None:
+        """The process is no more; unless it crashed, the program goes on."""
+        self._counters = self._count()
+        if state == "crashed":
+            self.crash()
+            return
+        self.keeper.end()
+        if state == "halted":
+            for group in self.groups.values():
+                group.halted(reason)
+        # What the processor was to do is forgotten, a step of ours perhaps among it.
+        self._scheduled = False
+        self._wake()
+
+    def release(self) -> None:
+        """The run is over: lets go of everything that belongs to it, since groups and remains of a crash live on."""
+        if not self.over:
+            self.crash("unfinished", self.describe())
+        self._counters = self._count()
+        self.loop.release()
+        for group in self.groups.values():
+            group.stop_listening()
+            group.halted(Reason("over", f"the run is over, and {self.name} with it"))
+        del self._host, self._simulation, self._task
+
+    def describe(self) -> str:
+        """Where the program is, and what its process waits for."""
+        parts = [f"it is at {place}" if (place := _where(self._task)) else "it has not begun"]
+        parts += [f"{name}: {reason.text}" for name in self.groups if (reason := self.waiting(name)) is not None]
+        return "; ".join(parts)
+
+    def _is_over(self, outcome: Outcome) -> None:
+        self.over = True
+        self.outcome = outcome
+        self._simulation.program_ended()
+
+    # --- the program's life -----------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        state: State = "returned"
+        error: Exception | None = None
+        reason = ""
+        try:
+            await self._membership()
+        except asyncio.CancelledError:
+            state = "cancelled"
+        except Exception as caught:
+            error = caught
+            state = "raised"
+            if self._host.end.state == "halted" and _is_about_groups(caught):
+                state, reason = "halted", self._host.end.reason
+        self._stoppable = False
+        await self._tidy_up()
+        self._is_over(Outcome(state, self._value, error, reason, self._ended_at))
+        if self._host.alive:
+            text = "its program ended without being let go"
+            self._host.crash({"by": "application", "text": text}, text)
+
+    async def _membership(self) -> None:
+        terms = self._terms
+        try:
+            async with asyncio.timeout(terms.timeout):
+                for group in self.groups.values():
+                    await group.joined()
+        except TimeoutError:
+            self._ended_at = self._simulation.now
+            text = f"{self.name} could not enter {', '.join(self.groups)} in {terms.timeout:g} s: {self.describe()}"
+            raise JoinTimeout(Reason("join timeout", text)) from None
+        error: BaseException | None = None
+        try:
+            given = dict(self.groups) if terms.as_mapping else next(iter(self.groups.values()))
+            awaitable = terms.main(given)
+            if not inspect.isawaitable(awaitable):
+                raise UsageError(f"main returned a {type(awaitable).__name__} and nothing to await: write `async def`")
+            self._value = await awaitable
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            self._ended_at = self._simulation.now
+            self._stoppable = False
+            for group in self.groups.values():
+                await self._leave(group, error)
+
+    async def _leave(self, group: Group, error: BaseException | None) -> None:
+        """As at the end of ``async with plainchant.join(...)``."""
+        group.stop_listening()
+        problem: GroupError
+        try:
+            async with asyncio.timeout(self._terms.leave_timeout):
+                await group.leave()
+            return
+        except TimeoutError:
+            waiting = group.waiting()
+            text = f"{self.name} left {group.name} without being let go: not in {self._terms.leave_timeout:g} s"
+            problem = LeaveTimeout(Reason("leave timeout", text + (f" ({waiting.text})" if waiting is not None else "")))
+        except Halted as halted:
+            if error is not None and _is_about_groups(error):
+                return
+            problem = halted
+        if error is None:
+            raise problem
+        error.add_note(str(problem))
+
+    async def _leave_one(self, group: Group) -> None:
+        try:
+            await group.leave()
+        except Halted:
+            return
+
+    async def _tidy_up(self) -> None:
+        """Ends what main has left behind, as ``asyncio.run`` does."""
+        left = [task for task in self.loop.tasks() if task is not self._task]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for task in left:
+            if not task.cancelled() and task.exception() is not None:
+                message = "unhandled exception while the program was ended"
+                self.loop.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
+        await self.loop.shutdown_asyncgens()
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Something is ready, or a timer was set, or something is asked for: a step is due, or a look at the timers."""
+        if not self._scheduled and not self.over:
+            self._scheduled = True
+            self._simulation.at(self._simulation.now, self._go)
+
+    def _go(self, _: None) -> None:
+        if self._host.alive:
+            self._host.post(self._step)
+        else:
+            self._step()
+
+    def _step(self) -> None:
+        self._scheduled = False
+        if self.over:
+            return
+        now = self._simulation.now
+        self._rounds = self._rounds + 1 if now == self._instant else 0
+        self._instant = now
+        if self._rounds > STANDSTILL:
+            raise Standstill(
+                f"the program of {self.name} has gone round {STANDSTILL} times at {format_duration(now)}, and virtual time "
+                f"stands still ({self.describe()}): it waits by asyncio.sleep(0), or for what is there already; wait for an "
+                f"event, or sleep a while"
+            )
+        self.loop.step()
+        while self._requests and not self.over:
+            self._hand_over()
+        if not self.over:
+            self._arm()
+
+    def _hand_over(self) -> None:
+        """Gives the host what the program asked for, in order; sends to one group that follow each other in one piece."""
+        requests, self._requests = self._requests, []
+        host = self._host
+        for request, arguments in requests:
+            if not host.alive:
+                return
+            request(*arguments)
+
+    def _arm(self) -> None:
+        due = self.loop.due()
+        if due is not None and (self._armed is None or due < self._armed):
+            self._armed = due
+            self._simulation.at(due, self._timer, due)
+
+    def _timer(self, due: int) -> None:
+        if due != self._armed or self.over:
+            return
+        self._armed = None
+        following = self.loop.due()
+        if following is not None and following <= due:
+            self._wake()
+        else:
+            self._arm()
+
+    # --- what the groups ask for (Port) -----------------------------------------------------------------------------
+
+    def accept(self, group: str, payloads: Sequence[bytes]) -> None:
+        self._sizes[group].extend(map(len, payloads))
+        if self._requests and self._requests[-1][0] == self._host.accept and self._requests[-1][1][0] == group:
+            self._requests[-1][1][1].extend(payloads)
+        else:
+            self._request(self._host.accept, group, list(payloads))
+
+    def leave(self, group: str) -> None:
+        self._request(self._host.leave, group)
+
+    def pressure(self, group: str, full: bool) -> None:
+        if not self.over:  # a group may be told to stop listening after the run
+            self._request(self._post_turn, self._host.engine.notice, Pressure(group, full))
+
+    def waiting(self, group: str) -> Reason | None:
+        return self._host.waiting() if not self.over and self._host.alive else None
+
+    def counters(self) -> Mapping[str, int]:
+        return self._count() if not self.over else self._counters
+
+    def _count(self) -> dict[str, int]:
+        return {"packets_sent": self._host.packets_sent, "packets_received": self._host.packets_received}
+
+    def took(self, group: str, messages: int) -> None:
+        """The protocol took messages (called by the host)."""
+        sizes = self._sizes[group]
+        self.groups[group].took(messages, sum(sizes.popleft() for _ in range(messages)))
+
+    def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
+        self._request(self._post_turn, method, *arguments)
+
+    def _post_turn(self, method: Callable[..., None], *arguments: Any) -> None:
+        self._host.post(self._host.turn, method, *arguments)
+
+    def _request(self, request: Callable[..., object], *arguments: Any) -> None:
+        self._requests.append((request, arguments))
+        self._wake()
+
+
+def _at_once(function: Callable[..., None], /, *arguments: Any) -> None:
+    function(*arguments)
+
+
+def _is_about_groups(error: BaseException) -> bool:
+    """Whether an error, or everything in a group of errors, is about what became of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_about_groups, error.exceptions))
+    return isinstance(error, GroupError | asyncio.CancelledError)
+
+
+def _where(task: asyncio.Task[None] | None) -> str:
+    """The line of the user's own code at which a task waits."""
+    place = ""
+    awaited: Any = task.get_coro() if task is not None else None
+    while awaited is not None:
+        frame = awaited.cr_frame if isinstance(awaited, CoroutineType) else getattr(awaited, "gi_frame", None)
+        if frame is not None and (not place or not frame.f_code.co_filename.startswith((_PACKAGE, _ASYNCIO))):
+            place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}, {frame.f_code.co_qualname}"
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    return place
