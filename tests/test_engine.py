@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plainchant.engine import Engine, Host, Layer, PerGroup
-from plainchant.model import Batch, Form, GroupId, Join, Packet, ProcessId, ProtocolError, Reason, Timer, View
+from plainchant.model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
 
 from .fakes import FakeHost, as_host
 
@@ -220,6 +220,14 @@ def test_every_instance_hears_a_notice_in_the_order_of_group_names(host: FakeHos
         engines.join(group, Form(("p1",)))
     engines.notice("to ")
     assert heard == ["to a", "to b", "to c"]
+
+
+def test_pressure_reaches_the_instance_of_its_group_alone(engines: PerGroup) -> None:
+    full = Pressure("a", True)
+    engines.notice(full)
+    engines.notice(Pressure("not joined", True))
+    assert instance(engines, "a").calls[-1] == ("notice", full)
+    assert not any(call[0] == "notice" for call in instance(engines, "b").calls)
 
 
 def test_a_process_waits_as_long_as_one_of_its_groups_does(engines: PerGroup) -> None:

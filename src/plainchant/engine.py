@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from .model import Batch, Form, GroupId, Join, Packet, ProcessId, ProtocolError, Reason, Timer, View
+from .model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
 
 
 class Host(Protocol):
@@ -102,7 +102,7 @@ class Engine:
         raise ProtocolError(f"{type(self).__name__} cannot leave groups")
 
     def notice(self, event: Any) -> None:
-        """Something the layer below has to say."""
+        """Something the layer below has to say, or the host: a :class:`~.model.Pressure`. Who does not know it ignores it."""
 
     def waiting(self) -> Reason | None:
         """What this engine still has to do before it is at rest; None if nothing. A drained run ends when nobody waits."""
@@ -197,8 +197,11 @@ class PerGroup(Engine):
         self.instances[group].expire(name)
 
     def notice(self, event: Any) -> None:
-        for group in sorted(self.instances):
-            self.instances[group].notice(event)
+        groups = (event.group,) if isinstance(event, Pressure) else sorted(self.instances)
+        for group in groups:
+            instance = self.instances.get(group)
+            if instance is not None:
+                instance.notice(event)
 
     def waiting(self) -> Reason | None:
         for group in sorted(self.instances):

@@ -212,7 +212,13 @@ def test_a_delivery_that_waits_is_not_a_sender_that_is_blocked() -> None:
 
 
 def test_blocks_of_a_protocol_that_never_says_when_they_end_tell_no_time() -> None:
-    assert only({"p": [{"kind": "block", "at": 10}]}, protocol="sequencer")["blocked_ns"] is None
+    assert only({"p": [{"kind": "block", "at": 10}]})["blocked_ns"] is None
+    assert only({"p": [{"kind": "block", "at": 10}]}, protocol="sequencer")["blocked_ns"] == 0
+
+
+def test_a_request_that_is_held_back_is_no_sender_that_is_blocked() -> None:
+    held = {"kind": "block", "at": 10, "detail": {"request": 7, "process": "q"}}
+    assert only({"p": [held, {"kind": "block", "at": 30}, {"kind": "unblock", "at": 50}]})["blocked_ns"] == 20
 
 
 def test_synchronisation_lasts_until_it_says_that_it_is_over() -> None:

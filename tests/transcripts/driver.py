@@ -40,6 +40,8 @@ SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"
 _UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why"})
 """Fields that every packet has, or that a line about a view or a halt tells."""
+_USUAL: Final = {"behind": 0}
+"""What is not worth saying while it is so."""
 _PHASES_AN_EPOCH: Final = 1 << 20
 _SAID_BY_A_PACKET: Final = frozenset({"null", "retransmit"})
 """Records that a packet of the same instant says better."""
@@ -130,7 +132,7 @@ class Tap(Layer):
 def describe_packet(packet: Packet) -> str:
     epoch = getattr(packet, "epoch", 1)
     name = type(packet).__name__ + (f"@{epoch}" if epoch != 1 else "")
-    fields = [field for field in packet.__struct_fields__ if field not in _UNTOLD]
+    fields = [field for field in packet.__struct_fields__ if field not in _UNTOLD and getattr(packet, field) != _USUAL.get(field)]
     return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field))}" for field in fields)])
 
 

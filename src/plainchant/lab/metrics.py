@@ -77,7 +77,7 @@ COLUMNS: Final = (
 """The columns of a trace that metrics read."""
 
 RECORDED: Final[Mapping[str, frozenset[str]]] = {
-    "sequencer": frozenset({"null", "retransmit", "suspect", "sync"}),
+    "sequencer": frozenset({"null", "retransmit", "suspect", "sync", "unblock"}),
 }
 """Protocol to the kinds, of those in ``OPTIONAL``, that it writes whenever they happen."""
 
@@ -95,6 +95,7 @@ class Detail(msgspec.Struct):
 
     over: bool | None = None
     history: int | None = None
+    request: int | None = None
     process: str | None = None
     by: str | None = None
     fault: str | None = None
@@ -334,9 +335,11 @@ class _Run:
         return max(0, int((np.cumsum(~is_stable) - highest).max()))
 
     def _blocked(self, rows: Mapping[str, Integers]) -> int:
-        """Time between ``block`` rows about no message and the next ``unblock``."""
+        """Time between ``block`` rows about no message (nor the request for one) and the next ``unblock``."""
         blocks, unblocks = rows.get("block", NOTHING), rows.get("unblock", NOTHING)
         blocks = blocks[~self._has_seq[blocks]]
+        about_none = np.array([self._detail(int(row)).request is None for row in blocks], dtype=np.bool_)
+        blocks = blocks[about_none]
         return self._closed_time(blocks, unblocks[~self._has_seq[unblocks]])
 
     def _synchronising(self, rows: Mapping[str, Integers]) -> int:

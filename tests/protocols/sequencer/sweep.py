@@ -130,6 +130,8 @@ def scenario_of(seed: int) -> Scenario:
         )
     later = ("q1", "q2") if family in ("churn", "mixed") and random.random() < 0.7 else ()
     faults += [Fault(kind="join", at=ms(80, 900, random), process=process) for process in later]
+    if family == "crashes" and random.random() < 0.25:
+        faults += _heavy_loss(members[:3])
     return Scenario(
         protocol="sequencer", name=f"sweep-{seed}", about=family, seed=seed, duration=Duration(2_000 * MS),
         drain=Duration(20 * SECOND), members=members, later=later, groups={"g": members}, parameters=parameters,
@@ -159,6 +161,15 @@ def _sequencer_crash(random: Random, members: tuple[str, ...]) -> Fault:
     if how == 1:
         return Fault(kind="crash", after_events=random.randrange(20, 800), process=members[0])
     return Fault(kind="crash", at=ms(20, 600, random), process=members[0], mid_broadcast=True)
+
+
+def _heavy_loss(some: tuple[str, ...]) -> list[Fault]:
+    """The sequencer, its successor and another hear half of what they say to each other: they hold much that is out of order
+    when the sequencer crashes, and lack much of what the next one says."""
+    return [
+        Fault(kind="loss", at=Duration(0), length=Duration(900 * MS), source=source, target=target, rate=0.45)
+        for source in some for target in some if source != target
+    ]
 
 
 def _two_cut_off_and_dead(random: Random, members: tuple[str, ...]) -> list[Fault]:

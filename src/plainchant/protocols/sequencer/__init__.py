@@ -6,8 +6,8 @@ acknowledgements ride on other packets. Section 5's fault tolerance is built out
 fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
 
 Start with ``packets`` (what is said), then ``member`` (what everybody does; its parts are ``requests``, ``gaps``, ``pause``,
-``watch`` and ``door``), ``office`` (what the sequencer does), ``election`` and ``rebuild`` (how there is a new one) and ``log``
-(what is kept).
+``room``, ``watch`` and ``door``), ``office`` (what the sequencer does), ``election`` and ``rebuild`` (how there is a new one),
+``log`` (what is kept) and ``tuning`` (which parameters suit a network).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..registry import Description, Promise
 from .member import Member
 from .packets import PACKETS
 from .parameters import Parameters
+from .tuning import tune
 
 MAJORITY = "a majority of each view survives"
 LOST = "at most {r} members of a view are lost; across partitions only if {members} members are a majority"
@@ -85,5 +86,6 @@ DESCRIPTION = Description(
     faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
     settle=settle,
     check=check,
+    tune=tune,
 )
 __all__ = ["DESCRIPTION", "Member", "Parameters"]

@@ -85,7 +85,7 @@ class Door:
             log.begin_at(packet.number, packet.entry, dict(packet.table))
             log.highest = max(packet.highest, packet.number)
             member.be_let_in(source, packet)
-        member.speak(Ack(member.group, member.epoch, log.contiguous))
+        member.speak(Ack(member.group, member.epoch, log.contiguous, member.room.behind))
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 
@@ -95,11 +95,13 @@ class Door:
         if member.done or member.view is None or member.requests.outstanding or not (member.follows or member.office):
             return
         if member.office is None:
-            member.speak(AskLeave(member.group, member.epoch, member.log.contiguous))
+            member.speak(AskLeave(member.group, member.epoch, member.log.contiguous, member.room.behind))
         elif len(member.view.members) == 1:
             member.finish()
             member.host.left(member.group, member.log.delivered + 1)
         elif member.office.may_be_handed_over() and member.election is None:
+            if member.host.now < member.office.since + 2 * member.parameters.quiet_after:
+                return  # whoever handed the office to us wants to leave too, and has yet to ask: it would get the office back
             member.host.record("elect", member.group, stage="hand-over", situation="sequencer leaves")
             member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), binding=True)
 

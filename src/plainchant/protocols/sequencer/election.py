@@ -135,7 +135,7 @@ class Election:
         eligible = [process for process in voters if self.yes[process].view]  # not who does not know yet that it is in
         best = max(self._history(process) for process in eligible)
         longest = [process for process in eligible if self._history(process) == best]
-        if member.leaving and len(longest) > 1:
+        if (member.leaving or member.room.upto is not None) and len(longest) > 1:
             longest = [process for process in longest if process != member.me]
         self.winner = winner = member.me if member.me in longest else longest[0]
         self.stage = "decided"

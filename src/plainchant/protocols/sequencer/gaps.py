@@ -57,7 +57,7 @@ class Gaps:
         self._asked = min(last, first + BROUGHT_AT_ONCE - 1)
         self._armed = True
         member.host.record("retransmit", member.group, what="numbers", first=first, last=last)
-        member.speak(Nack(member.group, member.epoch, first, last, member.log.contiguous))
+        member.speak(Nack(member.group, member.epoch, first, last, member.log.contiguous, member.room.behind))
         member.host.set_timer("nack", member.host.now + member.parameters.nack_after)
 
     def expire(self) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...engine import Engine, Host
-from ...model import Form, GroupId, Join, Packet, ProcessId, ProtocolError, Reason, Timer, View
+from ...model import Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
 from .door import Door
 from .election import Election
 from .gaps import Gaps
@@ -55,6 +55,7 @@ from .parameters import Parameters
 from .pause import Pause
 from .rebuild import Rebuild, give
 from .requests import Requests
+from .room import Room
 from .watch import Watch
 
 NOBODY: Final = -1
@@ -67,7 +68,7 @@ class Member(Engine):
     __slots__ = (  # not to save memory, but because attributes beyond thirty are slow without them
         "_deliver", "_handlers", "_immediate", "_interval", "acked", "allowed", "base", "done", "door", "election", "epoch",
         "gaps", "group", "host", "joined_later", "leaving", "listening", "log", "me", "office", "parameters", "pause",
-        "promised", "promised_to", "rebuild", "requests", "sequencer", "undecided_since", "view", "voters", "watch",
+        "promised", "promised_to", "rebuild", "requests", "room", "sequencer", "undecided_since", "view", "voters", "watch",
     )
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
@@ -98,6 +99,7 @@ class Member(Engine):
         self.gaps = Gaps(self)
         self.door = Door(self)
         self.pause = Pause(self)
+        self.room = Room(self)
         self.acked = 0
         """The last acknowledgement sent in this epoch."""
         self.joined_later = False
@@ -158,6 +160,10 @@ class Member(Engine):
 
     def ready(self, group: GroupId) -> None:
         self.requests.pump()
+
+    def notice(self, event: Any) -> None:
+        if isinstance(event, Pressure) and not self.done:
+            self.room.notice(event.full)
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         self._handlers[packet.__class__](source, packet)
@@ -249,6 +255,7 @@ class Member(Engine):
         self.allowed = welcome.allowed
         self.pause = Pause(self)
         self.gaps.reset()
+        self.room.start_anew()
         self.watch.heard = True
         self.deliver_ready()
         if self.log.contiguous < self.log.highest:
@@ -278,7 +285,6 @@ class Member(Engine):
                 and log.delivered == log.contiguous
                 and self._immediate
                 and batch is not None
-                and sender != self.me
                 and not self.pause.phase
             ):
                 # Most of what any member ever does is this: the rest of this method, where nothing is out of order.
@@ -289,6 +295,8 @@ class Member(Engine):
                 self._deliver(self.group, sender, batch, number)
                 if packet.stable > log.low:
                     self.settle(packet.stable)
+                if sender == self.me:
+                    self.requests.came_back(entry.request)
                 if number - self.acked >= self._interval:
                     self.acknowledge("count")
                 return
@@ -395,7 +403,7 @@ class Member(Engine):
     def acknowledge(self, why: str) -> None:
         if self.office is None:
             self.host.record("null", self.group, why=why, ack=self.log.contiguous)
-            self.speak(Ack(self.group, self.epoch, self.log.contiguous))
+            self.speak(Ack(self.group, self.epoch, self.log.contiguous, self.room.behind))
 
     def _on_announce(self, source: ProcessId, packet: Announce) -> None:
         is_new = packet.epoch > self.epoch and packet.epoch >= self.promised
@@ -454,7 +462,7 @@ class Member(Engine):
         self.election = None
         self.step_down(packet.epoch, "")
         if packet.sequencer:
-            self.host.send((packet.sequencer,), Ack(self.group, self.epoch, self.log.contiguous))
+            self.host.send((packet.sequencer,), Ack(self.group, self.epoch, self.log.contiguous, self.room.behind))
 
     def step_down(self, epoch: int, promised_to: ProcessId) -> None:
         """From here on no epoch below this one exists for us. What is numbered here stays: the election counts it."""
@@ -469,6 +477,7 @@ class Member(Engine):
 
     def _close_office(self, epoch: int) -> None:
         if self.office is not None:
+            self.office.unblock()
             during = "synchronisation" if self.office.phase is not None else "view change" if self.office.proposed else ""
             self.host.record(
                 "state", self.group, epoch=self.epoch, superseded_by=epoch, during=during, situation="sequencer deposed")
@@ -491,7 +500,7 @@ class Member(Engine):
         self.log.highest = packet.highest
         self.watch.heard = True
         self.host.record("state", self.group, epoch=packet.epoch, sequencer=source)
-        self.speak(Ack(self.group, self.epoch, self.log.contiguous))
+        self.speak(Ack(self.group, self.epoch, self.log.contiguous, self.room.behind))
         self.requests.send_all_again()
         if self.log.contiguous < self.log.highest:
             self.gaps.check()

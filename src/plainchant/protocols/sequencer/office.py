@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A request gets the next number, goes into the log (which is the paper's history buffer), and is broadcast. Acknowledgements
 come in on every packet; what everybody has is *stable* and leaves the history. If the history is full and stays full, a
-numbered two-phase synchronisation (2.2) brings everybody up to date and empties it.
+numbered two-phase synchronisation (2.2) brings everybody up to date and empties it. No number is given either that is further
+than a history away from what an application without room has read (:mod:`.room`).
 
 A view is an entry of the order like any other, with two differences. It is *proposed*: no further number is given until a
 majority of the view before it has it, then it is in force everywhere (``allowed``). And a view that lets somebody in follows
@@ -33,6 +34,7 @@ from .packets import (
     Request,
     Welcome,
 )
+from .room import Readers, not_reading
 
 if TYPE_CHECKING:
     from .member import Member
@@ -64,8 +66,11 @@ class Office:
         self.host = member.host
         self.group = member.group
         self.epoch = member.epoch
+        self.since = member.host.now
+        self._deliver = member.host.deliver
         self.log = member.log
         self.parameters = member.parameters
+        self._immediate = member.parameters.resilience == 0
         self.voters = voters
         self.stable = member.log.low
         self.acked: dict[ProcessId, int] = {}
@@ -79,13 +84,20 @@ class Office:
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
         self._stride = max(1, member.parameters.history // 8)
+        self._limit = 0
+        """The last number that may be given, as far as is known; see _has_room."""
         self._full_since: int | None = None
+        """Since when a number has been wanted and there was no room for it."""
+        self._blocked_by_history: bool | None = None
+        """What is recorded: that the history is full, or that somebody does not read; None: nothing is."""
+        self.readers = Readers()
         self._busy = False
         self._heard: dict[ProcessId, int] = {}
         self._suspects: dict[ProcessId, Reason] = {}
+        self._stuck: dict[ProcessId, Reason] = {}
+        """Whose application has held the group up for too long. They are heard: they have a say in the view without them."""
         self.others: tuple[ProcessId, ...] = ()
         self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
-            Request: self._on_request,
             Ack: self._on_ack,
             Nack: self._on_nack,
             AckCommit: self._on_ack_commit,
@@ -101,6 +113,7 @@ class Office:
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
         self._heard = {process: self._heard.get(process, now) for process in self.others}
         self.held = {process: held for process, held in self.held.items() if process in members}
+        self.readers.keep(self.others)
 
     def begin(self, why: str) -> None:
         """A new epoch begins with a view of those who elected us."""
@@ -135,18 +148,66 @@ class Office:
             return False
         if self.member.leaving and not self.member.requests.outstanding:
             return False  # closed, so that everybody catches up and the office can be handed over
-        if self.log.contiguous - self.log.low < self.parameters.history:
-            return True
-        return self._make_room()
+        return self.log.contiguous < self._limit or self._has_room()
 
-    def _make_room(self) -> bool:
+    def _has_room(self) -> bool:
+        """Whether there is room by now: in the history, and at every application that said how far it has read."""
         self._update_stable()
-        if self.log.contiguous - self.log.low < self.parameters.history:
-            return True
+        low, room = self.log.low, self.member.room
+        lowest = min(low, self.readers.lowest(low), low if room.upto is None else room.upto)
+        if lowest <= self._blocking:
+            return False
+        self._limit = lowest + self.parameters.history
+        return True
+
+    @property
+    def _blocking(self) -> int:
+        """Who has not acknowledged, or not read, more than this leaves no room. Once there was none, a single place is not
+        enough: stopping and going on for each would cost more than it brings."""
+        needed = 1 if self._full_since is None else self._stride
+        return self.log.contiguous - self.parameters.history + needed - 1
+
+    def wait_for_room(self) -> None:
+        """Something wants a number. If it is for want of room that there is none, the clock runs."""
+        if self.proposed or self.phase is not None:
+            return
         if self._full_since is None:
+            if self._has_room():
+                return
             self._full_since = self.host.now
             self.host.set_timer("sync", self.host.now + self.parameters.sync_after)
-        return False
+        by_history = self._is_history_full
+        if by_history is not self._blocked_by_history:
+            self._blocked_by_history = by_history
+            history = {"history": self.log.contiguous - self.log.low} if by_history else {}
+            self.host.record("block", self.group, **self._why_blocked().to_detail(), **history)
+
+    @property
+    def _is_history_full(self) -> bool:
+        return self.log.low <= self._blocking
+
+    def _why_blocked(self) -> Reason:
+        if self._is_history_full:
+            late = [process for process, ack in self.acked.items() if ack <= self.log.low]
+            text = f"the history is full: number {self.log.low + 1} has yet to be acknowledged"
+            return Reason("history full", text, {"missing": late})
+        who = ", ".join(self._not_reading())
+        return Reason("not reading", f"a history of batches waits for the applications of {who} to read it")
+
+    def _not_reading(self) -> dict[ProcessId, int]:
+        """Whose application is a history behind, and since when it has not read."""
+        found = self.readers.at_or_below(self._blocking)
+        room = self.member.room
+        if room.upto is not None and room.upto <= self._blocking:
+            found[self.member.me] = room.since
+        return found
+
+    def unblock(self) -> None:
+        """There is room, or it is somebody else's matter from now on."""
+        if self._full_since is not None:
+            self._full_since = None
+            self._blocked_by_history = None
+            self.host.record("unblock", self.group, number=self.log.contiguous)
 
     def number(self, sender: ProcessId, request: int, batch: Batch) -> None:
         """Gives the next number to a batch and broadcasts it."""
@@ -158,19 +219,24 @@ class Office:
             member.requests.outstanding.pop(request, None)
         if not number % self._stride:
             self._update_stable()
-        self._advance()
-        if log.delivered < number:
+        if self._immediate and log.delivered == number - 1:
+            # Most of what a sequencer ever does is this; no view is proposed, or there would be no number.
+            member.allowed = log.delivered = number
+            self._deliver(self.group, sender, batch, number)
+        else:
+            self._advance()
             member.deliver_ready()
         self._busy = True
         self.host.send(self.others, Broadcast(self.group, self.epoch, number, self.stable, member.allowed, entry))
 
     def receive(self, source: ProcessId, packet: Any) -> None:
         """A packet for the sequencer of this epoch; whatever it is, it carries an acknowledgement."""
-        if self._note(source, packet.ack):
+        if not self._note(source, packet.ack, packet.behind):
+            return
+        if packet.__class__ is Request:
+            self.ask_number(source, packet.request, packet.batch)
+        else:
             self._handlers[packet.__class__](source, packet)
-
-    def _on_request(self, source: ProcessId, packet: Request) -> None:
-        self.ask_number(source, packet.request, packet.batch)
 
     def ask_number(self, source: ProcessId, request: int, batch: Batch) -> None:
         """A request: it is numbered now, held until it may be, or known."""
@@ -185,7 +251,9 @@ class Office:
         elif request <= last + self.parameters.window:
             held = self.held.setdefault(source, {})
             held[request] = batch
-            if request > last + 1 and request - 1 not in held:
+            if request == last + 1:
+                self.wait_for_room()
+            elif request - 1 not in held:
                 situation = "request overtook an earlier one"
                 self.host.record("block", self.group, request=request, process=source, situation=situation)
 
@@ -214,30 +282,41 @@ class Office:
     def resume(self) -> None:
         """There may be room again."""
         if self.open:
-            self._full_since = None
+            self.unblock()
             self._number_held()
             self.member.requests.pump()
+        if self.held or self.member.requests.wants_number:
+            self.wait_for_room()
 
     # --- acknowledgements -------------------------------------------------------------------------------------------
 
-    def _note(self, source: ProcessId, ack: int) -> bool:
+    def _note(self, source: ProcessId, ack: int, behind: int) -> bool:
         """Takes an acknowledgement; False if its sender is no member."""
         known = self.acked.get(source)
         if known is None:
             self.member.door.tell_excluded(source)
             return False
         self._heard[source] = self.host.now
+        news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
+        if behind or self.readers.upto:
+            news |= self.readers.note(source, ack - behind, max(ack, known), self.host.now)
         if ack > known:  # packets can be reordered: the table keeps the maximum
             self.acked[source] = ack
             if self.welcomes:
                 self.welcomes.pop(source, None)
             if self.proposed or self.parameters.resilience:
                 self._advance()
+        if news and self._full_since is not None:
+            self.resume()
         return source in self.acked  # what was just decided may have removed it
 
     def _on_ack(self, source: ProcessId, packet: Ack) -> None:
-        if self._full_since is not None:
-            self.resume()
+        """From somebody who had nothing else to say. That everybody has everything is news for who waits for it."""
+        if packet.ack == self.log.contiguous and packet.ack > self.stable:
+            self._update_stable()
+            if packet.ack == self.stable:
+                self._busy = True
+                self.announce(self.others)
 
     def _on_nack(self, source: ProcessId, packet: Nack) -> None:
         self._bring(source, packet.first, packet.last)
@@ -313,7 +392,7 @@ class Office:
             return
         if self.open:
             self.resume()
-        else:
+        elif self._is_history_full:
             self._start_phase("history full")
 
     def _start_phase(self, why: str) -> None:
@@ -346,7 +425,6 @@ class Office:
             if self.others:
                 return
         self.phase = None
-        self._full_since = None
         self.host.record("sync", self.group, phase=phase.number, over=True)
         if self.joining and not self._suspects:
             self._let_in()
@@ -378,7 +456,7 @@ class Office:
         """Starts the next view change that is due, or goes on numbering."""
         if self.proposed or self.member.done:
             return
-        removable = {process: reason for process, reason in self._suspects.items() if process in self.acked}
+        removable = {process: reason for process, reason in (self._stuck | self._suspects).items() if process in self.acked}
         removable |= {p: Reason(LEFT, f"{p} asked to leave") for p in self.leaving if p in self.acked}
         if removable and self._majority_heard() and self._rest_heard_lately(removable):
             self._abort_phase()
@@ -443,8 +521,10 @@ class Office:
     def tick(self, stopped: bool) -> None:
         now = self.host.now
         if stopped:
-            self._heard = dict.fromkeys(self._heard, now)
+            self._forgive(now)
         self._look_for_silence(now)
+        if self.member.office is self:
+            self._look_for_stuck(now)
         if self.member.office is not self:
             return
         since = self.member.undecided_since
@@ -453,18 +533,26 @@ class Office:
             text = f"{self.member.me} has tried for long to decide on the view at number {number}, of which too few are left"
             self.member.halt(Reason("minority", text))
             return
+        self._update_stable()
         if not self._busy or self.proposed or self.welcomes:
             self.announce(self.others)
         self._busy = False
         for welcome in list(self.welcomes.items()):
             self.host.send((welcome[0],), welcome[1])
-        self._update_stable()
         if self.phase is not None:
             self._repeat_phase(now)
         elif not self.proposed:
             self._next_step()
             if self._full_since is not None and now - self._full_since >= self.parameters.sync_after:
                 self.full_for_long()
+
+    def _forgive(self, now: int) -> None:
+        """It was we who slept: nobody else was silent or late."""
+        self._heard = dict.fromkeys(self._heard, now)
+        if self.phase is not None:
+            self.phase.since = now
+        if self._full_since is not None:
+            self._full_since = now
 
     def _look_for_silence(self, now: int) -> None:
         """Suspects whom we have not heard; gives the office up if that is a majority."""
@@ -483,6 +571,20 @@ class Office:
             # Members who did not vote for us may be there, and cannot follow us: only a new election brings them back.
             missing = ", ".join(self._suspects)
             self.member.resign(Reason("alone", f"the sequencer {self.member.me} hears no majority without {missing}"))
+
+    def _look_for_stuck(self, now: int) -> None:
+        """Finds whose application holds the group up for too long. If it is ours alone, somebody else shall be sequencer."""
+        since = self._full_since
+        held_up = {} if since is None else {p: now - max(since, full) for p, full in self._not_reading().items()}
+        stuck = {p: not_reading(p, length) for p, length in held_up.items() if length > self.parameters.patience}
+        own = stuck.pop(self.member.me, None)
+        for process, reason in stuck.items():
+            if process not in self._stuck:
+                self.host.record("suspect", self.group, process=process, **reason.to_detail())
+        self._stuck = stuck
+        if own is not None and not stuck and self.others and self.may_be_handed_over() and self.member.election is None:
+            self.host.record("elect", self.group, stage="hand-over", situation="sequencer does not read")
+            self.member.resign(own)
 
     def _rest_heard_lately(self, removable: dict[ProcessId, Reason]) -> bool:
         """A view of which half is silent already would be decided by too few: wait until they are heard or suspected too."""
@@ -532,6 +634,8 @@ class Office:
             return Reason("membership", "somebody waits to be let in or go")
         if self._suspects:
             return Reason("suspects", f"{', '.join(self._suspects)} are suspected and still members")
+        if self._full_since is not None:
+            return self._why_blocked()
         if self.held:
             return Reason("held", f"requests of {', '.join(self.held)} wait for earlier ones")
         if (process := self._behind()) is not None:

@@ -2,7 +2,8 @@
 
 Every packet carries the *epoch*: the number of the election that made its sequencer. A packet of an epoch that has been
 superseded changes nothing (fencing). Wherever a packet carries an acknowledgement, it means *the last number received
-without a gap*: everything up to and including it (the paper uses its variable in both senses, see docs/errata.md).
+without a gap*: everything up to and including it (the paper uses its variable in both senses, see docs/errata.md). Beside it
+stands ``behind``: so many of the numbers that are here came since the application has had no room (see :mod:`.room`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Request(Packet, frozen=True, array_like=True, gc=False, tag=1):
     request: int
     ack: int
     batch: Batch
+    behind: int = 0
 
 
 class Broadcast(Packet, frozen=True, array_like=True, gc=False, tag=2):
@@ -69,6 +71,7 @@ class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
     first: int
     last: int
     ack: int
+    behind: int = 0
 
 
 class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
@@ -77,6 +80,7 @@ class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
     group: GroupId
     epoch: int
     ack: int
+    behind: int = 0
 
 
 class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
@@ -124,6 +128,7 @@ class AckCommit(Packet, frozen=True, array_like=True, gc=False, tag=8):
     phase: int
     step: int
     ack: int
+    behind: int = 0
 
 
 class AskJoin(Packet, frozen=True, array_like=True, gc=False, tag=9):
@@ -160,6 +165,7 @@ class AskLeave(Packet, frozen=True, array_like=True, gc=False, tag=12):
     group: GroupId
     epoch: int
     ack: int
+    behind: int = 0
 
 
 class Excluded(Packet, frozen=True, array_like=True, gc=False, tag=13):

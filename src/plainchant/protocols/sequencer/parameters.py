@@ -75,7 +75,7 @@ class Parameters:
     patience: Duration = parameter(
         Duration(1 * SECOND),
         "how long a member that cannot reach a majority of its view tries before it halts; how long a "
-        "member may hold up a synchronisation phase before it is excluded",
+        "member may hold up a synchronisation phase, or everybody by not reading, before it is excluded",
         unit="duration",
         minimum=1,
     )

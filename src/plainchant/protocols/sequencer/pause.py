@@ -42,7 +42,7 @@ class Pause:
         """Says that everything is here as soon as it is."""
         member = self._member
         if member.log.contiguous >= self._highest:
-            member.speak(AckCommit(member.group, member.epoch, self.phase, 1, member.log.contiguous))
+            member.speak(AckCommit(member.group, member.epoch, self.phase, 1, member.log.contiguous, member.room.behind))
         else:
             member.gaps.check()
 
@@ -55,7 +55,7 @@ class Pause:
             return
         member.settle(packet.stable)
         self.end(packet.phase)
-        member.speak(AckCommit(member.group, member.epoch, packet.phase, 2, member.log.contiguous))
+        member.speak(AckCommit(member.group, member.epoch, packet.phase, 2, member.log.contiguous, member.room.behind))
 
     def end(self, over: int) -> None:
         """Phases up to this one are over."""

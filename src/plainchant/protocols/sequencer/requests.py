@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...engine import Host
 from ...model import Batch
 from .packets import Request
 
@@ -22,7 +23,7 @@ REPEATED_AT_ONCE: Final = 8
 class Requests:
     """What this process has asked the sequencer to broadcast."""
 
-    __slots__ = ("_armed", "_mark", "_member", "_most", "_window", "last", "outstanding")
+    __slots__ = ("_armed", "_mark", "_member", "_most", "_window", "last", "outstanding", "wants_number")
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -32,6 +33,8 @@ class Requests:
         self._mark = 0
         self.last = 0
         self.outstanding: dict[int, Batch] = {}
+        self.wants_number = False
+        """At the sequencer: whether there may be more to send than it could number."""
 
     def pump(self) -> None:
         """Takes messages as long as they may be sent. Not taking is the back-pressure."""
@@ -44,19 +47,27 @@ class Requests:
             while office.open:
                 batch = host.take(member.group, host.max_packet, self._most)
                 if batch is None:
+                    self.wants_number = False
                     return
                 self.last += 1
                 office.number(member.me, self.last, batch)
-        elif member.may_send:
-            while len(self.outstanding) < self._window:
-                batch = host.take(member.group, host.max_packet, self._most)
-                if batch is None:
-                    return
-                self.last += 1
-                self.outstanding[self.last] = batch
-                self._send(self.last, batch)
-                if not self._armed:
-                    self._arm()
+            self.wants_number = True
+            office.wait_for_room()
+        elif len(self.outstanding) < self._window and member.may_send:
+            self._ask(host)
+
+    def _ask(self, host: Host) -> None:
+        """Sends requests as long as the window is open and there is something to send."""
+        group, most = self._member.group, host.max_packet
+        while len(self.outstanding) < self._window:
+            batch = host.take(group, most, self._most)
+            if batch is None:
+                return
+            self.last = request = self.last + 1
+            self.outstanding[request] = batch
+            self._send(request, batch)
+            if not self._armed:
+                self._arm()
 
     def came_back(self, request: int) -> None:
         """Our request has its place in the order."""
@@ -68,7 +79,7 @@ class Requests:
 
     def _send(self, request: int, batch: Batch) -> None:
         member = self._member
-        member.speak(Request(member.group, member.epoch, request, member.log.contiguous, batch))
+        member.speak(Request(member.group, member.epoch, request, member.log.contiguous, batch, member.room.behind))
 
     def _arm(self) -> None:
         member = self._member

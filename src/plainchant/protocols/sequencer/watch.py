@@ -1,9 +1,9 @@
 """A member's watch over the sequencer, and over its own silence: one tick for both.
 
-Every ``quiet_after`` a member that has said nothing sends the sequencer a dummy message (2.1), and counts the ticks in which it
-heard nothing; after ``suspect_after`` of them the sequencer is suspected. Hearing only sets a flag, because it happens with
-every packet and time need not be read for it. A tick that comes very late was slept through: then it was not the others who
-were silent. At the sequencer the tick is its office's.
+Every ``quiet_after`` a member that has said nothing, or not yet all that it has, sends the sequencer a dummy message (2.1), and
+counts the ticks in which it heard nothing; after ``suspect_after`` of them the sequencer is suspected. Hearing only sets a
+flag, because it happens with every packet and time need not be read for it. A tick that comes very late was slept through: then
+it was not the others who were silent. At the sequencer the tick is its office's.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class Watch:
             self._set()
 
     def _tick(self, stopped: bool) -> None:
-        if not self.spoke:
-            self._member.acknowledge("quiet")
+        member = self._member
+        if not self.spoke or member.acked < member.log.contiguous:
+            member.acknowledge("quiet")
         self.spoke = False
         if self.heard or stopped:
             self._silent_ticks = 0
