@@ -20,6 +20,8 @@ REMEMBERED: Final = 256
 """So many excluded processes are remembered, to be told so when they speak again."""
 LEFT: Final = "left"
 """Why a process is gone that asked to be."""
+LINGER: Final = 10
+"""The last member stays for so many ticks after somebody else went."""
 JOIN_PATIENCE: Final = 5
 """A joiner gives up after so many times the members' patience: an election may be under way."""
 
@@ -27,12 +29,14 @@ JOIN_PATIENCE: Final = 5
 class Door:
     """A member's side of membership; deciding about it is the office's."""
 
-    __slots__ = ("_gone", "_member", "_since", "contacts")
+    __slots__ = ("_gone", "_member", "_parted", "_since", "contacts")
 
     def __init__(self, member: Member) -> None:
         self._member = member
         self._gone: dict[ProcessId, tuple[int, str, str]] = {}
         self._since = 0
+        self._parted = 0
+        """When somebody went last."""
         self.contacts: tuple[ProcessId, ...] = ()
 
     # --- joining ----------------------------------------------------------------------------------------------------
@@ -97,6 +101,8 @@ class Door:
         if member.office is None:
             member.speak(AskLeave(member.group, member.epoch, member.log.contiguous, member.room.behind))
         elif len(member.view.members) == 1:
+            if member.host.now < self._parted + LINGER * member.parameters.quiet_after:
+                return  # who went last may not have heard yet that it was let go, and nobody else can tell it
             member.finish()
             member.host.left(member.group, member.log.delivered + 1)
         elif member.office.may_be_handed_over() and member.election is None:
@@ -109,6 +115,8 @@ class Door:
 
     def note(self, change: Change) -> None:
         """A view is in force: remember who is gone, and why."""
+        if change.left:
+            self._parted = self._member.host.now
         for process, code, text in change.left:
             self._gone[process] = (change.number, code, text)
         for process in change.joined:

@@ -119,16 +119,28 @@ class Office:
         """A new epoch begins with a view of those who elected us."""
         newest = self.log.newest
         assert newest is not None
+        joiners: dict[ProcessId, int] = {}
         for number, change in self.log.changes_after(self.member.allowed):
             # The last sequencer proposed it and may have seen it in force: it stays, and is decided anew.
             self._add_proposal(number, change)
             self.host.record("elect", self.group, view=change.number, situation="undecided view carried over")
+            # Its joiners may never have heard that they are let in, and the next view may need their word.
+            joiners |= {process: number for process in change.joined if process not in self.voters}
         left = {
             process: Reason("not heard", f"{process} did not answer the election of epoch {self.epoch} ({why})")
-            for process in newest.members if process not in self.voters
+            for process in newest.members if process not in self.voters and process not in joiners
         }
         self.announce(self.others)  # a new epoch is followed from its announcement on
+        for process, number in joiners.items():
+            self._welcome(process, number)
         self._propose(left, ())
+
+    def _welcome(self, process: ProcessId, number: int) -> None:
+        """Lets a joiner know the view at that number, and again with each tick until it has acknowledged."""
+        self.welcomes[process] = Welcome(
+            self.group, self.epoch, self.member.base, self.voters, number, self.log.entries[number],
+            tuple(self.log.table.items()), number, self.member.allowed)
+        self.host.send((process,), self.welcomes[process])
 
     def _add_proposal(self, number: int, change: Change) -> None:
         """A view is decided by a majority of the view before it, and by one of those who stay: else those who leave could
@@ -499,10 +511,7 @@ class Office:
             everybody += tuple(process for process in deciders if process not in everybody)
         self._admit(everybody)
         for process in joined:
-            self.welcomes[process] = Welcome(
-                self.group, self.epoch, self.member.base, self.voters, number, entry, tuple(self.log.table.items()), number,
-                self.member.allowed)
-            self.host.send((process,), self.welcomes[process])
+            self._welcome(process, number)
         self._busy = True
         old = tuple(process for process in self.others if process not in joined)
         self.host.send(old, Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, entry))
