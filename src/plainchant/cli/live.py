@@ -1,0 +1,302 @@
+"""``plainchant live``: a scenario with real processes on this machine, its faults made for real, its trace verified."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+
+from .. import __version__
+from ..live.crew import COMPLAINTS
+from ..live.supervisor import DRAIN_AT_MOST, LiveSummary, supervise
+from ..model import format_duration, parse_duration
+from ..scenario import Scenario, dump, find, load
+from ..scenario.load import apply_option, parse_document
+from ..trace import read
+from ..trace.collect import CollectSummary, collect
+from ..trace.reference import Verification, verify
+from ..trace.validate import validate
+from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .output import staged
+from .run import tell_verification
+from .running import VERIFY_UP_TO
+
+_HEADER: Final = (
+    "# The scenario of a live run, with the parameters that its processes worked with. Again: plainchant live scenario.toml\n"
+)
+_SHOWN: Final = 10
+"""So many processes that halted, and faults that were skipped, are told; the others are counted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveResult:
+    """What a live run came to."""
+
+    scenario: Scenario
+    summary: LiveSummary
+    collected: CollectSummary
+    packets: int
+    """Sent, by all processes; one to many is one."""
+    verification: Verification | None
+    malformed: tuple[str, ...]
+    """What is wrong with the trace itself: a defect of ours."""
+
+    @property
+    def events(self) -> int:
+        """Rows in the trace."""
+        return sum(self.collected.events.values())
+
+    @property
+    def restless(self) -> bool:
+        """The run was to be drained and did not get quiet."""
+        return self.summary.drained and not self.summary.quiet
+
+    @property
+    def as_expected(self) -> bool | None:
+        """None: nothing was verified, and nobody can tell. Whether a violation shows itself live is chance: both will do."""
+        if self.summary.unexpected or self.malformed:
+            return False
+        if self.scenario.expect == "violation":
+            return True
+        if self.restless:
+            return False
+        return None if self.verification is None else self.verification.verdict == "holds"
+
+    @property
+    def passes(self) -> bool:
+        """Whether the command succeeds; holding is not doubted unasked."""
+        return self.as_expected is not False
+
+    def to_json(self) -> dict[str, Any]:
+        events = self.collected.events
+        run = self.summary.to_dict()
+        run |= {f"messages_{word}": events.get(kind, 0) for word, kind in _MESSAGES.items()}
+        run["packets_sent"] = self.packets
+        return {
+            "plainchant": __version__,
+            "command": "live",
+            "scenario": self.scenario.name,
+            "protocol": self.scenario.protocol,
+            "seed": self.scenario.seed,
+            "expect": self.scenario.expect,
+            "as_expected": self.as_expected,
+            "trace_events": self.events,
+            "malformed": list(self.malformed),
+            "run": run,
+            "verification": self.verification.to_json() if self.verification is not None else None,
+        }
+
+
+_MESSAGES: Final = {"accepted": "accept", "sent": "send", "delivered": "deliver"}
+
+
+@guarded
+def live(
+    file: Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)],
+    seed: Annotated[int | None, typer.Option(help="Decides which random faults happen.", min=0)] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New directory for the trace, the scenario and the summary.")
+    ] = None,
+    verify_it: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."
+        ),
+    ] = None,
+    namespaces: Annotated[
+        bool, typer.Option("--namespaces", help="A network namespace for each process; partitions are made by the kernel.")
+    ] = False,
+    time_scale: Annotated[
+        float, typer.Option(metavar="FACTOR", help="Stretch the times of senders and faults by this factor.")
+    ] = 1.0,
+    drain_at_most: Annotated[
+        str, typer.Option(metavar="DURATION", help="Wait for quiet no longer than this, whatever the scenario says.")
+    ] = format_duration(DRAIN_AT_MOST),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Run a scenario with real processes on this machine and verify what they did.
+
+    Every member is a process of its own on loopback. Crashes are kill -9, pauses are SIGSTOP; loss, delay and the like happen
+    in the processes' transports; partitions there too, or with --namespaces in the kernel.
+
+    The exit status is 0 if all went well, 1 if a property was violated (where the scenario wants to show a violation, both are
+    well: live, chance decides), the run did not get quiet or a process ended unexpectedly, 2 if the input was wrong.
+
+    Examples:
+
+      plainchant live first-steps
+
+      plainchant live sequencer-crash --out crash
+
+      plainchant live partition --namespaces
+
+      plainchant live everything-at-once --seed 7 --time-scale 4
+    """
+    overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
+    path = find(file)
+    scenario = load(path, overrides)
+    options = {
+        "given": given_parameters(path, overrides),
+        "namespaces": namespaces,
+        "time_scale": time_scale,
+        "drain_at_most": parse_duration(drain_at_most),
+    }
+    with staged(out) if out is not None else _temporary() as directory:
+        result = execute(scenario, directory, verify_it=verify_it, options=options)
+    if as_json:
+        print(json.dumps(result.to_json(), indent=2, ensure_ascii=False))
+    else:
+        console = output()
+        tell(result, console)
+        if out is not None:
+            console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
+    if not result.passes:
+        raise typer.Exit(EXIT_UNEXPECTED)
+
+
+@contextlib.contextmanager
+def _temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="plainchant-live-") as directory:
+        yield Path(directory)
+
+
+def given_parameters(path: Path, overrides: Sequence[str]) -> frozenset[str]:
+    """The protocol's parameters that a file and options name, whatever their values."""
+    document = parse_document(path.read_text(encoding="utf-8"), str(path))
+    for override in overrides:
+        apply_option(document, override, {})
+    parameters = document.get("parameters", {})
+    return frozenset(parameters) if isinstance(parameters, dict) else frozenset()
+
+
+def execute(
+    scenario: Scenario, directory: Path, *, verify_it: bool | None = None, options: dict[str, Any] | None = None
+) -> LiveResult:
+    """Runs a scenario live; writes trace, scenario and summary into a directory, and what processes complained of if one of them
+    ended unexpectedly.
+
+    ``verify_it``: None verifies runs that are small enough, True all, False none. ``options`` are those of ``supervise``.
+    """
+    spools = directory / "spools"
+    with _progress() as progress:
+        summary = supervise(scenario, spools, progress=progress, **(options or {}))
+        progress("collecting")
+        collected = collect([spools], directory, alive=())
+        if summary.unexpected:
+            (spools / COMPLAINTS).rename(directory / COMPLAINTS)
+        shutil.rmtree(spools)
+        events = sum(collected.events.values())
+        verification = None
+        malformed: tuple[str, ...] = ()
+        if verify_it if verify_it is not None else events <= VERIFY_UP_TO:
+            progress("verifying")
+            found = read(directory / "trace")
+            malformed = tuple(str(problem) for problem in validate(found.table, found.files))
+            verification = verify(found.table, scenario.verify or None) if not malformed else None
+    result = LiveResult(scenario, summary, collected, _packets(directory / "trace"), verification, malformed)
+    used = dataclasses.replace(scenario, parameters=summary.parameters)
+    (directory / "scenario.toml").write_text(_HEADER + dump(used), encoding="utf-8")
+    text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
+    (directory / "summary.json").write_text(text + "\n", encoding="utf-8")
+    return result
+
+
+def _packets(trace: Path) -> int:
+    columns = (pq.read_table(file, columns=["packets"]).column("packets") for file in sorted(trace.rglob("*.parquet")))
+    return sum(number for column in columns for number in column.to_pylist() if number)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line that moves, for people who wait; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not (sys.stderr.isatty() and console.is_terminal):
+        yield lambda text: None
+        return
+    with console.status("starting") as status:
+        yield status.update
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def tell(result: LiveResult, console: Console) -> None:
+    """The short account of a live run."""
+    scenario, summary = result.scenario, result.summary
+    events = result.collected.events
+    states = Counter(end.state for end in summary.processes.values())
+    facts = plain_table("", "")
+    facts.add_row("scenario", f"{scenario.name} (seed {scenario.seed}), live")
+    facts.add_row("protocol", scenario.protocol)
+    facts.add_row("processes", ", ".join(f"{number} {state}" for state, number in states.items()))
+    facts.add_row("messages", ", ".join(f"{events.get(kind, 0):,} {word}" for word, kind in _MESSAGES.items()))
+    facts.add_row("packets", f"{result.packets:,} sent, {summary.packets_lost:,} lost on purpose")
+    if summary.faults:
+        facts.add_row("faults", _faults(summary))
+    traffic = format_duration(round(scenario.duration * summary.time_scale))
+    facts.add_row("time", f"{traffic} of traffic, {summary.elapsed / 1e9:.3f} s in all")
+    facts.add_row("events", f"{result.events:,} in the trace")
+    if summary.not_applied:
+        facts.add_row("not applied live", ", ".join(summary.not_applied))
+    console.print(facts)
+    _tell_processes(summary, console)
+    if states["halted"] and not states["alive"]:
+        console.print(
+            "Nobody was left: too many were lost at once. Live, it takes longer until somebody is missed; --time-scale 4 gives "
+            "the group four times as long between its faults."
+        )
+    if result.restless:
+        console.print(f"\nIt did not get quiet within {format_duration(summary.drain)} of the end of traffic:")
+        for process, text in summary.not_quiet.items():
+            console.print(f"  {process}: {text}", markup=False)
+    console.print()
+    _tell_verdict(result, console)
+
+
+def _faults(summary: LiveSummary) -> str:
+    kinds = Counter(fault.kind for fault in summary.faults)
+    told = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    if "partition" in kinds:
+        told += " (partitions by network namespaces)" if summary.partitions == "namespaces" else " (partitions in the transport)"
+    return told
+
+
+def _tell_processes(summary: LiveSummary, console: Console) -> None:
+    lines = [f"{name} {text}" for name, text in summary.unexpected.items()]
+    lines += [f"{name} halted: {end.reason}" for name, end in summary.processes.items() if end.state == "halted"]
+    lines += [f"skipped: {fault.kind} at {format_duration(fault.at)}: {why}" for fault, why in summary.skipped]
+    for line in lines[:_SHOWN]:
+        console.print(line, markup=False)
+    if len(lines) > _SHOWN:
+        console.print(f"and {len(lines) - _SHOWN:,} more")
+
+
+def _tell_verdict(result: LiveResult, console: Console) -> None:
+    if result.malformed:
+        console.print("The trace is malformed, which is a defect of plainchant:")
+        for problem in result.malformed[:_SHOWN]:
+            console.print(f"  {problem}", markup=False)
+    elif result.verification is None:
+        more = f": {result.events:,} events are more than are checked without being asked ({VERIFY_UP_TO:,})"
+        console.print(f"Not verified{more if result.events > VERIFY_UP_TO else ', as asked'}.")
+    else:
+        tell_verification(result.verification, console)
+    if result.scenario.expect == "violation":
+        found = result.verification is not None and result.verification.verdict == "violated"
+        shown = "one was found" if found else "none was found this time"
+        console.print(f"This scenario is meant to show a violation; live, chance decides: {shown}.")

@@ -1,0 +1,174 @@
+"""What a supervisor and its workers say to each other: JSON lines, typed.
+
+The first line that a worker reads is its :class:`Task`; every further line is a command. What a worker writes are reports.
+A command with an ``id`` is answered by a report with the same; the others are carried out in their order and not answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ..scenario.model import Fault, Network, Workload
+from .transport import Address
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a worker is, and what it does."""
+
+    place: str
+    incarnation: int
+    peers: dict[str, Address]
+    protocol: str
+    parameters: dict[str, Any]
+    """Those that are given; the protocol fits the others to where it runs."""
+    packet: int
+    groups: dict[str, tuple[str, ...]]
+    """All groups of the scenario and their first members."""
+    enter: tuple[str, ...]
+    """Those that this process enters at once."""
+    forms: bool
+    """Whether it is one of the first, who form the groups; else it only joins."""
+    network: Network
+    faults: tuple[Fault, ...] = ()
+    """Those that are on the network now, with the time that is left of each."""
+    calm: bool = False
+    workload: tuple[Workload, ...] = ()
+    duration: int
+    """When senders stop, ns after the beginning."""
+    begin: int | None = None
+    """When the scenario began, ns of the monotonic clock; None: :class:`Begin` will say."""
+    clock_offset: int = 0
+    seed: str
+    trace: str
+    run: str
+    note: dict[str, Any] | None = None
+    """The fault that brought this process about."""
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """All are there: the scenario's time 0 is at ``start``, ns of the monotonic clock."""
+
+    start: int
+
+
+class Note(msgspec.Struct, frozen=True, tag="note"):
+    """Write a ``fault`` row, and say when it is written."""
+
+    id: int
+    detail: dict[str, Any]
+
+
+class Doom(msgspec.Struct, frozen=True, tag="doom"):
+    """Die: after so many events, or, if that is 0, in the middle of the next broadcast."""
+
+    detail: dict[str, Any]
+    after_events: int = 0
+
+
+class Spare(msgspec.Struct, frozen=True, tag="spare"):
+    """Do not die after all."""
+
+    id: int
+
+
+class Spoil(msgspec.Struct, frozen=True, tag="spoil"):
+    """A fault of the network; ``detail``: write the row, too."""
+
+    fault: Fault
+    detail: dict[str, Any] | None = None
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """The clock jumps."""
+
+    offset: int
+    detail: dict[str, Any]
+
+
+class Enter(msgspec.Struct, frozen=True, tag="enter"):
+    """Join these groups, those of them that the process is not in."""
+
+    groups: tuple[str, ...]
+    detail: dict[str, Any]
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """Leave a group; empty: all."""
+
+    group: str
+    detail: dict[str, Any]
+
+
+class Quieten(msgspec.Struct, frozen=True, tag="quieten"):
+    """The time of senders and faults is over."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """How are you?"""
+
+    id: int
+
+
+class End(msgspec.Struct, frozen=True, tag="end"):
+    """Record the end and go."""
+
+    drained: bool
+
+
+Command: TypeAlias = Begin | Note | Doom | Spare | Spoil | Step | Enter | Leave | Quieten | Ask | End
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+class Entered(msgspec.Struct, frozen=True, tag="entered"):
+    """The process is in a group, under this name; these are the parameters that the protocol works with."""
+
+    group: str
+    name: str
+    parameters: dict[str, Any]
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """What was asked for has happened."""
+
+    id: int
+
+
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """How it stands: what is waited for (None: nothing), and what was done on purpose to packets so far."""
+
+    id: int
+    waiting: str | None
+    lost: int
+    duplicated: int
+    corrupted: int
+
+
+class Over(msgspec.Struct, frozen=True, tag="over"):
+    """The process is about to exit: it left its last group, was halted by the protocol, never got in, or was told to end."""
+
+    state: Literal["left", "halted", "outside", "ended"]
+    reason: str = ""
+
+
+Report: TypeAlias = Entered | Done | Status | Over
+
+encode = msgspec.json.Encoder().encode
+decode_task = msgspec.json.Decoder(Task).decode
+decode_command = msgspec.json.Decoder(Command).decode
+decode_report = msgspec.json.Decoder(Report).decode
+
+
+def line(message: Task | Command | Report) -> bytes:
+    """A message as it is written.
+
+    >>> line(Begin(5))
+    b'{"type":"begin","start":5}\\n'
+    """
+    return encode(message) + b"\n"

@@ -1,0 +1,275 @@
+"""The processes of a live run: who takes part, what each is told at its start, and who is there now.
+
+A place (``p3``) has one process after the other: ``p3``, then ``p3#1``. All of a place's processes have its address, its clock
+and its links. What comes later (a restart, a join) is started at the beginning and waits for its task, so that it comes when it
+is to come; a few of them, the others start when they are due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final
+
+from ..model import Duration
+from ..scenario.model import Fault, Scenario
+from ..sim.clocks import clock_of
+from ..sim.network import part_of
+from ..sim.summary import describe_fault
+from ..wire import FRAME_BYTES
+from . import control
+from .host import MARGIN
+from .namespaces import Namespaces
+from .process import LiveError, Process
+from .transport import Address
+
+START_SECONDS: Final = 60.0
+"""How long the first members may take to start and to form their groups."""
+COMPLAINTS: Final = "complaints"
+"""Under the spools: what processes wrote to standard error."""
+GONE_SECONDS: Final = 2.0
+"""How long a new process waits for its place's last one, which must have given its address back."""
+_SPARES: Final = 4
+"""Processes for later that are started at the beginning."""
+_PORTS: Final = range(10_240, 32_768)
+
+
+class Crew:
+    """Starts processes, keeps them by place, and knows how the network is at the moment."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        spools: Path,
+        processes: list[Process],
+        *,
+        namespaces: Namespaces | None,
+        given: Mapping[str, Any],
+        run: str,
+        duration: int,
+    ) -> None:
+        """``processes`` gets every process that is started, for whoever has to end them."""
+        self.latest: dict[str, Process] = {}
+        """The last process of each place."""
+        self.employed: list[Process] = []
+        """All that ever had a task."""
+        self.begin: int | None = None
+        """When the scenario began, ns of the monotonic clock."""
+        self.calm = False
+        self.gone: Callable[[Process], None] = lambda process: None
+        """Called when a process is gone."""
+        places = (*scenario.members, *scenario.later)
+        self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}
+        """How far each place's clock is off."""
+        self._scenario = scenario
+        self._spools = spools
+        self._processes = processes
+        self._namespaces = namespaces
+        self._given = dict(given)
+        self._run = run
+        self._duration = duration
+        self._peers = free_addresses(places) if namespaces is None else {place: namespaces.address(place) for place in places}
+        self._incarnations: dict[str, int] = {}
+        self._entered: dict[str, dict[str, None]] = {}
+        self._spares: dict[str, list[Process]] = {}
+        self._on_network: list[tuple[Fault, int]] = []
+        """Faults of the network, and until when, ns of the monotonic clock (0: until it is healed)."""
+        self._news = asyncio.Event()
+        (spools / COMPLAINTS).mkdir()
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def form(self, later: Sequence[str]) -> None:
+        """Starts the first members, and returns when they have formed their groups; ``later``: whose place is needed again."""
+        groups = self._scenario.groups
+        first = {place: self._make(place) for place in self._scenario.members}
+        for place in later[:_SPARES]:
+            self._spares.setdefault(place, []).append(self._make(place))
+        for place, process in first.items():
+            mine = tuple(group for group, members in groups.items() if place in members)
+            await self._employ(process, place, mine, forms=True, note=None)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while self._outside():
+                    await self._news.wait()
+                    self._news.clear()
+                    self._fail_if_dead()
+        except TimeoutError:
+            raise LiveError(
+                f"in {START_SECONDS:g} s not all processes got into their groups: {', '.join(self._outside())} did not; "
+                "is the machine overloaded, or does the network lose everything?"
+            ) from None
+
+    async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
+        """A new process of a place starts and joins these groups."""
+        last = self.latest.get(place)
+        if last is not None:
+            await last.gone(GONE_SECONDS)
+        spares = self._spares.get(place)
+        process = spares.pop() if spares else self._make(place)
+        await self._employ(process, place, tuple(groups), forms=False, note=describe_fault(fault))
+
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        """Those it was in before, else those that name it, else all."""
+        if place in self._entered:
+            return tuple(self._entered[place])
+        groups = self._scenario.groups
+        return tuple(group for group, members in groups.items() if place in members) or tuple(groups)
+
+    def note_entering(self, place: str, groups: Iterable[str]) -> None:
+        self._entered.setdefault(place, {}).update(dict.fromkeys(groups))
+
+    def _make(self, place: str) -> Process:
+        within = self._namespaces.inside(place) if self._namespaces is not None else ()
+        process = Process(self._spools / COMPLAINTS / f"{len(self._processes)}-{place}.txt", within)
+        self._processes.append(process)
+        return process
+
+    async def _employ(
+        self, process: Process, place: str, groups: tuple[str, ...], *, forms: bool, note: dict[str, Any] | None
+    ) -> None:
+        incarnation = self._incarnations.get(place, -1) + 1
+        self._incarnations[place] = incarnation
+        self.latest[place] = process
+        self.employed.append(process)
+        self.note_entering(place, groups)
+        scenario = self._scenario
+        task = control.Task(
+            place=place,
+            incarnation=incarnation,
+            peers=self._peers,
+            protocol=scenario.protocol,
+            parameters=self._given,
+            packet=scenario.network.max_packet + FRAME_BYTES + MARGIN,
+            groups=scenario.groups,
+            enter=groups,
+            forms=forms,
+            network=scenario.network,
+            faults=self._still_on_network(),
+            calm=self.calm,
+            workload=scenario.workload,
+            duration=self._duration,
+            begin=self.begin,
+            clock_offset=self.offsets[place],
+            seed=str(scenario.seed),
+            trace=str(self._spools),
+            run=self._run,
+            note=note,
+        )
+        await process.employ(task, self._on_change)
+
+    def _on_change(self, process: Process) -> None:
+        self._news.set()
+        if not process.running:
+            self.gone(process)
+
+    def _outside(self) -> list[str]:
+        """Members that are not in all of their groups yet."""
+        return [
+            place
+            for place, process in self.latest.items()
+            if any(place in members and group not in process.entered for group, members in self._scenario.groups.items())
+        ]
+
+    def _fail_if_dead(self) -> None:
+        for process in self.latest.values():
+            if process.end is not None:
+                raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
+
+    # --- who is there -------------------------------------------------------------------------------------------------
+
+    def running(self, place: str) -> Process | None:
+        """The process of a place, if there is one."""
+        process = self.latest.get(place)
+        return process if process is not None and process.running else None
+
+    @property
+    def all_running(self) -> list[Process]:
+        return [process for process in self.latest.values() if process.running]
+
+    def tell_all(self, command: control.Command) -> None:
+        for process in self.all_running:
+            process.tell(command)
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
+        """Puts a fault on the network; ``told`` are the processes that write it down."""
+        detail = describe_fault(fault)
+        writing = list(told)
+        if fault.kind == "heal":
+            self._on_network.clear()
+        else:
+            self._on_network.append((fault, time.monotonic_ns() + fault.length if fault.length else 0))
+        by_kernel = self._namespaces is not None and fault.kind == "partition"
+        for process in self.all_running:
+            if not by_kernel:
+                process.tell(control.Spoil(fault, detail if process in writing else None))
+            elif process in writing:
+                process.tell(control.Note(0, detail))
+        self.divide()
+
+    def divide(self) -> None:
+        """Makes the partitions that are on the network now, where the kernel makes them."""
+        if self._namespaces is None:
+            return
+        parts: dict[tuple[int | str, ...], list[str]] = {}
+        now = time.monotonic_ns()
+        lasting = [fault for fault, end in self._on_network if fault.kind == "partition" and not 0 < end <= now]
+        partitions = [part_of(fault.parts) for fault in lasting]
+        for place in self._peers:
+            parts.setdefault(tuple(part.get(place, place) for part in partitions), []).append(place)
+        self._namespaces.divide(parts.values())
+
+    def heal(self) -> None:
+        """The time of faults is over."""
+        self.calm = True
+        self._on_network.clear()
+        self.divide()
+        for process in self.all_running:
+            process.resume()
+            process.doomed = False
+            process.tell(control.Quieten())
+
+    def _still_on_network(self) -> tuple[Fault, ...]:
+        """The faults that a new process has to know, with the time that each has left."""
+        now = time.monotonic_ns()
+        by_transport = [
+            (fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"
+        ]
+        return tuple(
+            fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now
+        )
+
+
+def _shortened(fault: Fault, length: int) -> Fault:
+    return dataclasses.replace(fault, length=Duration(length))
+
+
+def free_addresses(places: Iterable[str]) -> dict[str, Address]:
+    """An address on loopback for each place, with a port that nobody has now.
+
+    A process that comes back needs its port again, so these are none of those that systems hand out by themselves.
+    """
+    places = list(places)
+    found: dict[str, Address] = {}
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        if len(found) == len(places):
+            return found
+        if _is_free(port):
+            found[places[len(found)]] = ("127.0.0.1", port)
+    raise LiveError(f"there are not enough free ports for {len(places)} processes on this machine; take fewer members")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

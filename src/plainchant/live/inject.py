@@ -1,0 +1,197 @@
+"""Makes the faults of a scenario happen to real processes, at their times.
+
+What happens and who writes it down is as in the simulator (``sim.inject``): a fault of a process is a row at that process; a
+partition is one at the first live process of each part; a cut, clog or loss is one at its source, or at its target if it comes
+from anybody; what concerns everybody is a row at the first live process. Rows are written before the fault happens: a process
+that is to be killed or stopped is asked to write, and has answered.
+
+A fault that finds nobody to happen to is *skipped*, with the reason. Real processes take their time, so that happens more often
+than in the simulator: a process that is to come back may not be gone yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import heapq
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from ..model import SECOND
+from ..scenario.model import Fault
+from ..sim.summary import describe_fault
+from . import control
+from .crew import Crew
+from .process import Process
+
+Action = Callable[[], Awaitable[None]]
+
+
+class Injector:
+    """Puts a schedule of faults into effect until the time of faults is over."""
+
+    def __init__(self, crew: Crew, faults: Sequence[Fault]) -> None:
+        self._crew = crew
+        self._faults = faults
+        self._agenda: list[tuple[int, int, Action]] = []
+        self._order = itertools.count()
+        self._over = False
+        self._waiting: dict[str, Fault] = {}
+        """Restarts of processes that have yet to leave."""
+        self.skipped: list[tuple[Fault, str]] = []
+        self._actions: dict[str, Callable[[Fault], Awaitable[None]]] = {
+            "crash": self._crash,
+            "restart": self._restart,
+            "join": self._join,
+            "leave": self._leave,
+            "pause": self._pause,
+            "partition": self._partition,
+            "cut": self._on_link,
+            "clog": self._on_link,
+            "loss": self._on_link,
+            "heal": self._heal,
+            "step": self._step,
+        }
+        crew.gone = self._gone
+
+    async def run(self, begin: int, end: int) -> None:
+        """Makes faults happen from ``begin`` to ``end``, ns of the monotonic clock; then everything heals."""
+        for fault in self._faults:
+            if fault.kind == "crash" and fault.after_events:
+                self._doom(self._crew.latest[fault.process], fault)
+            else:
+                self._at(begin + fault.at, functools.partial(self._actions[fault.kind], fault))
+        while True:
+            moment = min(end, self._agenda[0][0]) if self._agenda else end
+            now = time.monotonic_ns()
+            if now >= end:
+                break
+            if now < moment:
+                # Not longer than this: who is gone may have something to do in our agenda at once.
+                await asyncio.sleep(min(moment - now, SECOND // 100) / SECOND)
+            else:
+                await heapq.heappop(self._agenda)[2]()
+        self._over = True
+        for place, fault in self._waiting.items():
+            self._skip(fault, f"{place} was still leaving when the time of faults was over")
+        self._crew.heal()
+
+    def _at(self, moment: int, action: Action) -> None:
+        heapq.heappush(self._agenda, (moment, next(self._order), action))
+
+    def _skip(self, fault: Fault, why: str) -> None:
+        self.skipped.append((fault, why))
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def _running(self, fault: Fault) -> Process | None:
+        process = self._crew.running(fault.process)
+        if process is None:
+            self._skip(fault, f"{fault.process} was not there")
+        return process
+
+    def _gone(self, process: Process) -> None:
+        """A process is gone; one that was to come back after leaving does so now."""
+        fault = self._waiting.pop(process.place, None)
+        if fault is not None and not self._over:
+            self._at(0, functools.partial(self._crew.come, process.place, self._crew.groups_of(process.place), fault))
+
+    async def _crash(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is None:
+            return
+        if fault.mid_broadcast:
+            self._doom(process, fault)
+        else:
+            await self._write(process, fault)
+            process.kill("by a fault")
+
+    def _doom(self, process: Process, fault: Fault) -> None:
+        process.doomed = True
+        process.tell(control.Doom(describe_fault(fault), fault.after_events))
+
+    async def _restart(self, fault: Fault) -> None:
+        process = self._crew.latest.get(fault.process)
+        if process is None:
+            self._skip(fault, f"{fault.process} was never there")
+            return
+        if process.running and not process.killed and process.listens and await process.ask(control.Spare) is not None:
+            # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it has left.
+            process.doomed = False
+            if process.leaving:
+                self._waiting[process.place] = fault
+            else:
+                self._skip(fault, f"{process.name} was alive")
+            return
+        if process.paused_until:
+            self._skip(fault, f"{process.name} was alive, and stopped")
+            return
+        await self._crew.come(fault.process, self._crew.groups_of(fault.process), fault)
+
+    async def _join(self, fault: Fault) -> None:
+        groups = (fault.group,) if fault.group else self._crew.groups_of(fault.process)
+        process = self._crew.running(fault.process)
+        if process is None:
+            await self._crew.come(fault.process, groups, fault)
+            return
+        again = [group for group in groups if group in process.entered]
+        if again:
+            self._skip(fault, f"{process.name} has been in {', '.join(again)}; live, who comes back to a group is a new process")
+        new = tuple(group for group in groups if group not in again)
+        self._crew.note_entering(fault.process, new)
+        process.tell(control.Enter(new, describe_fault(fault)))
+
+    async def _leave(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.leaving = not fault.group or set(process.entered) <= {fault.group}
+            process.tell(control.Leave(fault.group, describe_fault(fault)))
+
+    async def _pause(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is None:
+            return
+        await self._write(process, fault)
+        self._at(process.pause(fault.length), functools.partial(self._resume, process))
+
+    async def _resume(self, process: Process) -> None:
+        # A longer pause that began in the meantime goes on.
+        if process.paused_until <= time.monotonic_ns():
+            process.resume()
+
+    async def _step(self, fault: Fault) -> None:
+        # A clock goes on, and can be set, while the process is down.
+        self._crew.offsets[fault.process] += fault.offset
+        process = self._crew.running(fault.process)
+        if process is not None:
+            process.tell(control.Step(fault.offset, describe_fault(fault)))
+
+    async def _write(self, process: Process, fault: Fault) -> None:
+        """Has a process write a fault down; one that is stopped cannot."""
+        if process.listens:
+            detail = describe_fault(fault)
+            await process.ask(lambda number: control.Note(number, detail))
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    async def _partition(self, fault: Fault) -> None:
+        await self._put(fault, [self._first(part) for part in fault.parts])
+
+    async def _on_link(self, fault: Fault) -> None:
+        named = fault.source or fault.target
+        await self._put(fault, [self._first([named] if named else self._crew.latest)])
+
+    async def _heal(self, fault: Fault) -> None:
+        await self._put(fault, [self._first(self._crew.latest)])
+
+    async def _put(self, fault: Fault, told: Iterable[Process | None]) -> None:
+        self._crew.spoil(fault, [process for process in told if process is not None])
+        if fault.length:
+            self._at(time.monotonic_ns() + fault.length, self._divide)
+
+    async def _divide(self) -> None:
+        self._crew.divide()
+
+    def _first(self, places: Iterable[str]) -> Process | None:
+        return next((process for place in places if (process := self._crew.running(place)) is not None), None)

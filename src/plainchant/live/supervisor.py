@@ -1,0 +1,307 @@
+"""Runs a scenario with real processes: starts them, makes its faults happen, waits until all is quiet, and ends them.
+
+Theory of operation
+-------------------
+Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first members
+are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration`` senders send
+and faults happen (:mod:`.inject`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
+on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
+
+**Faults are real.** A crash is SIGKILL; in the middle of a broadcast, the process kills itself there. A pause is SIGSTOP and
+SIGCONT. A process that comes back is a new one, at the same address. What happens to packets happens in the processes' own
+transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
+
+**Nothing hangs and nothing is left behind.** Every wait has an end. Processes are ended by their ids whatever happens, and should
+the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ..model import MS, SECOND, Duration, UsageError, format_duration
+from ..protocols.registry import describe
+from ..scenario.model import Fault, Network, Scenario
+from ..sim.faults import draw_faults
+from ..sim.summary import ProcessEnd, describe_fault
+from . import control
+from .crew import Crew
+from .inject import Injector
+from .namespaces import Namespaces
+from .process import LiveError, Process
+
+DRAIN_AT_MOST: Final = Duration(60 * SECOND)
+END_SECONDS: Final = 10.0
+_HEAD_START: Final = 50 * MS
+"""Between the word that the scenario begins and its beginning, so that all have heard it."""
+_POLL: Final = 500 * MS
+_SHORTEST_SETTLE: Final = 100 * MS
+_LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "buffer")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveSummary:
+    """The outcome of one live run, as far as its processes know; the trace knows the rest."""
+
+    run: str
+    protocol: str
+    seed: int
+    elapsed: int
+    """From the beginning of the scenario to its end, ns."""
+    processes: dict[str, ProcessEnd]
+    unexpected: dict[str, str]
+    """Processes that ended as nobody meant them to, and how."""
+    parameters: dict[str, Any]
+    """Those that the protocol worked with."""
+    packets_lost: int
+    """On purpose; of a process that was killed, as far as it had told."""
+    packets_duplicated: int
+    packets_corrupted: int
+    faults: tuple[Fault, ...]
+    """The schedule: the scenario's own faults and those drawn from the seed."""
+    skipped: tuple[tuple[Fault, str], ...]
+    """Those among them that found nobody to happen to, and why."""
+    partitions: Literal["transport", "namespaces"]
+    """Where partitions are made."""
+    not_applied: tuple[str, ...]
+    """Settings of the scenario that mean nothing live."""
+    time_scale: float
+    drained: bool
+    """Whether the run was to be drained."""
+    drain: int
+    """How long it may have taken to get quiet, ns."""
+    quiet: bool
+    """Whether it was drained and got quiet."""
+    not_quiet: dict[str, str]
+    """If it did not get quiet: who waits for what."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain["processes"] = {name: dataclasses.asdict(end) for name, end in self.processes.items()}
+        plain["faults"] = [describe_fault(fault, at=True) for fault in self.faults]
+        plain["skipped"] = [{**describe_fault(fault, at=True), "because": why} for fault, why in self.skipped]
+        return plain
+
+
+def supervise(
+    scenario: Scenario,
+    spools: Path,
+    *,
+    given: Iterable[str] = (),
+    run: str = "r0",
+    namespaces: bool = False,
+    time_scale: float = 1.0,
+    drain_at_most: int = DRAIN_AT_MOST,
+    progress: Callable[[str], None] = lambda text: None,
+) -> LiveSummary:
+    """Runs a scenario with real processes, which record what they do under ``spools``.
+
+    ``given`` names parameters that somebody has set: these, and all that are not at their defaults, stay as they are; the
+    protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
+    times of senders and faults. ``progress`` is told in words how it stands.
+    """
+    if not time_scale > 0:
+        raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
+    processes: list[Process] = []
+    spools.mkdir(parents=True, exist_ok=True)
+    kernel = Namespaces((*scenario.members, *scenario.later)) if namespaces else None
+    with kernel if kernel is not None else contextlib.nullcontext():
+        supervisor = _Supervisor(stretched(scenario, time_scale), min(scenario.drain, drain_at_most), progress)
+        supervisor.time_scale = time_scale
+        try:
+            return asyncio.run(supervisor.run(spools, processes, kernel, _kept(scenario, given), run))
+        except OSError as error:
+            raise LiveError(f"processes cannot be started: {error.strerror or error}; make room and try again") from error
+        finally:
+            for process in processes:
+                process.dismiss()
+
+
+class _Supervisor:
+    """One live run; the scenario is stretched already."""
+
+    def __init__(self, scenario: Scenario, drain: int, progress: Callable[[str], None]) -> None:
+        self._scenario = scenario
+        self._description = describe(scenario.protocol)
+        self._drain = drain
+        self._progress = progress
+        self._not_quiet: dict[str, str] = {}
+        self.time_scale = 1.0
+        self._crew: Crew
+        self._injector: Injector
+        self._begin = 0
+
+    async def run(
+        self, spools: Path, processes: list[Process], namespaces: Namespaces | None, given: dict[str, Any], run: str
+    ) -> LiveSummary:
+        """Runs to the end and says what happened."""
+        scenario = self._scenario
+        self._crew = Crew(
+            scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration
+        )
+        self._injector = Injector(self._crew, scenario.fault)
+        try:
+            self._progress(f"starting {len(scenario.members)} processes")
+            later = sorted((fault for fault in scenario.fault if fault.kind in ("restart", "join")), key=lambda fault: fault.at)
+            await self._crew.form([fault.process for fault in later])
+            await self._traffic()
+            quiet = await self._get_quiet() if self._drain else False
+            elapsed = time.monotonic_ns() - self._begin
+            await self._end(drained=quiet)
+        finally:
+            await self._end_all()
+        return self._summary(run, elapsed, quiet, namespaces is not None)
+
+    async def _traffic(self) -> None:
+        """From the beginning to the end of the duration."""
+        crew = self._crew
+        self._begin = crew.begin = time.monotonic_ns() + _HEAD_START
+        crew.tell_all(control.Begin(self._begin))
+        polling = asyncio.get_running_loop().create_task(self._poll())
+        try:
+            await self._injector.run(self._begin, self._begin + self._scenario.duration)
+        finally:
+            polling.cancel()
+            await asyncio.wait([polling])
+
+    async def _poll(self) -> None:
+        """Asks now and then: so it is known what a process that is killed had done to packets."""
+        while True:
+            done = max(0, time.monotonic_ns() - self._begin) / self._scenario.duration
+            self._progress(
+                f"{min(1.0, done):.0%} of {format_duration(self._scenario.duration)}, {len(self._crew.all_running)} processes"
+            )
+            await asyncio.sleep(_POLL / SECOND)
+            await self._ask_all()
+
+    async def _ask_all(self) -> None:
+        listening = [process for process in self._crew.all_running if process.listens]
+        answers = await asyncio.gather(*(process.ask(control.Ask) for process in listening))
+        for process, answer in zip(listening, answers, strict=True):
+            if answer is None and process.listens:
+                process.status = msgspec.structs.replace(process.status, waiting="it does not answer")
+
+    async def _get_quiet(self) -> bool:
+        """Waits until no process has waited for anything for long enough; False if that takes too long."""
+        self._progress("getting quiet")
+        deadline = time.monotonic_ns() + self._drain
+        quiet_since: int | None = None
+        while True:
+            await self._ask_all()
+            now = time.monotonic_ns()
+            waiting = {
+                process.name: process.status.waiting
+                for process in self._crew.all_running
+                if process.status.waiting is not None
+            }
+            settle = self._settle()
+            self._not_quiet = waiting
+            if waiting:
+                quiet_since = None
+            elif quiet_since is None:
+                quiet_since = now
+            elif now - quiet_since >= settle:
+                return True
+            if now >= deadline:
+                return False
+            await asyncio.sleep(min(settle / 4, deadline - now) / SECOND)
+
+    def _settle(self) -> int:
+        """The settle period with the parameters that the protocol really has."""
+        made = self._description.parameters
+        known = [process.parameters for process in self._crew.employed if process.parameters is not None]
+        return max(_SHORTEST_SETTLE, *(self._description.settle(made(**each)) for each in known))
+
+    async def _end(self, *, drained: bool) -> None:
+        """Tells all that are left to end."""
+        self._progress("ending")
+        running = self._crew.all_running
+        for process in running:
+            process.tell(control.End(drained))
+        for process in running:
+            if not await process.gone(END_SECONDS):
+                process.unexpected = f"was told to end and did not in {END_SECONDS:g} s"
+
+    async def _end_all(self) -> None:
+        """Whatever happened: nobody is left."""
+        for process in self._crew.employed:
+            process.resume()
+            process.kill("the run was over")
+        for process in self._crew.employed:
+            await process.gone(END_SECONDS)
+            process.hang_up()
+
+    def _summary(self, run: str, elapsed: int, quiet: bool, by_kernel: bool) -> LiveSummary:
+        employed = self._crew.employed
+        parameters = [process.parameters for process in employed if process.parameters is not None]
+        return LiveSummary(
+            run=run,
+            protocol=self._scenario.protocol,
+            seed=self._scenario.seed,
+            elapsed=elapsed,
+            processes={process.name: process.end for process in employed if process.end is not None},
+            unexpected={process.name: process.unexpected for process in employed if process.unexpected},
+            parameters=parameters[0],
+            packets_lost=sum(process.status.lost for process in employed),
+            packets_duplicated=sum(process.status.duplicated for process in employed),
+            packets_corrupted=sum(process.status.corrupted for process in employed),
+            faults=self._scenario.fault,
+            skipped=tuple(self._injector.skipped),
+            partitions="namespaces" if by_kernel else "transport",
+            not_applied=not_applied(self._scenario),
+            time_scale=self.time_scale,
+            drained=bool(self._scenario.drain),
+            drain=self._drain,
+            quiet=quiet,
+            not_quiet=self._not_quiet,
+        )
+
+
+def stretched(scenario: Scenario, factor: float) -> Scenario:
+    """The scenario with all its faults listed, also those drawn from its seed, and the times of senders and faults stretched."""
+
+    def longer(moment: int) -> Duration:
+        return Duration(round(moment * factor))
+
+    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"))
+    return dataclasses.replace(
+        scenario,
+        duration=longer(scenario.duration),
+        workload=tuple(
+            dataclasses.replace(workload, start=longer(workload.start), stop=longer(workload.stop))
+            for workload in scenario.workload
+        ),
+        fault=tuple(
+            dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in (*scenario.fault, *drawn)
+        ),
+    )
+
+
+def not_applied(scenario: Scenario) -> tuple[str, ...]:
+    """The settings of a scenario that a live run leaves to reality."""
+    default = Network()
+    named = [f"network.{key}" for key in _LEFT_TO_REALITY if getattr(scenario.network, key) != getattr(default, key)]
+    if scenario.network.shared:
+        named.append("network.shared (each process has a medium of its own)")
+    if any(workload.cost for workload in scenario.workload):
+        named.append("workload.cost")
+    if any(clock.drift for clock in scenario.clock):
+        named.append("clock.drift")
+    return tuple(named)
+
+
+def _kept(scenario: Scenario, given: Iterable[str]) -> dict[str, Any]:
+    """The parameters that the protocol may not fit to this machine."""
+    names = set(given)
+    defaults = dataclasses.asdict(describe(scenario.protocol).parameters())
+    return {name: value for name, value in scenario.parameters.items() if name in names or value != defaults[name]}

@@ -1,0 +1,336 @@
+"""One member of a live scenario, as a process: ``python -m plainchant.live.worker``.
+
+Theory of operation
+-------------------
+The worker reads its task and then commands from standard input and reports on standard output (:mod:`.control`). It is an
+application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and a
+reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end.
+
+A process that is to die in the middle of a broadcast, or after so many events, kills itself, with the signal that nobody can
+catch. One whose supervisor is gone (standard input ends, or on Linux the parent dies) dies at once: nobody would end it.
+
+Only a process that is told to end records an ``end``. One that left its last group is complete with that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import dataclasses
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from random import Random
+from typing import Any, Final, NoReturn
+
+from ..engine import Engine, Host
+from ..group import Group, Halted, JoinTimeout
+from ..model import PlainchantError, UsageError
+from ..protocols.registry import Description, Promise, describe
+from ..scenario.model import Workload
+from . import control
+from .faulty import FaultyTransport
+from .node import Node
+from .transport import Address
+from .udp import UdpTransport
+from .workload import Numbering, Sender, outgoing_for
+
+JOIN_SECONDS: Final = 30.0
+"""So long a process that comes later tries to get into a group; then there is none."""
+FORM_SECONDS: Final = 120.0
+"""So long the first members wait for each other; their supervisor gives up before."""
+_LONGEST_LINE: Final = 64 << 20
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Worker:
+    """One process: its node, its groups, and what it was told."""
+
+    def __init__(self, task: control.Task) -> None:
+        self._task = task
+        self._numbering: dict[str, Numbering] = {}
+        self._groups: dict[str, Group] = {}
+        self._outside: dict[str, None] = {}
+        """Groups that it wants to be in and is not yet."""
+        self._begin = task.begin
+        self._quiet = task.calm
+        self._sending: dict[str, list[asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
+        self._drained = False
+        self._node = Node(
+            me=task.place,
+            peers=task.peers,
+            parameters=task.parameters,
+            transport=self._make_transport,
+            packet=task.packet,
+            trace=task.trace,
+            run=task.run,
+            incarnation=task.incarnation,
+            description=self._describe(),
+        )
+
+    def _make_transport(self, address: Address, packet: int) -> FaultyTransport:
+        task = self._task
+        names = {place_address: place for place, place_address in task.peers.items()}
+        self._transport = FaultyTransport(
+            UdpTransport(address, packet=packet), task.network, self._stream("network"), me=task.place, names=names
+        )
+        return self._transport
+
+    def _describe(self) -> Description:
+        """The protocol, as this scenario has it."""
+        task = self._task
+        description = describe(task.protocol)
+
+        def promises(parameters: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Promise, ...]:
+            """Whose groups overlap is promised less, and a process sees its own groups only."""
+            return description.promises(parameters, task.groups)
+
+        def check(parameters: Any, groups: Mapping[str, Sequence[str]]) -> str | None:
+            """Who only joins does not know how many form a group."""
+            return description.check(parameters, task.groups)
+
+        def make(host: Host, parameters: Any) -> Engine:
+            """Now the process has its name and its spool, and has done nothing yet."""
+            if task.note is not None:
+                self._node.host.note("fault", task.note)
+            return description.make(host, parameters)
+
+        return dataclasses.replace(description, promises=promises, check=check, make=make)
+
+    def _stream(self, name: str) -> Random:
+        return Random(f"{self._task.seed}/{name}/{self._task.place}/{self._task.incarnation}")
+
+    # --- from beginning to end ----------------------------------------------------------------------------------------
+
+    async def run(self, commands: asyncio.StreamReader) -> None:
+        """Does what it is told until it is over."""
+        node = self._node
+        await node.open()
+        node.host.clock_offset = self._task.clock_offset
+        for fault in self._task.faults:
+            self._transport.apply(fault)
+        if self._task.calm:
+            self._transport.calm()
+        for group in self._task.enter:
+            self._enter(group, forms=self._task.forms)
+        self._spawn(self._obey(commands))
+        over = await self._over
+        for sending in list(self._sending):
+            self._stop_sending(sending)
+        if over.state in ("left", "outside"):
+            await self._transport.close()  # without an ``end``, see above
+        else:
+            await node.close(drained=self._drained)
+        say(over)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._gone)
+        return task
+
+    def _gone(self, task: asyncio.Task[None]) -> None:
+        """A task that failed ends the process, with its traceback."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+            self._over.set_exception(error)
+
+    def _finish(self, over: control.Over) -> None:
+        if not self._over.done():
+            self._over.set_result(over)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def _enter(self, name: str, *, forms: bool) -> None:
+        self._outside[name] = None
+        self._spawn(self._take_part(name, forms))
+
+    async def _take_part(self, name: str, forms: bool) -> None:
+        """In a group from entering it to leaving it."""
+        node, task = self._node, self._task
+        first = task.groups[name] if forms else ()
+        workloads = [workload for workload in task.workload if _sends(workload, task.place, name)]
+        try:
+            group = await node.enter(
+                name, first, FORM_SECONDS if forms else JOIN_SECONDS, {"outgoing": outgoing_for(workloads)}
+            )
+            self._groups[name] = group
+            del self._outside[name]
+            say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
+            if self._begin is not None:
+                self._start_sending(group)
+            async for _ in group.batches():
+                pass
+        except Halted as halted:
+            self._finish(control.Over("halted", str(halted)))
+            return
+        except JoinTimeout as late:
+            del self._outside[name]
+            if not self._groups and not self._outside:
+                self._finish(control.Over("outside", str(late)))
+            return
+        node.finish(name)
+        del self._groups[name]
+        self._stop_sending(name)
+        if not self._groups and not self._outside:
+            self._finish(control.Over("left"))
+
+    async def _leave(self, group: Group) -> None:
+        try:
+            await group.leave()
+        except Halted:
+            return  # who reads the group is told, too
+
+    def _start_sending(self, group: Group) -> None:
+        if self._quiet:
+            return
+        assert self._begin is not None
+        task = self._task
+        numbering = self._numbering.setdefault(group.name, Numbering())
+        senders = [
+            Sender(
+                group,
+                workload,
+                numbering,
+                self._stream(f"workload/{group.name}/{number}"),
+                begin=self._begin,
+                end=self._begin + task.duration,
+            )
+            for number, workload in enumerate(task.workload)
+            if _sends(workload, task.place, group.name)
+        ]
+        self._sending[group.name] = [self._spawn(sender.run()) for sender in senders]
+
+    def _stop_sending(self, group: str) -> None:
+        for task in self._sending.pop(group, ()):
+            task.cancel()
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    async def _obey(self, commands: asyncio.StreamReader) -> None:
+        while text := await commands.readline():
+            self._do(control.decode_command(text))
+        die()
+
+    def _do(self, command: control.Command) -> None:
+        host = self._node.host
+        match command:
+            case control.Begin(start):
+                self._begin = start
+                for group in self._groups.values():
+                    self._start_sending(group)
+            case control.Note(number, detail):
+                host.note("fault", detail)
+                say(control.Done(number))
+            case control.Doom():
+                self._doom(command)
+            case control.Spare(number):
+                self._spare()
+                say(control.Done(number))
+            case control.Spoil(fault, detail):
+                if detail is not None:
+                    host.note("fault", detail)
+                self._transport.apply(fault)
+            case control.Step(offset, detail):
+                host.note("fault", detail)
+                host.clock_offset += offset
+            case control.Enter(groups, detail):
+                for name in groups:
+                    if name not in self._groups and name not in self._outside:
+                        host.note("fault", detail)
+                        self._enter(name, forms=False)
+            case control.Leave(left, detail):
+                host.note("fault", detail)
+                for name in [left] if left else list(self._groups):
+                    if name in self._groups:
+                        self._spawn(self._leave(self._groups[name]))
+            case control.Quieten():
+                self._quiet = True
+                self._spare()
+                self._transport.calm()
+                for name in list(self._sending):
+                    self._stop_sending(name)
+            case control.Ask(number):
+                spoiled = self._transport.spoiled
+                say(control.Status(number, self._waiting(), spoiled.lost, spoiled.duplicated, spoiled.corrupted))
+            case control.End(drained):
+                self._drained = drained
+                self._finish(control.Over("ended"))
+
+    def _doom(self, command: control.Doom) -> None:
+        host = self._node.host
+        if command.after_events:
+
+            def end() -> None:
+                host.note("fault", command.detail)
+                die()
+
+            host.doom = end
+            host.countdown = command.after_events
+        else:
+            host.note("fault", command.detail)
+            self._transport.doom(lambda reached: die())
+
+    def _spare(self) -> None:
+        self._node.host.countdown = 0
+        self._transport.spare()
+
+    def _waiting(self) -> str | None:
+        """What this process still has to do before it is at rest."""
+        for name in self._outside:
+            return f"it is not in group {name} yet"
+        for group in self._groups.values():
+            reason = group.waiting()
+            if reason is not None:
+                return reason.text
+        return None
+
+
+def _sends(workload: Workload, place: str, group: str) -> bool:
+    return (not workload.senders or place in workload.senders) and workload.group in ("", group)
+
+
+def say(report: control.Report) -> None:
+    """Tells the supervisor."""
+    sys.stdout.buffer.write(control.line(report))
+    sys.stdout.buffer.flush()
+
+
+def die() -> NoReturn:
+    """At once, without a last word."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise SystemExit("a killed process does not come here")
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to kill us when our parent dies; elsewhere the end of standard input tells."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def _main() -> None:
+    loop = asyncio.get_running_loop()
+    commands = asyncio.StreamReader(limit=_LONGEST_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    first = await commands.readline()
+    if first:
+        await Worker(control.decode_task(first)).run(commands)
+
+
+def main() -> int:
+    """The process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends us
+    _die_with_parent()
+    try:
+        asyncio.run(_main())
+    except PlainchantError as error:
+        print(f"plainchant: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""The senders of a live scenario, on a group whose host is a list."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from plainchant.group import OUTGOING, Group, Guarantees
+from plainchant.live.workload import Numbering, Sender, outgoing_for
+from plainchant.model import MS, SECOND, Duration, Reason
+from plainchant.scenario.model import Workload
+
+from .endpoints import run
+
+
+class Host:
+    """Takes every message at once; ``deliver`` gives it back in the next turn of the loop, if it is to."""
+
+    def __init__(self, *, deliver: bool = True) -> None:
+        self.accepted: list[bytes] = []
+        self.most_under_way = 0
+        self._under_way = 0
+        self._deliver = deliver
+        self.group = Group(self, "g", "p1", Guarantees((), ()), listen=False)
+
+    def accept(self, group: str, payloads: Sequence[bytes]) -> None:
+        for payload in payloads:
+            self.accepted.append(payload)
+            self._under_way += 1
+            self.most_under_way = max(self.most_under_way, self._under_way)
+            self.group.took(1, len(payload))
+            if self._deliver:
+                asyncio.get_running_loop().call_soon(self._back, len(self.accepted), payload)
+
+    def _back(self, seq: int, payload: bytes) -> None:
+        self._under_way -= 1
+        self.group.deliver("p1", seq, [payload], seq, len(payload))
+
+    def leave(self, group: str) -> None:
+        self.group.left()
+
+    def pressure(self, group: str, full: bool) -> None:
+        pass
+
+    def waiting(self, group: str) -> Reason | None:
+        return None
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+
+def sender(host: Host, workload: Workload, numbering: Numbering | None = None, length: int = 60 * SECOND) -> Sender:
+    now = time.monotonic_ns()
+    return Sender(host.group, workload, numbering or Numbering(), Random(1), begin=now, end=now + length)
+
+
+def test_an_open_loop_sends_its_count_with_the_simulators_payloads() -> None:
+    async def main() -> None:
+        host = Host()
+        await sender(host, Workload(rate=5000.0, count=7, burst=3, size=10)).run()
+        assert host.accepted == [f"p1/g/{number}".encode().ljust(10, b".") for number in range(1, 8)]
+
+    run(main())
+
+
+def test_senders_of_one_group_number_together() -> None:
+    async def main() -> None:
+        host, numbering = Host(), Numbering()
+        workload = Workload(rate=5000.0, arrivals="poisson", count=20, size=12)
+        await asyncio.gather(*(sender(host, workload, numbering).run() for _ in range(2)))
+        assert [payload.rstrip(b".") for payload in host.accepted] == [f"p1/g/{number}".encode() for number in range(1, 41)]
+
+    run(main())
+
+
+def test_a_closed_loop_has_so_many_under_way_and_no_more() -> None:
+    async def main() -> None:
+        host = Host()
+        await sender(host, Workload(closed=4, burst=2, count=21)).run()
+        assert len(host.accepted) == 21
+        assert host.most_under_way == 4
+
+    run(main())
+
+
+def test_a_closed_loop_waits_for_what_does_not_come_back() -> None:
+    async def main() -> None:
+        host = Host(deliver=False)
+        waiting = asyncio.create_task(sender(host, Workload(closed=3)).run())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(host.accepted) == 3
+        host.group.halted(Reason("minority", "over"))
+        await waiting
+
+    run(main())
+
+
+def test_a_sender_starts_and_stops_at_its_times() -> None:
+    async def main() -> None:
+        host = Host()
+        workload = Workload(rate=1000.0, start=Duration(5 * MS), stop=Duration(6 * MS))
+        before = time.monotonic_ns()
+        await sender(host, workload).run()
+        assert time.monotonic_ns() - before >= 5 * MS
+        late = Host()
+        await sender(late, Workload(), length=0).run()
+        assert late.accepted == []
+
+    run(main())
+
+
+def test_a_sender_ends_when_the_group_takes_no_more() -> None:
+    async def main() -> None:
+        host = Host()
+        sending = asyncio.create_task(sender(host, Workload(rate=100_000.0)).run())
+        while len(host.accepted) < 10:
+            await asyncio.sleep(0)
+        await host.group.leave()
+        await sending
+
+    run(main())
+
+
+def test_only_the_greedy_have_a_small_buffer() -> None:
+    greedy = Workload(size=100)
+    assert outgoing_for([]) == outgoing_for([Workload(rate=1.0)]) == outgoing_for([greedy, Workload(closed=1)]) == OUTGOING
+    assert outgoing_for([greedy]) < 64 * 1024
