@@ -11,8 +11,8 @@ neither it nor the application can tell the difference. Two bounded buffers make
   somebody reads, so that a message costs little. When too much is unread the protocol is told (``Pressure``), which slows the
   whole group's senders down; when enough is read it is told again.
 
-A reader that always finds something never waits, and then nothing else in the program would run. So handing out a batch is
-followed by one turn of the event loop, in which the next batch accumulates.
+A reader that always finds something never waits, and then nothing else in the program would run. So the event loop gets its
+turn after some milliseconds of reading; meanwhile the next events accumulate.
 
 Accepted messages get the numbers 1, 2, 3, ... in their group, so a receipt is a number, and ``delivered`` and ``stable`` wait
 until the group's marks have come so far.
@@ -44,6 +44,8 @@ MESSAGE_COST: Final = 64
 LARGEST_MESSAGE: Final = 1 << 30
 MOST_AT_ONCE: Final = 4096
 """A reader gets about so many events at a time, at the most."""
+READ_FOR: Final = 0.005
+"""Seconds that a reader goes on reading what is there before the event loop has its turn."""
 _ONLY_BYTES: Final = {bytes}
 
 
@@ -291,6 +293,8 @@ class Group:
         self._is_read = False
         """Whether a task waits for events."""
         self._reader: asyncio.Future[None] | None = None
+        self._turned = 0.0
+        """When the event loop last had its turn, as far as reading goes."""
         self._over: Reason | None = None
         self._halted = False
         self._ended = asyncio.Event()
@@ -405,16 +409,19 @@ class Group:
         if self._is_read:
             raise UsageError(f"two tasks read group {self.name!r} at once; let one of them read and pass on what it gets")
         self._is_read = True
+        loop = asyncio.get_running_loop()
         try:
-            if self._incoming:
+            if self._incoming and loop.time() >= self._turned + READ_FOR:
                 await asyncio.sleep(0)
+                self._turned = loop.time()
             while not self._incoming:
                 if self._over is not None:
                     if self._halted:
                         raise Halted(self._over)
                     return None
-                self._reader = asyncio.get_running_loop().create_future()
+                self._reader = loop.create_future()
                 await self._reader
+                self._turned = loop.time()
             return self._take_events()
         finally:
             self._is_read = False
