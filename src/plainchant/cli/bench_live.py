@@ -15,6 +15,8 @@ from .console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
 QUICK_SECONDS = 1.0
 SECONDS = 1.5
 STALL_SECONDS = 30.0
+WIDTH = 190
+"""Columns of the tables where no terminal says how many it has."""
 
 
 @guarded
@@ -29,9 +31,9 @@ def bench_live(
 ) -> None:
     """Measure live groups beside raw UDP and other systems.
 
-    Members are processes of their own on this machine, pinned to its cores in turn. Rates are of ordered messages delivered
-    at every member; round trips are from `send` to one's own delivery in the order, at a member that is not the sequencer. Raw
-    UDP is blocking sockets in Python, with the same pins.
+    Members are processes of their own on this machine. Rates are of ordered messages delivered at every member, placed by the
+    system; round trips are from `send` to one's own delivery in the order, at a member that is not the sequencer, with members
+    pinned to the cores in turn. Raw UDP is blocking sockets in Python, with the same pins.
 
     Examples:
 
@@ -73,6 +75,8 @@ def bench_live(
 def _show(result: dict[str, Any]) -> None:
     """The result as tables."""
     console = output()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
     table = plain_table(
         "members", "size", "senders", "packet", "trace", "read by", "sent by", "messages/s", "µs a message", "round trip, µs",
         "of raw UDP's", "same core, µs", "of raw UDP's", "at 200/s, µs", "at half load, µs",
@@ -106,7 +110,7 @@ def _show(result: dict[str, Any]) -> None:
     console.print(table)
     machine = result["machine"]
     pins = ", ".join(f"{member} on core {core}" for member, core in machine["pins"].items())
-    console.print(f"\n{machine['cores']} cores; {pins}.")
+    console.print(f"\n{machine['cores']} cores. Pins, where round trips are taken: {pins}.")
     if (load := machine["load_average_before"]) and load > 1:
         console.print(f"This machine was busy when it began (load average {load}): the figures are too low.")
     console.print(f"The sequencer is {machine['sequencer']}; measured: {machine['measured']}.")

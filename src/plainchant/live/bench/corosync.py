@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from .processes import LIFE_SECONDS, BenchError, Crew, core_of
+from .processes import LIFE_SECONDS, BenchError, Crew
 
 MODULE: Final = "plainchant.live.bench.corosync_member"
-TOOLS: Final = ("corosync", "ip", "mount", "nsenter", "sleep", "taskset", "unshare")
+TOOLS: Final = ("corosync", "ip", "mount", "nsenter", "sleep", "unshare")
 START_SECONDS: Final = 20.0
 PREFIX: Final = "10.77.0"
 """Addresses inside the namespaces, which nobody else sees."""
@@ -50,7 +50,7 @@ def version() -> str:
 
 @contextmanager
 def corosync(members: int, tasks: list[dict[str, Any]]) -> Iterator[Crew]:
-    """Daemons, and a client process beside each, on the same core."""
+    """Daemons, and a client process beside each."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plainchant-bench-")))
         asleep = ["unshare", "--net", "--mount", "sleep", str(LIFE_SECONDS)]
@@ -73,7 +73,7 @@ def corosync(members: int, tasks: list[dict[str, Any]]) -> Iterator[Crew]:
             file.write_text(_configuration(members, directory / f"state-{number}"), encoding="utf-8")
             daemon = ["corosync", "-f", "-c", str(file)]
             log = stack.enter_context((directory / f"{number}.log").open("wb"))
-            stack.enter_context(_running([*_within(place), *_pinned(number), *daemon], log))
+            stack.enter_context(_running([*_within(place), *daemon], log))
         yield stack.enter_context(Crew(MODULE, tasks, within=[_within(place) for place in places]))
 
 
@@ -111,10 +111,6 @@ quorum {{
 def _within(pid: int) -> list[str]:
     return ["nsenter", "--target", str(pid), "--net", "--mount"]
 
-
-def _pinned(number: int) -> list[str]:
-    core = core_of(number)
-    return [] if core is None else ["taskset", "--cpu-list", str(core)]
 
 
 def _in(pid: int, *command: str) -> None:

@@ -9,8 +9,10 @@ crew is left; and if this process is killed itself, they end by their own alarm.
 
 Times that processes tell each other are of ``time.monotonic_ns``, which is one clock for all processes of a machine.
 
-Pinning: process number *i* runs on core *i* modulo the cores that this process may use, in the order of their numbers. The raw
-measurements are pinned by the same rule.
+Pinning: where round trips are taken, process number *i* runs on core *i* modulo the cores that this process may use, in the
+order of their numbers, because there the price of waking a core decides; raw round trips are pinned by the same rule. Where rates
+are taken the system places processes as it likes, as it would for anybody: three members pinned to two cores leave half of
+one idle.
 """
 
 from __future__ import annotations
@@ -110,6 +112,17 @@ class Crew:
         for number, each in enumerate(questions):
             self._write(number, each)
         return self.answers(seconds=seconds)
+
+    def pin(self, pinned: bool) -> None:
+        """Pins every process to its core, or lets the system place them."""
+        usable = cores()
+        if not usable:
+            return
+        for process, number in zip(self._processes, self._pins, strict=True):
+            try:
+                os.sched_setaffinity(process.pid, {usable[number % len(usable)]} if pinned else set(usable))
+            except ProcessLookupError as error:
+                raise BenchError(f"a process of {self._module} has ended ({process.poll()})") from error
 
     def answers(self, *, seconds: float = 0.0) -> list[dict[str, Any]]:
         """The next line of every process."""

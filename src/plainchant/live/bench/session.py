@@ -52,6 +52,7 @@ class Session:
 
     def flood(self, warm: float, seconds: float) -> Flood:
         """Sends as much as possible for a time."""
+        self._crew.pin(False)
         begin = time.monotonic_ns() + round(SOON * SECOND)
         counted = begin + round(warm * SECOND)
         end = counted + round(seconds * SECOND)
@@ -83,6 +84,7 @@ class Session:
 
     def _trips(self, questions: list[dict[str, Any]], number: int) -> dict[str, Any]:
         seconds = questions[0]["seconds"]
+        self._crew.pin(True)
         answers = self._crew.ask(questions, seconds=seconds)
         self._drain(answers)
         trips: dict[str, Any] = answers[number]["trips"]
