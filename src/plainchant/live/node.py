@@ -57,7 +57,8 @@ class Node:
     of packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a spool
     under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must
     agree on, who joins a group that exists gets the application's state from a member: its first events are the view and a
-    ``State``, and a member is asked for it by a ``StateRequest`` in its stream.
+    ``State``, and a member is asked for it by a ``StateRequest`` in its stream. ``groups`` are the groups that there are, with
+    the places that form them: where groups share members some protocols promise less, so without it the least is promised.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Node:
         incarnation: int = 0,
         seed: int | None = None,
         state: bool = False,
+        groups: Mapping[str, Sequence[str]] | None = None,
         description: Description | None = None,
     ) -> None:
         if me not in peers:
@@ -83,6 +85,8 @@ class Node:
         self.description = description if description is not None else describe(protocol)
         self.place = me
         self._given = dict(parameters or {})
+        self._parameters = _parameters(self.description, self._given)
+        self._groups = {name: tuple(members) for name, members in groups.items()} if groups is not None else None
         self._peers = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()
         }
@@ -255,7 +259,8 @@ class Node:
 
     def _become_member(self, name: str, first: tuple[str, ...], how: Form | Join, buffers: Mapping[str, Any]) -> Group:
         host = self._host
-        groups = {name: tuple(how.members) if isinstance(how, Form) else first}
+        # A process that does not say which groups there are may come to be in several, with the same others.
+        groups = self._groups if self._groups is not None else {name: first, f"{name}, and another": first}
         if not host.me:
             self._begin(groups)
         guarantees = Guarantees(self.description.promises(self.parameters, groups), self.description.faults)
@@ -270,10 +275,12 @@ class Node:
         description = self.description
         limits = self._transport.limits
         surroundings = Surroundings(
-            members=len(self._peers), packet=limits.packet, buffer=limits.buffer, given=frozenset(self._given), live=True
+            members=len(self._peers), packet=limits.packet, buffer=limits.buffer // max(1, len(self._groups or ())),
+            given=frozenset(self._given), live=True,
         )
-        self.parameters = description.tune(_parameters(description, self._given), surroundings)
-        problem = description.check(self.parameters, groups)
+        self.parameters = description.tune(self._parameters, surroundings)
+        # Who only joins need not know who forms a group.
+        problem = description.check(self.parameters, {name: members for name, members in groups.items() if members})
         if problem is not None:
             raise UsageError(problem)
         spool = None
@@ -431,8 +438,10 @@ def join(
     ``options`` are those of :class:`Node`. To join several groups from one process, make a node.
     """
 
+    first = tuple(members) if members is not None else tuple(peers)
+
     def make_node() -> Node:
-        return Node(protocol=protocol, me=me, peers=peers, **options)
+        return Node(protocol=protocol, me=me, peers=peers, groups={group: first}, **options)
 
     joining = make_node().join(
         group, members=members, timeout=timeout, leave_timeout=leave_timeout, outgoing=outgoing, unread=unread, listen=listen

@@ -20,14 +20,14 @@ import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final, NoReturn
 
 from ..engine import Engine, Host
 from ..group import Group, Halted, JoinTimeout
 from ..model import PlainchantError, UsageError
-from ..protocols.registry import Description, Promise, describe
+from ..protocols.registry import Description, describe
 from ..scenario.model import Workload
 from . import control
 from .faulty import FaultyTransport
@@ -68,6 +68,7 @@ class Worker:
             trace=task.trace,
             run=task.run,
             incarnation=task.incarnation,
+            groups=task.groups,
             description=self._describe(),
         )
 
@@ -84,21 +85,13 @@ class Worker:
         task = self._task
         description = describe(task.protocol)
 
-        def promises(parameters: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Promise, ...]:
-            """Whose groups overlap is promised less, and a process sees its own groups only."""
-            return description.promises(parameters, task.groups)
-
-        def check(parameters: Any, groups: Mapping[str, Sequence[str]]) -> str | None:
-            """Who only joins does not know how many form a group."""
-            return description.check(parameters, task.groups)
-
         def make(host: Host, parameters: Any) -> Engine:
             """Now the process has its name and its spool, and has done nothing yet."""
             if task.note is not None:
                 self._node.host.note("fault", task.note)
             return description.make(host, parameters)
 
-        return dataclasses.replace(description, promises=promises, check=check, make=make)
+        return dataclasses.replace(description, make=make)
 
     def _stream(self, name: str) -> Random:
         return Random(f"{self._task.seed}/{name}/{self._task.place}/{self._task.incarnation}")
