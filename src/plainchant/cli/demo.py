@@ -1,4 +1,5 @@
-"""``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, and the laboratory."""
+"""``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, the same for real, and the
+laboratory."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ import typer
 
 from ..protocols.registry import describe
 from ..scenario import find, load
+from ..scenario.model import Scenario
+from ..trace import read
 from . import story
 from .console import EXIT_UNEXPECTED, guarded, output
+from .live import execute as execute_live
+from .live import tell as tell_live
 from .output import staged
 from .run import states, tell_verification
 from .running import Result, execute
@@ -34,8 +39,8 @@ def demo(
     """Show a group that survives loss and a crash, and the laboratory that proves it.
 
     Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
-    readable account of what happened. Then forty runs with other faults each, as tasks on Spark, all verified; and a
-    page for the browser of both.
+    readable account of what happened. The same with five real processes on this machine. Then forty runs with other faults
+    each, as tasks on Spark, all verified; and a page for the browser of each.
 
     Examples:
 
@@ -47,9 +52,10 @@ def demo(
     with staged(out, replace=_is_a_demo) as directory:
         result = execute(scenario, directory, verify_it=True, command="demo")
         _account(result)
+        lived = _for_real(result.scenario, directory / "live")
         swept = _laboratory(directory)
     _onwards(result, out)
-    if not result.passes or not swept:
+    if not (result.passes and lived and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -63,8 +69,27 @@ def _is_a_demo(target: Path) -> bool:
     return (
         isinstance(summary, dict)
         and summary.get("command") == "demo"
-        and _ALWAYS <= names <= _ALWAYS | {"sweep", "report.html"}
+        and _ALWAYS <= names <= _ALWAYS | {"live", "sweep", "report.html"}
     )
+
+
+def _for_real(scenario: Scenario, directory: Path) -> bool:
+    """The same scenario with real processes; True if it kept its promises."""
+    console = output()
+    console.print("\n[bold]And for real?[/bold]")
+    console.print(
+        f"The same file with {len(scenario.members)} processes on this machine, over UDP: packets are lost on purpose, and "
+        f"{scenario.fault[0].process} is killed with SIGKILL while it sends, and started again.\n",
+        markup=False,
+    )
+    directory.mkdir()
+    result = execute_live(scenario, directory, verify_it=True, options={"given": {"resilience"}})
+    moments = list(story.tell(read(directory / "trace").table))
+    for moment in moments:
+        console.print(f"{(moment.time - moments[0].time) / 1e6:9.1f} ms  {moment.text}", markup=False)
+    console.print()
+    tell_live(result, console)
+    return result.passes
 
 
 def _laboratory(directory: Path) -> bool:
@@ -86,7 +111,7 @@ def _laboratory(directory: Path) -> bool:
     console.print(f"{definition.runs} runs, {result.events:,} events: {counts}\n", markup=False)
     print_outcomes(console, result.verification.properties)
     print_violations(console, result.verification.violations, most=3, replay=result.replays.__getitem__)
-    for subject in (directory, directory / "sweep"):
+    for subject in (directory, directory / "live", directory / "sweep"):
         (subject / "report.html").write_text(page(subject_at(str(subject), most=10)), encoding="utf-8")
     return result.passes
 
@@ -121,7 +146,8 @@ def _onwards(result: Result, out: Path) -> None:
     console, scenario = output(), result.scenario
     if (out / "report.html").exists():
         console.print("\n[bold]Pages for your browser[/bold]")
-        console.print(f"  {out / 'report.html'}\n  {out / 'sweep' / 'report.html'}", markup=False)
+        for page in (out, out / "live", out / "sweep"):
+            console.print(f"  {page / 'report.html'}", markup=False)
     console.print("\n[bold]Where to go next[/bold]")
     for command, why in (
         (f"plainchant explain {out} --message g/{scenario.members[1]}/1", "the life of a message"),
@@ -129,7 +155,7 @@ def _onwards(result: Result, out: Path) -> None:
         ("plainchant sweep sweep-faults --seeds 0:1000 --out faults", "a thousand runs"),
         (f"plainchant trace {out} --kind view", "who was in the group, and when"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
-        ("plainchant run --list", "other scenarios to try"),
+        ("plainchant run --list", "other scenarios to try, and `plainchant live` runs each with real processes"),
         ("plainchant protocols sequencer", "what it promises, and what can be set"),
     ):
         console.print(f"  {command:<58} {why}", markup=False)
