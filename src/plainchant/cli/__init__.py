@@ -1,5 +1,6 @@
 """The command line: one file a command. May import everything; nothing imports it. Start with ``run``.
 
+A command's file is imported when the command is called (:class:`.later.Later`): who runs a member does not wait for Arrow.
 ``console`` has what the commands share (where text goes, how errors end), ``output`` makes result directories that are
 whole or not there at all.
 """
@@ -10,47 +11,48 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from .. import __version__
-from .bench import bench
-from .bench_live import bench_live
-from .bench_sweep import bench_sweep
-from .bench_verify import bench_verify
-from .collect import collect
 from .console import EXIT_INTERRUPTED, complain
-from .demo import demo
-from .explain import explain
-from .import_ import import_
-from .live import live
-from .metrics import metrics
-from .node import node
-from .protocols import protocols
-from .report import report
-from .reproduce import reproduce
-from .run import run
-from .sweep import sweep
-from .trace import trace
-from .verify import verify
+from .later import Later
 
-app = typer.Typer(
-    name="plainchant",
-    help="Reliable, ordered group communication, and the laboratory that proves it.\n\n"
-    "First steps:\n\n  plainchant demo\n\n  plainchant run first-steps\n\n  plainchant protocols",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+COMMANDS: Final = (
+    Later("demo", "Show a group that survives loss and a crash, and the laboratory that proves it."),
+    Later("run", "Run a scenario in the simulator and verify what it did."),
+    Later("live", "Run a scenario with real processes on this machine and verify what they did."),
+    Later("sweep", "Run a scenario with many seeds and settings, and verify every run."),
+    Later("verify", "Verify traces of any size: did every run keep what it promised?"),
+    Later(
+        "metrics",
+        "Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.",
+    ),
+    Later("report", "Write a report: one HTML file that opens in any browser, without network."),
+    Later("trace", "Print a trace readably, or export it."),
+    Later(
+        "collect",
+        "Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and explained.",
+    ),
+    Later("explain", "Explain what happened to a message, or how a view came to be, step by step, with reasons."),
+    Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
+    Later("protocols", "List protocols, or show what one promises."),
+    Later("node", "Be a member of a group: lines from standard input are sent to it, what it delivers comes out."),
+    Later(
+        "import",
+        "Convert a plain log into a trace, which can then be verified, measured, listed and explained.",
+        home="import_",
+    ),
 )
-for command in (demo, run, live, sweep, verify, metrics, report, trace, collect, explain, reproduce, protocols, node):
-    app.command()(command)
-app.command(name="import")(import_)
-bench.command("verify")(bench_verify)
-bench.command("sweep")(bench_sweep)
-bench.command("live")(bench_live)
-app.add_typer(bench)
+BENCHMARKS: Final = (
+    Later("sim", "Measure the simulator beside SimPy.", home="bench"),
+    Later("verify", "Measure verification beside DuckDB.", home="bench_verify"),
+    Later("sweep", "Measure sweeps beside a plain pool of processes.", home="bench_sweep"),
+    Later("live", "Measure live groups beside raw UDP and other systems.", home="bench_live"),
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -59,13 +61,38 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Options that come before the command."""
+
+
+def _make_app() -> TyperGroup:
+    top = typer.Typer(
+        name="plainchant",
+        help="Reliable, ordered group communication, and the laboratory that proves it.\n\n"
+        "First steps:\n\n  plainchant demo\n\n  plainchant run first-steps\n\n  plainchant protocols",
+        callback=_options,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    bench = TyperGroup(
+        name="bench",
+        help="Measure speed beside a peer, in one run: the simulator, verification, sweeps.",
+        commands=BENCHMARKS,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app = get_group(top)
+    for command in (*COMMANDS, bench):
+        app.add_command(command)
+    return app
+
+
+app: Final = _make_app()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""``plainchant bench``: how fast it is, beside something that everybody knows, measured in the same run.
+"""``plainchant bench sim``: how fast the simulator is, beside something that everybody knows, measured in the same run.
 
 Machines are noisy, so that only ratios are worth keeping: each measurement alternates with the peer's, and the best of
 the rounds counts on both sides. Figures of length and memory come from processes of their own.
@@ -21,13 +21,6 @@ from ..scenario.model import Scenario, Workload
 from ..sim import Simulation
 from ..trace.writer import TraceBuffer, TraceWriter
 from .console import guarded, output, plain_table
-
-bench = typer.Typer(
-    name="bench",
-    help="Measure speed beside a peer, in one run: the simulator, verification, sweeps.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
 RATE: Final = 1_000.0
 """Messages per second of each member."""
@@ -91,9 +84,8 @@ def simpy_rate(events: int) -> float:
     return events / (time.process_time() - began)
 
 
-@bench.command()
 @guarded
-def sim(
+def bench(
     events: Annotated[int, typer.Option(help="Events of a measurement.", min=10_000)] = 200_000,
     rounds: Annotated[int, typer.Option(help="Rounds; the best of them counts.", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,

@@ -2,6 +2,7 @@
 
 Results go to standard output, everything else (errors, progress) to standard error. A mistake of the user's is one
 sentence and exit status 2, Ctrl-C (or SIGTERM) one sentence and 130; whatever we did not foresee keeps its traceback.
+rich is imported by those who print with it: a live member does not.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from ..model import PlainchantError, ProtocolError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,6 +30,8 @@ EXIT_INTERRUPTED: Final = 130
 
 def output() -> Console:
     """Standard output. Made anew each time, so that whoever redirects it gets it."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=True)
 
 
@@ -56,6 +61,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
 def plain_table(*headings: str) -> Table:
     """A table without lines, which also reads well in a log file."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for number, heading in enumerate(headings):
         table.add_column(heading, no_wrap=number < len(headings) - 1, overflow="fold")

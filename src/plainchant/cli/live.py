@@ -26,7 +26,7 @@ from ..scenario.load import apply_option, parse_document
 from ..trace import read
 from ..trace.collect import CollectSummary, collect
 from ..trace.reference import Verification, verify
-from ..trace.validate import validate
+from ..trace.validation import validate
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 from .output import staged
 from .run import tell_verification

@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..trace.schema import FINAL_KINDS, KINDS, REQUIRED
-from ..trace.validate import detail_problems
+from ..trace.validation import detail_problems
 from .agreed import Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
 

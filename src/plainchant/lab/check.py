@@ -18,7 +18,7 @@ from ..trace.reference import PROPERTIES, Outcome, Verification, Violation, chec
 from ..trace.reference.facts import Columns, Run, runs_of
 from ..trace.reference.report import MOST_SHOWN, Report
 from ..trace.schema import Malformed
-from ..trace.validate import validate
+from ..trace.validation import validate
 from .certificates import Slice, Unit
 from .evidence import Evidence, Messages
 from .proof import prove

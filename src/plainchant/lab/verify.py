@@ -33,7 +33,7 @@ from ..trace.reader import Part, conform
 from ..trace.reference import PROPERTIES, Outcome, Verification, Violation, known
 from ..trace.reference.report import MOST_SHOWN
 from ..trace.schema import REQUIRED, Malformed, MalformedTrace
-from ..trace.validate import null_problems
+from ..trace.validation import null_problems
 from . import parts
 from .certificates import COLUMNS, Slice, Unit
 from .check import Found, judge_alone, look_closely, plus, proved, rows_of

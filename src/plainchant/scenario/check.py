@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any, Final, TypeAlias
 
 from ..model import Duration, format_duration
-from ..trace.reference import PROPERTIES
+from ..trace.properties import PROPERTIES
 from .locate import Path
 from .model import FAULTS, Fault, Scenario, Workload
 from .read import Reader, dotted, nearest

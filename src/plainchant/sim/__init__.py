@@ -6,13 +6,18 @@ trace only as something that gives histories. Start reading with ``simulation``,
 ``state_events`` and ``trace`` besides.
 """
 
-from .application import Application, ApplicationError, Member, functions
-from .asynchronous import Result, Unfinished, run
-from .faults import draw_faults
-from .program import Outcome, Standstill
-from .simulation import Simulation, run_scenario
-from .summary import ProcessEnd, Summary
-from .virtual_loop import NotSimulated
+from typing import TYPE_CHECKING
+
+from ..lazily import exports
+
+if TYPE_CHECKING:
+    from .application import Application, ApplicationError, Member, functions
+    from .asynchronous import Result, Unfinished, run
+    from .faults import draw_faults
+    from .program import Outcome, Standstill
+    from .simulation import Simulation, run_scenario
+    from .summary import ProcessEnd, Summary
+    from .virtual_loop import NotSimulated
 
 __all__ = [
     "Application",
@@ -31,3 +36,13 @@ __all__ = [
     "run",
     "run_scenario",
 ]
+
+__getattr__ = exports(__name__, {
+    **dict.fromkeys(("Application", "ApplicationError", "Member", "functions"), "application"),
+    **dict.fromkeys(("Result", "Unfinished", "run"), "asynchronous"),
+    "draw_faults": "faults",
+    **dict.fromkeys(("Outcome", "Standstill"), "program"),
+    **dict.fromkeys(("Simulation", "run_scenario"), "simulation"),
+    **dict.fromkeys(("ProcessEnd", "Summary"), "summary"),
+    "NotSimulated": "virtual_loop",
+})

@@ -23,7 +23,7 @@ from .explain import Explainer
 from .explain_rows import COLUMNS, Message
 from .reader import conform, find_files
 from .schema import SCHEMA, Malformed, MalformedTrace
-from .validate import validate
+from .validation import validate
 
 SMALL: Final = 500_000
 """Runs with at most so many rows are read and validated whole."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -508,3 +509,21 @@ def test_letters_to_a_full_member_go_on() -> None:
     group.pass_time(200, lose=look)
     assert any(letter.source == "p3" and isinstance(letter.packet, Ack) for letter in seen)
     assert any(to("p3")(letter) and isinstance(letter.packet, Announce) for letter in seen)
+
+
+@pytest.mark.parametrize("packet", [200, 1400])
+def test_whoever_sends_gets_about_his_share(packet: int) -> None:
+    """Three that send as fast as they may, with a history that is always full: neither does the sequencer fill it by itself, nor
+    do the others keep it out."""
+    scenario = Scenario(
+        protocol="sequencer",
+        members=("p1", "p2", "p3"),
+        parameters={"history": 32, "window": 8},
+        network=Network(max_packet=packet, delay=Delay("uniform", Duration(1 * MS), Duration(2 * MS))),
+        workload=(Workload(size=50),),
+        duration=Duration(300 * MS),
+    )
+    trace = TraceBuffer()
+    Simulation(scenario, trace=trace).run()
+    senders = Counter(row["sender"] for row in trace.table().to_pylist() if row["kind"] == "deliver" and row["process"] == "p2")
+    assert min(senders.values()) > max(senders.values()) / 3, senders

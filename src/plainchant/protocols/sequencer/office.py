@@ -84,6 +84,11 @@ class Office:
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
         self._stride = max(1, member.parameters.history // 8)
+        self._half = member.parameters.history // 2
+        self._turns = 0
+        """How many of its own batches the sequencer may number because it is its turn."""
+        self._had_turn: dict[ProcessId, None] = {}
+        """Who had a turn since."""
         self._limit = 0
         """The last number that may be given, as far as is known; see _has_room."""
         self._full_since: int | None = None
@@ -179,6 +184,12 @@ class Office:
         needed = 1 if self._full_since is None else self._stride
         return self.log.contiguous - self.parameters.history + needed - 1
 
+    @property
+    def has_turn(self) -> bool:
+        """Whether the sequencer may number something of its own. Half of the history is for whoever comes; in the other half it
+        has one turn after each of the others who send has had one, or it would fill the history itself, or never get in."""
+        return self._turns > 0 or self.log.contiguous - self.log.low < self._half
+
     def wait_for_room(self) -> None:
         """Something wants a number. If it is for want of room that there is none, the clock runs."""
         if self.proposed or self.phase is not None:
@@ -229,6 +240,14 @@ class Office:
         number = log.append(entry)
         if sender == member.me:
             member.requests.outstanding.pop(request, None)
+            if self._turns:
+                self._turns -= 1
+        elif sender in self._had_turn:
+            self._had_turn = {sender: None}
+            if self._turns < self.parameters.window:
+                self._turns += 1
+        else:
+            self._had_turn[sender] = None
         if not number % self._stride:
             self._update_stable()
         if self._immediate and log.delivered == number - 1:
@@ -260,6 +279,8 @@ class Office:
             if source in self.held:
                 self.held[source].pop(request, None)
                 self._number_held()
+            elif self._turns and self.member.requests.wants_number:
+                self.member.requests.pump()
         elif request <= last + self.parameters.window:
             held = self.held.setdefault(source, {})
             held[request] = batch
@@ -290,6 +311,8 @@ class Office:
                     progress = True
                 if not held:
                     del self.held[source]
+            if self._turns and self.member.requests.wants_number:
+                self.member.requests.pump()
 
     def resume(self) -> None:
         """There may be room again."""
@@ -320,6 +343,9 @@ class Office:
                 self._advance()
         if news and self._full_since is not None:
             self.resume()
+        elif ack > known and self.member.requests.wants_number:
+            self._update_stable()
+            self.member.requests.pump()
         return source in self.acked  # what was just decided may have removed it
 
     def _on_ack(self, source: ProcessId, packet: Ack) -> None:

@@ -44,7 +44,8 @@ class Requests:
         host = member.host
         office = member.office
         if office is not None:
-            while office.open:
+            # What was asked for before we had the office comes first.
+            while not self.outstanding and office.has_turn and office.open:
                 batch = host.take(member.group, host.max_packet, self._most)
                 if batch is None:
                     self.wants_number = False

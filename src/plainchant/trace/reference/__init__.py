@@ -4,7 +4,7 @@ It serves ``plainchant run`` on small runs, users' own tests, and as the measure
 ``facts`` turns the table into runs and histories; ``causality`` and ``owing`` say what happened before what and who
 owes what; ``order``, ``delivery``, ``views`` and ``timing`` hold one function a property, whose docstring is its
 definition and says how an open point of it was decided; ``report`` is what comes out. It imports ``model`` and the
-trace's ``schema`` only.
+trace's ``schema`` and ``properties`` only.
 
 What speaks of ``end`` is checked by default only in drained runs. That is all of self-delivery, validity, agreement,
 view-exclusion and convergence; of uniform, view-order, causal and total it is a clause, and the rest of each is
@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...model import UsageError
+from ..properties import PROPERTIES, SPEAK_OF_END
 from ..schema import Malformed
 from . import delivery, order, timing, views
 from .facts import Run, runs_of
@@ -28,34 +29,6 @@ from .owing import Owing
 from .report import Outcome, Report, Verification, Violation
 
 __all__ = ["PROPERTIES", "SPEAK_OF_END", "Outcome", "Verification", "Violation", "verify"]
-
-PROPERTIES: Final[Mapping[str, str]] = {
-    "integrity": "a message is delivered at most once, by members, as its sender sent it",
-    "fifo": "messages of one sender are delivered in the order in which it sent them, without holes",
-    "causal": "a message is delivered after everything that happened before it",
-    "identical": "processes that do not crash deliver a group's messages in one order",
-    "total": "all processes deliver in one order, across the groups they share, and it is causal",
-    "acyclic": "the delivery orders of all processes together have no cycle",
-    "self-delivery": "a correct member delivers its own messages",
-    "validity": "what a correct process sends, every correct member that owes it delivers",
-    "agreement": "what one correct member delivers, all correct members of its view deliver",
-    "uniform": "what any member delivers, even one that crashes, all correct members of its view deliver, in one order",
-    "view-order": "members that stay together install the same views in the same order",
-    "view-atomicity": "members that install the same two consecutive views deliver the same messages between them",
-    "view-exclusion": "who crashed or left disappears from the views of the correct members",
-    "convergence": "when faults have stopped, the correct members of a group end in the same view",
-    "sender-in-view": "a message is delivered in a view that its sender is in",
-    "same-view": "a message is delivered in the view in which it was sent",
-    "disjoint-views": "two different views of a group share no signature",
-    "unanimity": "what one correct member rejects, none delivers",
-    "deadline": "a message is delivered by its deadline",
-    "bounded": "no send and no delivery takes longer than the stated bound",
-    "prompt": "no delivery waits unless something that happened before it is missing",
-}
-"""Every property by name, with one sentence for people. The exact definition is its function's docstring."""
-
-SPEAK_OF_END: Final = frozenset({"self-delivery", "validity", "agreement", "view-exclusion", "convergence"})
-"""Properties that, unless asked for by name, are checked in drained runs only."""
 
 _CHECKERS: Final[Mapping[str, Callable[[Report], None]]] = {
     "integrity": delivery.integrity,

@@ -1,0 +1,34 @@
+"""The names of all properties, for whoever only has to know that there is one. ``reference`` says what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+PROPERTIES: Final[Mapping[str, str]] = {
+    "integrity": "a message is delivered at most once, by members, as its sender sent it",
+    "fifo": "messages of one sender are delivered in the order in which it sent them, without holes",
+    "causal": "a message is delivered after everything that happened before it",
+    "identical": "processes that do not crash deliver a group's messages in one order",
+    "total": "all processes deliver in one order, across the groups they share, and it is causal",
+    "acyclic": "the delivery orders of all processes together have no cycle",
+    "self-delivery": "a correct member delivers its own messages",
+    "validity": "what a correct process sends, every correct member that owes it delivers",
+    "agreement": "what one correct member delivers, all correct members of its view deliver",
+    "uniform": "what any member delivers, even one that crashes, all correct members of its view deliver, in one order",
+    "view-order": "members that stay together install the same views in the same order",
+    "view-atomicity": "members that install the same two consecutive views deliver the same messages between them",
+    "view-exclusion": "who crashed or left disappears from the views of the correct members",
+    "convergence": "when faults have stopped, the correct members of a group end in the same view",
+    "sender-in-view": "a message is delivered in a view that its sender is in",
+    "same-view": "a message is delivered in the view in which it was sent",
+    "disjoint-views": "two different views of a group share no signature",
+    "unanimity": "what one correct member rejects, none delivers",
+    "deadline": "a message is delivered by its deadline",
+    "bounded": "no send and no delivery takes longer than the stated bound",
+    "prompt": "no delivery waits unless something that happened before it is missing",
+}
+"""Every property by name, with one sentence for people. The exact definition is its function's docstring."""
+
+SPEAK_OF_END: Final = frozenset({"self-delivery", "validity", "agreement", "view-exclusion", "convergence"})
+"""Properties that, unless asked for by name, are checked in drained runs only."""
