@@ -247,6 +247,12 @@ class Port(Protocol):
         """Counters of the process: packets and the like."""
 
 
+def check_buffers(outgoing: int, unread: int) -> None:
+    """Refuses buffers that hold nothing."""
+    if outgoing < 1 or unread < 1:
+        raise UsageError("the outgoing and unread buffers of a group hold at least one byte; make them larger")
+
+
 class Group:
     """One process's membership in one group. Made by ``plainchant.join``, ``Node.join`` or ``plainchant.sim``."""
 
@@ -260,13 +266,15 @@ class Group:
         outgoing: int = OUTGOING,
         unread: int = UNREAD,
         listen: bool = True,
+        formed: bool = True,
     ) -> None:
-        if outgoing < 1 or unread < 1:
-            raise UsageError("the outgoing and unread buffers of a group hold at least one byte; make them larger")
+        check_buffers(outgoing, unread)
         self._port = port
         self.name = name
         self.me = me
         self.guarantees = guarantees
+        self.formed = formed
+        """Whether this process formed the group, so that nothing was sent before; else it was let into one that existed."""
         self.view: View | None = None
         """The view in force: who is in the group. (In the stream it comes in its place among the messages.)"""
         self._limit = outgoing
@@ -279,7 +287,8 @@ class Group:
         self._turnstile = asyncio.Lock()
         self._waiters = 0
         self._room: asyncio.Future[None] | None = None
-        self._draining: asyncio.Future[None] | None = None
+        self._leaving = False
+        """Whether this process leaves, when what was accepted is sent."""
         self._refusal: Reason | None = None
         self._delivered = _Mark()
         self._stable = _Mark()
@@ -384,6 +393,10 @@ class Group:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        where = f"view {self.view.number} of {', '.join(self.view.members)}" if self.view is not None else "no view yet"
+        return f"<Group {self.name!r} at {self.me!r}: {self._over.text if self._over is not None else where}>"
+
     def __aiter__(self) -> Group:
         return self
 
@@ -477,16 +490,17 @@ class Group:
         }
 
     async def leave(self) -> None:
-        """Leaves the group: what was accepted is sent first. Returns when the group has let this process go."""
+        """Leaves the group: what was accepted is sent first. Returns when the group has let this process go.
+
+        Who asks once leaves: whoever waits here may be cancelled, and the process leaves all the same, when it can.
+        """
         if self._over is None:
             self._refuse(Reason("leaving", f"{self.me} is leaving {self.name} and sends nothing there any more"))
-            if self._queued:
-                if self._draining is None:
-                    self._draining = asyncio.get_running_loop().create_future()
-                await asyncio.shield(self._draining)
-            if self._over is None:
-                self._port.leave(self.name)
-                await self._ended.wait()
+            if not self._leaving:
+                self._leaving = True
+                if not self._queued:
+                    self._port.leave(self.name)
+            await self._ended.wait()
         if self._halted and self._over is not None:
             raise Halted(self._over)
 
@@ -503,6 +517,10 @@ class Group:
         """Waits for the first view."""
         return await asyncio.shield(self._joined)
 
+    async def ended(self) -> None:
+        """Waits until this process is out of the group, one way or the other."""
+        await self._ended.wait()
+
     async def has_state(self) -> None:
         """Waits until the application's state has come (only who joins a group that transfers it gets one)."""
         await self._state.wait()
@@ -516,8 +534,8 @@ class Group:
         self._queued -= messages
         self._queued_cost -= size + MESSAGE_COST * messages
         _wake(self._room)
-        if not self._queued:
-            _wake(self._draining)
+        if self._leaving and not self._queued:
+            self._port.leave(self.name)
 
     def deliver(self, sender: ProcessId, first: int, payloads: list[bytes], rank: int | None, size: int) -> None:
         """Messages of one sender, in their place; ``size`` is about their bytes."""
@@ -584,7 +602,6 @@ class Group:
             self._joined.set_exception(Halted(reason))
             self._joined.exception()  # whoever waits gets it; if nobody does, nothing is to be said
         _wake(self._reader)
-        _wake(self._draining)
         self._state.set()
         self._ended.set()
 

@@ -312,6 +312,14 @@ class StateTransfer(Layer):
             self._report_lost(outgoing, text)
             self._answer_lost(outgoing.joiner, outgoing.view.group, outgoing.view.number, text)
 
+    def abandon(self, group: GroupId, text: str) -> None:
+        """The application does not wait for its state any more: the process leaves, as if the state were lost."""
+        incoming = self._incoming.get(group)
+        if incoming is not None and self._views.get(group):
+            self._give_up(incoming, text)
+        else:
+            self.leave(group)
+
     def _open(self, transfer: int, call: str) -> _Outgoing | None:
         outgoing = self._outgoing.get(transfer)
         if outgoing is None or outgoing.failure is not None:

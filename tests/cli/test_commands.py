@@ -127,7 +127,7 @@ def test_halted_processes_are_named_with_their_reasons(plainchant: Callable[...,
 def test_of_many_halted_processes_the_first_are_named(
     plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["plainchant.cli.run"], "_HALTED", 1)
+    monkeypatch.setattr("plainchant.cli.run._HALTED", 1)
     lines = plainchant("run", "partition").out.splitlines()
     assert sum(" halted: " in line for line in lines) == 1
     assert "and 1 more" in lines

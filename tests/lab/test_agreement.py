@@ -20,7 +20,7 @@ import pytest
 
 from plainchant.lab.check import check
 from plainchant.trace.reference import PROPERTIES, Verification, verify
-from plainchant.trace.validate import validate
+from plainchant.trace.validation import validate
 from tests.protocols.sequencer import sweep
 
 from .agreement import check_in_pieces, differences, run_differences, summed

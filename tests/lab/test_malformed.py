@@ -1,7 +1,7 @@
 """Input that is wrong as a trace: told with file, run, process and index, exit status 2, and never called a violation.
 
 Every kind of problem that the format knows stands in a run of its own, among correct ones. The plain validation of
-``plainchant.trace`` (whose own tests are in ``tests/trace/test_validate.py``) is the measure: Spark says the same, in every
+``plainchant.trace`` (whose own tests are in ``tests/trace/test_validation.py``) is the measure: Spark says the same, in every
 layout.
 """
 

@@ -15,7 +15,7 @@ import pytest
 
 from plainchant.lab.check import check
 from plainchant.trace.reference import PROPERTIES, verify
-from plainchant.trace.validate import validate
+from plainchant.trace.validation import validate
 
 from .agreement import check_in_pieces, differences
 from .catalogue import CATALOGUE, SITUATIONS, Case, packed, situations

@@ -11,7 +11,7 @@ from plainchant import model
 from plainchant.engine import Engine
 from plainchant.scenario.model import Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.validate import validate
+from plainchant.trace.validation import validate
 from plainchant.trace.writer import TraceBuffer
 
 from .toy import Flood, describe_toy

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from plainchant.trace.reference import verify
-from plainchant.trace.validate import validate
+from plainchant.trace.validation import validate
 
 from .build import assert_flagged, assert_passes, trace
 

@@ -60,6 +60,16 @@ def format_address(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_numeric(address: Address) -> bool:
+    """Whether a packet can be sent there without asking anybody what it means.
+
+    >>> is_numeric(("::1", 7001)), is_numeric(("localhost", 7001)), is_numeric(("127.0.0.1", 0))
+    (True, False, False)
+    """
+    host, port = address
+    return (_is_numeric(host, 4) or _is_numeric(host, 6)) and 0 < port <= 65_535
+
+
 def family_of(address: Address) -> socket.AddressFamily:
     """The family of a numeric address.
 

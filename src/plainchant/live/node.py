@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -23,8 +23,8 @@ from typing import Any, Final, Self
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
-from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout
-from ..model import Form, Join, PlainchantError, Reason, UsageError
+from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout, check_buffers
+from ..model import Form, Join, PlainchantError, Reason, UsageError, declarations, format_duration
 from ..protocols.registry import Description, Surroundings, describe
 from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
@@ -36,14 +36,21 @@ from .transport import Address, Transport
 from .udp import UdpTransport
 
 TRACE_VERSION: Final = 1
+SMALLEST_PACKET: Final = 256
+"""Bytes that a packet has at the least."""
 TICK: Final = 0.05
 """Seconds between two hellos while an answer is waited for."""
 SETTLE: Final = 0.2
 """Seconds that a process that joins gives everybody to say whether its name is taken, if not all are heard before."""
 
+GOODBYE: Final = 1.0
+"""Seconds that a process that gives up while it is let in has to leave again."""
+
 LOST_BEGINNING: Final = "lost beginning"
 """Why a process has to start again before it ever was a member."""
-COME_BACK: Final = (LOST_BEGINNING, STATE_LOST)
+NO_GROUP: Final = "no group"
+"""Why a protocol halts a process that nobody lets in: those whom it asked may be gone, and others may be there."""
+COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
 """Reasons for which ``join`` starts again by itself, within its time."""
 
 MakeTransport = Callable[[Address, int], Transport]
@@ -71,7 +78,7 @@ class Node:
         transport: str | MakeTransport = "udp",
         packet: int = 0,
         trace: str | Path | None = None,
-        run: str = "r0",
+        run: str | None = None,
         incarnation: int = 0,
         seed: int | None = None,
         state: bool = False,
@@ -98,12 +105,15 @@ class Node:
         self._random = Random(seed if seed is not None else int.from_bytes(os.urandom(8)))
         self._state = state
         self._boot = os.urandom(4)
+        self._layer: StateTransfer | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._is_open = False
         self._closed = False
+        self._entering: set[str] = set()
         self._entered: set[str] = set()
         """Groups that this process is or has been in: it joins each of them once, as the trace's processes do."""
+        self._state_events: StateEvents | None = None
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence
@@ -121,20 +131,28 @@ class Node:
 
     async def open(self) -> None:
         """Binds the address and begins to listen."""
+        if self._is_open or self._closed:
+            raise UsageError(f"the node of {self.place} was opened before; it is one process, so make a new one to come back")
         peers = {name: await resolve(address) for name, address in self._peers.items()}
         here = peers[self.place]
         size = self._packet or min(packet_for(address) for address in peers.values())
         self._transport = self._make_transport(here, size)
-        codec = Stamped((*self.description.packets, *STATE_PACKETS, *HELLO_PACKETS), self._boot)
+        # Without state its packets are a stranger's: who wants state from us does not get it, and does no harm.
+        state_packets = STATE_PACKETS if self._state else ()
+        codec = Stamped((*self.description.packets, *state_packets, *HELLO_PACKETS), self._boot)
         opened = False
         try:
             # The host needs the limits that the transport finds out when it opens; what comes before it is there is lost.
             await self._transport.open(self._on_packet, self._on_turn_over)
             opened = True
+            if self._transport.limits.packet < SMALLEST_PACKET:
+                taken = f"packets of {self._transport.limits.packet} bytes have no room for messages"
+                raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
             self._host = LiveHost(self._transport, codec, random=self._random, stopped=self._on_stopped)
             self._codec = codec
             self._presence = self._host.presence = Presence(
-                self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation
+                self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
+                terms=self._terms(),
             )
             self._is_open = True
         except BaseException:
@@ -158,14 +176,32 @@ class Node:
         if self._closed:
             return
         self._closed = True
+        if not self._is_open:
+            return
         if self._ticking is not None:
             self._ticking.cancel()
         try:
             self._host.close({"drained": True} if drained else None)
         finally:
-            await self._transport.close()
             for group in list(self._host.groups.values()):
                 group.halted(Reason("closed", f"{self.name} was closed"))
+            self._end_state()
+            await self._transport.close()
+
+    def _end_state(self) -> None:
+        """Whoever writes a state, or waits to, waits no longer."""
+        if self._state_events is not None:
+            self._state_events.end()
+
+    def _terms(self) -> str:
+        """What all members have to agree on: the protocol, the parameters that are not its defaults, state transfer."""
+        default = self.description.parameters()
+        differing = []
+        for field, declared in declarations(self.description.parameters):
+            value = getattr(self._parameters, field.name)
+            if field.name in self._given and value != getattr(default, field.name):
+                differing.append(f"{field.name}={format_duration(value) if declared.unit == 'duration' else value}")
+        return " ".join([self.description.name, *differing, "with state transfer" if self._state else "without state transfer"])
 
     # --- who it is --------------------------------------------------------------------------------------------------
 
@@ -201,10 +237,23 @@ class Node:
         ``members`` are the places whose processes form the group together if it does not exist; by default all peers. Once it
         exists, whoever comes is let in by its members. Raises :class:`JoinTimeout`, saying what it waited for.
         """
+        if isinstance(members, str):
+            raise UsageError(f"members is {members!r}; it must be a list of names, even of one")
         first = tuple(members) if members is not None else tuple(self._peers)
         unknown = [place for place in first if place not in self._peers]
         if unknown:
             raise UsageError(f"members of {group!r} that are not among the peers: {', '.join(unknown)}")
+        if not first:
+            raise UsageError(f"members of {group!r} is empty, so nobody forms the group; name at least one, or leave it out")
+        twice = sorted({place for place in first if first.count(place) > 1})
+        if twice:
+            raise UsageError(f"members of {group!r} that are named twice: {', '.join(twice)}; every process is named once")
+        if self._state and not listen:
+            raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
+        problem = self.description.check(self._parameters, {group: first})
+        if problem is not None:
+            raise UsageError(problem)
+        check_buffers(outgoing, unread)
         buffers = {"outgoing": outgoing, "unread": unread, "listen": listen}
         return Joining(self, group, first, timeout, leave_timeout, buffers)
 
@@ -212,33 +261,54 @@ class Node:
         """Finds the way into a group, and returns when the first view is there."""
         if self._closed:
             raise UsageError(f"{self.place} is closed; open a new node to join {name!r}")
+        if not self._is_open:
+            raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and join there")
         if not self._host.alive:
             raise UsageError(f"{self.name} was stopped ({self._host.end_reason}); open a new node to join {name!r} again")
-        if name in self._host.groups:
+        if name in self._host.groups or name in self._entering:
             raise UsageError(f"{self.name} is in {name!r} already; leave it first")
         if name in self._entered:
             raise UsageError(f"{self.name} has been in {name!r} before; open a new node to join it again")
         presence = self._presence
+        group: Group | None = None
+        self._entering.add(name)
         try:
             async with asyncio.timeout(timeout):
                 how = await self._find_way(name, first)
                 group = self._become_member(name, first, how, buffers)
-                try:
-                    await group.joined()
-                except asyncio.CancelledError:
-                    self._host.leave(name)
-                    raise
+                await group.joined()
                 presence.entered(name)
                 if self._state and isinstance(how, Join):
                     await group.has_state()
         except TimeoutError:
-            presence.give_up(name)
-            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {presence.missing(name)}"
+            waiting = self._host.waiting(name) if group is not None else None
+            missing = waiting.text if waiting is not None else presence.missing(name)
+            await self._give_up(name, group)
+            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {missing}"
             raise JoinTimeout(Reason("join timeout", text)) from None
         except BaseException:
-            presence.give_up(name)
+            await self._give_up(name, group)
             raise
+        finally:
+            self._entering.discard(name)
         return group
+
+    async def _give_up(self, name: str, group: Group | None) -> None:
+        """Nobody waits to enter any more. Who was let in all the same says goodbye, or the others would have to miss it."""
+        self._presence.give_up(name)
+        if group is None:
+            return
+        group.stop_listening()
+        if self._layer is not None and group.view is not None:
+            self._host.later(self._layer.abandon, name, "nobody waits for it any more")
+        else:
+            self._host.leave(name)
+        if group.view is not None:
+            try:
+                async with asyncio.timeout(GOODBYE):
+                    await group.ended()
+            except TimeoutError:
+                return  # the others will find out
 
     async def _find_way(self, name: str, first: tuple[str, ...]) -> Form | Join:
         presence = self._presence
@@ -264,7 +334,7 @@ class Node:
         if not host.me:
             self._begin(groups)
         guarantees = Guarantees(self.description.promises(self.parameters, groups), self.description.faults)
-        group = Group(host, name, host.me, guarantees, **buffers)
+        group = Group(host, name, host.me, guarantees, formed=isinstance(how, Form), **buffers)
         self._entered.add(name)
         self._presence.enter(name, how)
         host.enter(group, how)
@@ -285,7 +355,7 @@ class Node:
             raise UsageError(problem)
         spool = None
         if self._trace is not None:
-            from ..trace.spool import Spool  # brings Arrow, which a process without a trace does not need
+            from ..trace.spool import Spool, next_run  # brings Arrow, which a process without a trace does not need
 
             start = {
                 "version": TRACE_VERSION,
@@ -294,7 +364,9 @@ class Node:
                 "promises": [promise.name for promise in description.promises(self.parameters, groups)],
                 "bounds": dict(description.bounds(self.parameters)),
             }
-            spool = Spool(self._trace, run=self._run, process=self._presence.name, start=start, time=self._host.clock())
+            name = self._presence.name
+            run = self._run if self._run is not None else next_run(self._trace, name)
+            spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
         self._host.begin(self._presence.name, self._make_engine, spool)
 
     def _make_engine(self, host: LiveHost) -> Engine:
@@ -305,9 +377,9 @@ class Node:
 
         if not self._state:
             return whole_messages(host)
-        events = StateEvents(host.groups, place=host.place, turn=host.later)
-        events.layer = StateTransfer(host, whole_messages, events)
-        return events.layer
+        events = self._state_events = StateEvents(host.groups, place=host.place, turn=host.later)
+        self._layer = events.layer = StateTransfer(host, whole_messages, events)
+        return self._layer
 
     def finish(self, group: str) -> None:
         """The process has left a group."""
@@ -337,6 +409,7 @@ class Node:
     def _on_stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: it answers nobody any more."""
         self._presence.standing.clear()
+        self._end_state()
 
 
 class Joining:
@@ -362,9 +435,14 @@ class Joining:
         self._buffers = buffers
         self._group: Group | None = None
 
+    def __await__(self) -> Generator[Any, None, Group]:
+        raise UsageError(f"a membership has an end: write `async with ...join({self._name!r}, ...) as group` instead of `await`")
+
     async def __aenter__(self) -> Group:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
+        if self._make_node is not None and self._node._closed:
+            self._node = self._make_node()
         while True:
             try:
                 return await self._enter(deadline - loop.time())
@@ -426,22 +504,32 @@ def join(
     peers: Mapping[str, str | Address],
     protocol: str = "sequencer",
     members: Sequence[str] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    state: bool = False,
+    transport: str | MakeTransport = "udp",
+    packet: int = 0,
+    trace: str | Path | None = None,
+    run: str | None = None,
+    incarnation: int = 0,
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
     unread: int = UNREAD,
     listen: bool = True,
-    **options: Any,
 ) -> Joining:
     """Joins a group with a process of its own: ``async with plainchant.join("bank", me="a", peers={...}) as group``.
 
-    ``options`` are those of :class:`Node`. To join several groups from one process, make a node.
+    Who and where: ``peers`` maps the names of places to addresses (``"host:port"``), ``me`` is one of them, ``members`` those
+    that form the group together if it does not exist (all of ``peers`` by default). ``timeout`` and ``leave_timeout`` are
+    seconds. The rest is as :class:`Node` and :meth:`Node.join` have it. To join several groups from one process, make a node.
     """
-
     first = tuple(members) if members is not None else tuple(peers)
 
     def make_node() -> Node:
-        return Node(protocol=protocol, me=me, peers=peers, groups={group: first}, **options)
+        return Node(
+            protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
+            trace=trace, run=run, incarnation=incarnation, groups={group: first},
+        )
 
     joining = make_node().join(
         group, members=members, timeout=timeout, leave_timeout=leave_timeout, outgoing=outgoing, unread=unread, listen=listen
@@ -451,11 +539,17 @@ def join(
 
 
 def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
+    """The parameters, before they are fitted to the network. Those that are not given may have to fit to those that are."""
     if not given:
         return description.parameters()
-    from ..scenario.read import parameters_of  # brings Arrow, which a process without parameters or trace does not need
+    from ..scenario.read import given_parameters
 
-    return parameters_of(description.parameters, given, description.name)
+    checked = given_parameters(description.parameters, given, description.name)
+    try:
+        return description.parameters(**checked)
+    except UsageError:
+        live = description.tune(description.parameters(), Surroundings(members=2, packet=1400, buffer=0, live=True))
+        return dataclasses.replace(live, **checked)
 
 
 def _transport_maker(transport: str | MakeTransport) -> MakeTransport:

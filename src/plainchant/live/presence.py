@@ -13,12 +13,12 @@ only if its sender is known to know us (else it may be meant for one who was her
 has a successor goes nowhere.
 
 **Beginning.** A group is formed by all its first members together, or joined. Who wants to enter asks everybody. If somebody is
-a member, it joins. Otherwise the first of the first members, once it has heard all of them wait for the group, *binds*: it names
-the exact incarnations that form it. A first member that hears of such a list, itself in it, binds to it too, once and for ever,
-and says so; who has heard from all in the list that they are bound forms the group. (Whoever made the list is bound to it.)
-Nobody can be bound to two lists, so there is one first view, however many packets are lost and whoever dies on the way; a process
-that dies after it was bound is a member that the protocol excludes. A process whose list can never be complete does not form; it
-gives up when its time is over.
+a member, it joins. Otherwise the first member whose name is the least, once it has heard all of them wait for the group,
+*binds*: it names the exact incarnations that form it, in the order that it was told. (Others may have been told another order.)
+A first member that hears of such a list, itself in it, binds to it too, once and for ever, and says so; who has heard from all
+in the list that they are bound forms the group. (Whoever made the list is bound to it.) Nobody can be bound to two lists, so
+there is one first view, however many packets are lost and whoever dies on the way; a process that dies after it was bound is a
+member that the protocol excludes. A process whose list can never be complete does not form; it gives up when its time is over.
 
 This module does no I/O: it is given hellos and asks for hellos to be sent.
 """
@@ -32,6 +32,7 @@ from typing import Final
 import msgspec
 
 from ..model import Form, GroupId, Join, Packet, ProcessId
+from .names import is_numeric
 from .transport import Address
 
 OUTSIDE: Final = "outside"
@@ -66,6 +67,7 @@ class Hello(Packet, frozen=True, array_like=True, gc=False, tag=120):
     answer: bool
     groups: dict[GroupId, Standing]
     known: dict[str, Known]
+    terms: str = ""
 
 
 HELLO_PACKETS: Final = (Hello,)
@@ -80,6 +82,7 @@ class Peer:
     incarnation: int = 0
     boot: bytes = b""
     knows_us: bool = False
+    terms: str = ""
     groups: dict[GroupId, Standing] = dataclasses.field(default_factory=dict)
 
     @property
@@ -105,6 +108,12 @@ def base_of(name: ProcessId) -> str:
     return name.partition("#")[0]
 
 
+def _asked(first: tuple[ProcessId, ...]) -> list[ProcessId]:
+    """Those whose yes a list of first members needs: all but the one who made it."""
+    maker = min(first, key=base_of)
+    return [name for name in first if name != maker]
+
+
 class Presence:
     """One process's address book, its own name, and its way into groups."""
 
@@ -117,8 +126,11 @@ class Presence:
         changed: Callable[[], None],
         *,
         incarnation: int = 0,
+        terms: str = "",
     ) -> None:
         self.base = base
+        self.terms = terms
+        """What all members have to agree on, in words: who has other terms is not spoken to."""
         self.boot = boot
         self.incarnation = incarnation
         self.settled = False
@@ -155,7 +167,7 @@ class Presence:
         known = {
             peer.base: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard
         }
-        return Hello(self.base, self.incarnation, self.boot, answer, dict(self.standing), known)
+        return Hello(self.base, self.incarnation, self.boot, answer, dict(self.standing), known, self.terms)
 
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""
@@ -200,12 +212,13 @@ class Presence:
             return None
         is_news = hello.boot != peer.boot or hello.incarnation != peer.incarnation or source != peer.address
         peer.address, peer.incarnation, peer.boot, peer.groups = source, hello.incarnation, hello.boot, hello.groups
+        peer.terms = hello.terms
         return is_news
 
     def _learn(self, hello: Hello) -> None:
         """Whom others know we want to know too; what they are, they say themselves."""
         for base, known in hello.known.items():
-            if base == self.base:
+            if base == self.base or not is_numeric((known.host, known.port)):
                 continue
             peer = self.peers.get(base)
             if peer is None:
@@ -220,7 +233,7 @@ class Presence:
         self.routes.clear()
         self.routes.update((peer.name, peer.address) for peer in heard)
         self.sources.clear()
-        self.sources.update((peer.address, (peer.boot, peer.name)) for peer in heard if peer.knows_us)
+        self.sources.update((peer.address, (peer.boot, peer.name)) for peer in heard if self._is_certain(peer))
 
     def meet(self, source: Address) -> None:
         """A packet from somebody who is not known, or does not know us: say hello, but not for each of many packets."""
@@ -286,14 +299,17 @@ class Presence:
             if self.name in standings[name].first:
                 return Form(standings[name].first)  # it was formed with us, while we had not heard of it
         if mine.state == BOUND:
-            others = [name for name in mine.first[1:] if name != self.name]
+            others = [name for name in _asked(mine.first) if name != self.name]
             bound = [name for name in others if name in standings and standings[name].first == mine.first]
             return Form(mine.first) if len(bound) == len(others) else None
         return Join(members) if members else None
 
     def _certain(self) -> list[Peer]:
-        """Those who have been heard, and know us."""
-        return [peer for peer in self.peers.values() if peer.heard and peer.knows_us]
+        """Those who have been heard, know us, and work on the same terms."""
+        return [peer for peer in self.peers.values() if self._is_certain(peer)]
+
+    def _is_certain(self, peer: Peer) -> bool:
+        return peer.heard and peer.knows_us and peer.terms == self.terms
 
     def _consider_binding(self, group: GroupId) -> None:
         if self.standing[group].state != WAITING:
@@ -306,7 +322,7 @@ class Presence:
             if self.name in names:
                 self._bind(group, names)
                 return
-        if not first or first[0] != self.base or lists:
+        if not first or min(first) != self.base or lists:
             return
         ready = {peer.base: peer for peer in self._certain() if group in peer.groups and peer.groups[group].state == WAITING}
         if all(base == self.base or base in ready for base in first):
@@ -327,7 +343,7 @@ class Presence:
             return f"the name {self.name} is known as that of a process that was here before; start again"
         places = {peer.base: peer for peer in self._certain()}
         gone = []
-        for name in mine.first[1:]:
+        for name in _asked(mine.first):
             peer = places.get(base_of(name))
             if peer is not None:
                 standing = peer.groups.get(group, Standing(OUTSIDE))
@@ -343,15 +359,19 @@ class Presence:
         certain = {peer.base: peer for peer in self._certain()}
         if mine.state == BOUND:
             wait = [
-                name for name in mine.first[1:]
+                name for name in _asked(mine.first)
                 if name != self.name and not any(
                     p.name == name and group in p.groups and p.groups[group].first == mine.first for p in certain.values()
                 )
             ]
             return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
-        silent = [f"{base} at {peer.address[0]}:{peer.address[1]}" for base, peer in self.peers.items() if base not in certain]
+        differing = {base: peer.terms for base, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
+        silent = [
+            f"{base} at {peer.address[0]}:{peer.address[1]}"
+            for base, peer in self.peers.items() if base not in certain and base not in differing
+        ]
         idle = [base for base, peer in certain.items() if group not in peer.groups and base in self._first[group]]
-        parts = []
+        parts = [f"{base} works with {terms}, and {self.name} with {self.terms}" for base, terms in differing.items()]
         if silent:
             parts.append(f"not heard: {', '.join(silent)}")
         if idle:

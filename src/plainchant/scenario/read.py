@@ -206,14 +206,14 @@ class Reader:
         self.fail(path, f"{dotted(path)} must be {wanted}, not {_shown(given)}{_about(declared.about)}")
 
 
-def parameters_of(cls: type[Any], given: Mapping[str, Any], protocol: str) -> Any:
-    """A protocol's parameters from a program's dictionary: durations as text such as ``"50ms"`` or as nanoseconds."""
+def given_parameters(cls: type[Any], given: Mapping[str, Any], protocol: str) -> dict[str, Any]:
+    """A protocol's parameters in a program's dictionary, checked: durations as text such as ``"50ms"`` or as nanoseconds."""
     types = hints(cls)
     plain = {
         name: format_duration(value) if types.get(name) is Duration and type(value) is int else value
         for name, value in given.items()
     }
-    return cls(**Reader("", "parameters", {}).fields(cls, plain, (), f"among the parameters of {protocol}"))
+    return Reader("", "parameters", {}).fields(cls, plain, (), f"among the parameters of {protocol}")
 
 
 def _about(about: str) -> str:

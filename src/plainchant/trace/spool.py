@@ -364,6 +364,19 @@ class Spool:
         return TraceError(self._problem)
 
 
+def next_run(directory: str | Path, process: str) -> str:
+    """The first of ``r0``, ``r1``, ... of which this process has no history there: a place whose members were all down and have
+    come back has its old names again.
+
+    >>> next_run("nowhere", "p1")
+    'r0'
+    """
+    number = 0
+    while Path(directory, f"r{number}", file_name(process)).exists():
+        number += 1
+    return f"r{number}"
+
+
 def file_name(name: str) -> str:
     """A name as a file system takes it.
 

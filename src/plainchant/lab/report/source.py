@@ -185,6 +185,7 @@ def _run(directory: Path, most: int) -> Subject:
     facts += [("processes", _states(run.get("processes")))]
     facts += [(word, run.get(f"packets_{word.split()[1]}")) for word in ("packets sent", "packets lost")]
     scenario = directory / "scenario.toml"
+    command = "live" if summary.get("command") == "live" else "run"
     return Subject(
         kind="run",
         name=str(summary.get("scenario") or directory.name),
@@ -195,7 +196,7 @@ def _run(directory: Path, most: int) -> Subject:
         rows=Rows(str(trace)),
         facts=tuple((name, _told(value)) for name, value in facts if value not in (None, "")),
         warnings=tuple(warnings),
-        replays={"": f"plainchant run {shlex.quote(str(scenario))}"} if scenario.is_file() else {},
+        replays={"": f"plainchant {command} {shlex.quote(str(scenario))}"} if scenario.is_file() else {},
         about=_about(scenario),
         expects_violation=summary.get("expect") == "violation",
     )
