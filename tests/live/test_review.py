@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from plainchant.live.names import parse_address
 from plainchant.live.presence import Hello, Known
 from plainchant.live.transport import Address
 from plainchant.live.udp import UdpTransport
-from plainchant.model import WireError
+from plainchant.model import TraceError, WireError
 from plainchant.wire import Stamped
 
 from .test_api import CALM, HASTY, Cables, addresses, fill, payloads, read, read_view, run
@@ -249,7 +250,7 @@ def test_a_member_that_wants_state_harms_nobody_where_there_is_none() -> None:
             joins = [plainchant.join("g", me=name, peers=peers, members=["a", "b"], parameters=CALM) for name in "ab"]
             a, b = await asyncio.gather(*(stack.enter_async_context(join) for join in joins))
             node = await stack.enter_async_context(Node(me="c", peers=peers, parameters=CALM, state=True))
-            with pytest.raises(JoinTimeout, match="a works with .* without state transfer, and c with .* with state transfer"):
+            with pytest.raises(JoinTimeout, match=r"a works with .* without state transfer, and c with .* with state transfer"):
                 await node.join("g", members=["a", "b"], timeout=1).__aenter__()
             await a.send(b"still here")
             assert payloads(await read(b, 1)) == [b"still here"]
@@ -302,5 +303,31 @@ def test_a_hello_with_addresses_that_are_none_harms_nobody(address: tuple[str, i
                 await asyncio.to_thread(stranger.recv, 1 << 16)
                 async with AsyncExitStack() as stack:
                     await asyncio.gather(*(stack.enter_async_context(node.join("g")) for node in (a, b)))
+
+    run(main())
+
+
+# --- mistakes that only this machine knows ------------------------------------------------------------------------------
+
+
+def test_a_trace_that_cannot_be_written_is_said_before_anybody_counts_on_us(tmp_path: Path) -> None:
+    async def main() -> None:
+        peers = addresses("a", "b")
+        (tmp_path / "file").write_text("")
+        with pytest.raises(TraceError, match="choose another directory"):
+            async with plainchant.join("g", me="a", peers=peers, trace=tmp_path / "file", timeout=0.2):
+                pass
+        assert is_free(peers["a"])
+
+    run(main())
+
+
+def test_addresses_of_two_families_do_not_go_together_over_udp() -> None:
+    async def main() -> None:
+        peers = {**addresses("a"), "b": "[::1]:7"}
+        with pytest.raises(UsageError, match=r"b at \[::1\]:7"):
+            async with plainchant.join("g", me="a", peers=peers, timeout=0.2):
+                pass
+        assert is_free(peers["a"])
 
     run(main())

@@ -241,9 +241,9 @@ def run(
     faults: Sequence[Fault | Mapping[str, Any]] | None = None,
     random: Mapping[str, Any] | RandomFaults | None = None,
     scenario: str | Path | Scenario | None = None,
-    duration: str | int | None = None,
-    limit: str | int = "60s",
-    drain: str | int | None = None,
+    duration: str | None = None,
+    limit: str = "60s",
+    drain: str | None = None,
     state: bool = False,
     trace: str | Path | None = None,
     verify: bool = True,
@@ -358,7 +358,7 @@ def _given_scenario(scenario: str | Path | Scenario, also: Sequence[str]) -> Sce
 
 def _scenario_of(
     ends_by_itself: bool,
-    limit: str | int,
+    limit: str,
     *,
     members: int | Sequence[str] | None,
     protocol: str | None,
@@ -423,8 +423,10 @@ def _lists(value: Any) -> Any:
     return value
 
 
-def _ns(given: str | int, what: str) -> Duration:
-    length = parse_duration(given) if isinstance(given, str) else Duration(given)
+def _ns(given: str, what: str) -> Duration:
+    if not isinstance(given, str):
+        raise UsageError(f"{what} is {given!r}: write a number and a unit, such as \"1.5s\" or \"200ms\"")
+    length = parse_duration(given)
     if length < 0 or (length < MS and what != "drain"):
         raise UsageError(f"{what} is {format_duration(length)}: it must be at least 1ms")
     return length

@@ -94,6 +94,9 @@ def find_files(path: str) -> tuple[fs.FileSystem, list[str]]:
         raise TraceError(f"cannot look for a trace at {path}: {error}; check the path or address") from error
     if not found and isinstance(filesystem, fs.LocalFileSystem) and os.path.exists(os.path.join(inside, "sweep.json")):
         raise TraceError(f"the sweep in {path} kept no traces; sweep with --keep all into another directory, or replay a run")
+    spools = os.path.join(inside, "**", "*.spool")
+    if not found and isinstance(filesystem, fs.LocalFileSystem) and next(glob.iglob(spools, recursive=True), None) is not None:
+        raise TraceError(f"{path} holds spools of live processes; make a trace of them: plainchant collect {path} --out TRACE")
     if not found:
         raise TraceError(f"there is no trace at {path}: no *.parquet file; give a file, a directory or a glob of them")
     return filesystem, list(dict.fromkeys(found))

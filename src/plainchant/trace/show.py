@@ -25,6 +25,9 @@ from ..model import MS, UsageError
 _DETAIL_MAX: Final = 120
 _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "ascending")]
 
+_TIME_OF_DAY: Final = 10**18
+"""A clock that reads more than this (ns) tells the time since 1970, as those of live processes do."""
+
 
 def lines(
     table: pa.Table,
@@ -53,6 +56,7 @@ def lines(
         wanted.update(names)
     chosen = in_order(select(table, {name: value for name, value in wanted.items() if value is not None}))
     several = pc.count_distinct(chosen.column("run")).as_py() > 1
+    begins = _beginnings(table)
     widths = {name: _width(chosen, name) for name in ("process", "kind")}
     current = None
     for batch in chosen.to_batches(max_chunksize=8192):
@@ -60,7 +64,14 @@ def lines(
             if several and row["run"] != current:
                 current = row["run"]
                 yield f"run {current}"
-            yield line(row, process_width=widths["process"], kind_width=widths["kind"])
+            yield line(row, process_width=widths["process"], kind_width=widths["kind"], begin=begins.get(row["run"], 0))
+
+
+def _beginnings(table: pa.Table) -> dict[str, int]:
+    """When runs began that have times of the day: their moments are told from there on."""
+    told = table.filter(pc.and_(pc.is_null(table.column("true_time")), pc.greater(table.column("time"), _TIME_OF_DAY)))
+    first = told.group_by("run").aggregate([("time", "min")])
+    return dict(zip(first.column("run").to_pylist(), first.column("time_min").to_pylist(), strict=True))
 
 
 def parse_message(text: str) -> dict[str, Any]:
@@ -104,9 +115,9 @@ def moments(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     return times
 
 
-def line(row: dict[str, Any], *, process_width: int = 0, kind_width: int = 0) -> str:
+def line(row: dict[str, Any], *, process_width: int = 0, kind_width: int = 0, begin: int = 0) -> str:
     """One event as one line."""
-    moment = row["time"] if row["true_time"] is None else row["true_time"]
+    moment = (row["time"] if row["true_time"] is None else row["true_time"]) - begin
     where = row["group"] or ""
     if row["view"] is not None:
         where += f" view {row['view']}"
