@@ -331,3 +331,18 @@ def test_addresses_of_two_families_do_not_go_together_over_udp() -> None:
         assert is_free(peers["a"])
 
     run(main())
+
+
+def test_who_comes_back_is_recorded_in_the_run_of_the_others(tmp_path: Path) -> None:
+    async def life() -> None:
+        peers = addresses("a", "b")
+        options: dict[str, Any] = {"peers": peers, "members": ["a"], "parameters": CALM, "trace": tmp_path}
+        async with plainchant.join("g", me="a", **options):
+            for _ in range(2):
+                async with plainchant.join("g", me="b", **options):
+                    pass
+
+    run(life())
+    run(life())
+    recorded = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*"))
+    assert recorded == [f"{each}/{name}" for each in ("r0", "r1") for name in ("a", "b", "b%231")]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -24,13 +25,13 @@ from typing import Any, Final, Self
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
 from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout, check_buffers
-from ..model import Form, Join, PlainchantError, Reason, UsageError, declarations, format_duration
+from ..model import Form, Join, PlainchantError, Reason, TraceError, UsageError, declarations, format_duration
 from ..protocols.registry import Description, Surroundings, describe
 from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
 from ..wire import Stamped
 from .host import LiveHost
-from .names import packet_for, parse_address, resolve
+from .names import family_of, format_address, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
 from .udp import UdpTransport
@@ -135,8 +136,12 @@ class Node:
             raise UsageError(f"the node of {self.place} was opened before; it is one process, so make a new one to come back")
         peers = {name: await resolve(address) for name, address in self._peers.items()}
         here = peers[self.place]
+        if self._trace is not None:
+            _check_trace(Path(self._trace))
         size = self._packet or min(packet_for(address) for address in peers.values())
         self._transport = self._make_transport(here, size)
+        if isinstance(self._transport, UdpTransport):
+            _check_family(here, peers)
         # Without state its packets are a stranger's: who wants state from us does not get it, and does no harm.
         state_packets = STATE_PACKETS if self._state else ()
         codec = Stamped((*self.description.packets, *state_packets, *HELLO_PACKETS), self._boot)
@@ -550,6 +555,26 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
     except UsageError:
         live = description.tune(description.parameters(), Surroundings(members=2, packet=1400, buffer=0, live=True))
         return dataclasses.replace(live, **checked)
+
+
+def _check_trace(directory: Path) -> None:
+    """Who cannot write its trace says so before others count on it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        problem = "" if os.access(directory, os.W_OK | os.X_OK) else "it may not be written"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise TraceError(f"cannot write a trace to {directory}: {problem}; choose another directory")
+
+
+def _check_family(here: Address, peers: Mapping[str, Address]) -> None:
+    """A UDP socket reaches addresses of its own family."""
+    others = [f"{name} at {format_address(address)}" for name, address in peers.items() if family_of(address) != family_of(here)]
+    if others:
+        kind = "an IPv6" if family_of(here) == socket.AF_INET6 else "an IPv4"
+        text = f"{format_address(here)} is {kind} address and does not reach {', '.join(others)}"
+        raise UsageError(f"{text}; give all peers addresses of one kind, or use the transport tcp")
 
 
 def _transport_maker(transport: str | MakeTransport) -> MakeTransport:

@@ -32,7 +32,7 @@ from typing import Final
 import msgspec
 
 from ..model import Form, GroupId, Join, Packet, ProcessId
-from .names import is_numeric
+from .names import format_address, is_numeric
 from .transport import Address
 
 OUTSIDE: Final = "outside"
@@ -367,7 +367,7 @@ class Presence:
             return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
         differing = {base: peer.terms for base, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
         silent = [
-            f"{base} at {peer.address[0]}:{peer.address[1]}"
+            f"{base} at {format_address(peer.address)}"
             for base, peer in self.peers.items() if base not in certain and base not in differing
         ]
         idle = [base for base, peer in certain.items() if group not in peer.groups and base in self._first[group]]

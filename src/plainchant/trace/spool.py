@@ -365,16 +365,15 @@ class Spool:
 
 
 def next_run(directory: str | Path, process: str) -> str:
-    """The first of ``r0``, ``r1``, ... of which this process has no history there: a place whose members were all down and have
-    come back has its old names again.
+    """The last of the runs ``r0``, ``r1``, ... there, or the one after it if this process has a history in it: a place whose
+    members were all down and have come back has its old names again, and who comes later belongs to those who are there.
 
     >>> next_run("nowhere", "p1")
     'r0'
     """
-    number = 0
-    while Path(directory, f"r{number}", file_name(process)).exists():
-        number += 1
-    return f"r{number}"
+    numbers = [int(path.name[1:]) for path in Path(directory).glob("r*") if path.name[1:].isdecimal()]
+    number = max(numbers, default=0)
+    return f"r{number + Path(directory, f'r{number}', file_name(process)).exists()}"
 
 
 def file_name(name: str) -> str:
