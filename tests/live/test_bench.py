@@ -93,6 +93,9 @@ class Answering:
     def __init__(self, *answers: list[dict[str, Any]]) -> None:
         self._answers = list(answers)
 
+    def pin(self, pinned: bool) -> None:
+        """There is nobody to pin."""
+
     def ask(self, question: object, *, seconds: float = 0.0) -> list[dict[str, Any]]:
         return self._answers.pop(0)
 

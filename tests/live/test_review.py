@@ -15,14 +15,16 @@ import pytest
 
 import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, StateRequest, UsageError
+from plainchant.live.host import LONGEST_NAME
 from plainchant.live.names import parse_address
 from plainchant.live.presence import Hello, Known
-from plainchant.live.transport import Address
+from plainchant.live.tcp import TcpTransport
+from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport
 from plainchant.model import TraceError, WireError
 from plainchant.wire import Stamped
 
-from .test_api import CALM, HASTY, Cables, addresses, fill, payloads, read, read_view, run
+from .test_api import CALM, HASTY, Cables, addresses, fill, members, payloads, read, read_view, run
 
 
 async def read_request(group: Group) -> StateRequest:
@@ -346,3 +348,45 @@ def test_who_comes_back_is_recorded_in_the_run_of_the_others(tmp_path: Path) -> 
     run(life())
     recorded = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*"))
     assert recorded == [f"{each}/{name}" for each in ("r0", "r1") for name in ("a", "b", "b%231")]
+
+
+# --- names --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("transport", "packet"), [("udp", 0), ("udp", 1400), ("tcp", 0)])
+def test_the_longest_names_leave_room_for_messages(transport: str, packet: int) -> None:
+    async def main() -> None:
+        group, names = "g" * LONGEST_NAME, ["a" * LONGEST_NAME, "b" * LONGEST_NAME]
+        longest = [0]
+
+        def sized(address: Address, size: int) -> Transport:
+            made: Transport = UdpTransport(address, packet=size) if transport == "udp" else TcpTransport(address)
+            send = made.send
+
+            def measured(to: Sequence[Address], data: bytes | bytearray | memoryview) -> None:
+                longest[0] = max(longest[0], len(data) - made.limits.packet)
+                send(to, data)
+
+            made.send = measured  # type: ignore[method-assign]
+            return made
+
+        async with members(*names, group=group, transport=sized, packet=packet) as (a, b):
+            for each in (a, b):
+                await each.send(bytes(300_000))
+                receipt = await each.send_many([b"xx"] * 50_000)
+                await receipt.delivered()
+        assert longest[0] <= 0
+
+    run(main())
+
+
+def test_longer_names_are_refused() -> None:
+    async def main() -> None:
+        too_long = "é" * (LONGEST_NAME // 2 + 1)
+        peers = addresses("a")
+        with pytest.raises(UsageError, match="choose a shorter one"):
+            plainchant.join(too_long, me="a", peers=peers)
+        with pytest.raises(UsageError, match="choose a shorter one"):
+            plainchant.join("g", me="a", peers={**peers, too_long: "127.0.0.1:7"})
+
+    run(main())

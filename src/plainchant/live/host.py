@@ -54,8 +54,10 @@ from .transport import Address, Data, Transport
 if TYPE_CHECKING:
     from ..trace.spool import Spool
 
-MARGIN: Final = 128
-"""Bytes of a packet that are not for messages: our header, the fields of the packet, names."""
+MARGIN: Final = 160
+"""Bytes of a packet that are not for messages: the fields of the packet, and two names."""
+LONGEST_NAME: Final = 50
+"""Bytes that the name of a group or a place may have: beside two of them there is room for incarnations and the other fields."""
 _FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault"})
 _SHRINK: Final = 4096
 """A queue forgets what was taken from it when that is so much."""

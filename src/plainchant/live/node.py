@@ -30,7 +30,7 @@ from ..protocols.registry import Description, Surroundings, describe
 from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
 from ..wire import Stamped
-from .host import LiveHost
+from .host import LONGEST_NAME, LiveHost
 from .names import family_of, format_address, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
@@ -90,6 +90,8 @@ class Node:
             raise UsageError(f"me is {me!r}, which is not among peers ({', '.join(peers)}): add it with its own address")
         if not me or any("#" in name for name in peers):
             raise UsageError("names of places are not empty and have no '#': it marks a process that came back (a, then a#1)")
+        for name in peers:
+            _check_length(name)
         self.description = description if description is not None else describe(protocol)
         self.place = me
         self._given = dict(parameters or {})
@@ -242,6 +244,7 @@ class Node:
         ``members`` are the places whose processes form the group together if it does not exist; by default all peers. Once it
         exists, whoever comes is let in by its members. Raises :class:`JoinTimeout`, saying what it waited for.
         """
+        _check_length(group)
         if isinstance(members, str):
             raise UsageError(f"members is {members!r}; it must be a list of names, even of one")
         first = tuple(members) if members is not None else tuple(self._peers)
@@ -555,6 +558,13 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
     except UsageError:
         live = description.tune(description.parameters(), Surroundings(members=2, packet=1400, buffer=0, live=True))
         return dataclasses.replace(live, **checked)
+
+
+def _check_length(name: str) -> None:
+    """Names stand in every packet, where there is little room for them."""
+    length = len(name.encode(errors="surrogatepass"))
+    if length > LONGEST_NAME:
+        raise UsageError(f"the name {name!r} has {length} bytes, of {LONGEST_NAME} at the most; choose a shorter one")
 
 
 def _check_trace(directory: Path) -> None:

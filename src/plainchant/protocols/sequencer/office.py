@@ -84,7 +84,6 @@ class Office:
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
         self._stride = max(1, member.parameters.history // 8)
-        self._half = member.parameters.history // 2
         self._turns = 0
         """How many of its own batches the sequencer may number because it is its turn."""
         self._had_turn: dict[ProcessId, None] = {}
@@ -186,9 +185,9 @@ class Office:
 
     @property
     def has_turn(self) -> bool:
-        """Whether the sequencer may number something of its own. Half of the history is for whoever comes; in the other half it
-        has one turn after each of the others who send has had one, or it would fill the history itself, or never get in."""
-        return self._turns > 0 or self.log.contiguous - self.log.low < self._half
+        """Whether the sequencer may number something of its own. While requests of others wait it has one turn after each of
+        those who send has had one, or it would fill the history by itself, or never get in."""
+        return self._turns > 0 or not self.held
 
     def wait_for_room(self) -> None:
         """Something wants a number. If it is for want of room that there is none, the clock runs."""
