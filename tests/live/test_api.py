@@ -393,10 +393,12 @@ def test_two_tasks_that_read_at_once_are_told() -> None:
             # The same when there is something to read for both.
             receipt = await a.send_many([b"1", b"2", b"3"])
             await receipt.stable()
-            got, problem = await asyncio.gather(anext(b), anext(b), return_exceptions=True)
-            assert isinstance(problem, UsageError)
-            assert isinstance(got, Message)
-            assert payloads([got, *await read(b, 2)]) == [b"1", b"2", b"3"]
+            # (The second may find that the first has read already, without having waited: then it is just the next to read.)
+            both = await asyncio.gather(anext(b), anext(b), return_exceptions=True)
+            got = [event for event in both if isinstance(event, Message)]
+            assert all(isinstance(event, Message | UsageError) for event in both)
+            assert got
+            assert payloads([*got, *await read(b, 3 - len(got))]) == [b"1", b"2", b"3"]
 
     run(main())
 
