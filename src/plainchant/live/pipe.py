@@ -23,7 +23,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -154,21 +154,17 @@ class Output:
 # --- formats ----------------------------------------------------------------------------------------------------------
 
 
-class Format:
+class Format(Protocol):
     """How things are written down, and how lines are understood."""
 
-    def event(self, event: Event, me: str) -> bytes:
-        raise NotImplementedError
+    def event(self, event: Event, me: str) -> bytes: ...
 
-    def error(self, text: str) -> bytes:
-        raise NotImplementedError
+    def error(self, text: str) -> bytes: ...
 
-    def end(self, reason: Reason) -> bytes:
-        raise NotImplementedError
+    def end(self, reason: Reason) -> bytes: ...
 
     def command(self, line: bytes) -> bytes | None:
         """The message that a line means; None: leave. Raises :class:`PlainchantError` if it means nothing."""
-        raise NotImplementedError
 
 
 class Text(Format):
