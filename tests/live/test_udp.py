@@ -15,7 +15,7 @@ from plainchant.live import udp
 from plainchant.live.transport import READ_AT_ONCE, Address
 from plainchant.live.udp import LARGEST, UdpTransport
 from plainchant.model import UsageError
-from plainchant.protocols.sequencer.tuning import charge
+from plainchant.protocols.buffers import charge
 
 from .endpoints import HOST, opened, run
 

@@ -48,7 +48,8 @@ class Description:
     seed: str
     about: str
     parameters: type[Any]
-    """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError."""
+    """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError. A field
+    of type ``Mapping[str, ...]`` is a parameter by group: its keys are groups."""
     packets: tuple[type[Packet], ...]
     make: Callable[[Host, Any], Engine]
     """Builds a process's engine from its host and an instance of ``parameters``."""
@@ -65,13 +66,18 @@ class Description:
     bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
     """The same parameters, fitted to where the engine is to run; what the user has set is not changed."""
+    changes: bool = True
+    """Whether groups can change: members join, leave and crash. If not, a group is formed once and ends as a whole."""
+    recorded: frozenset[str] = frozenset()
+    """Kinds of row, of those that a protocol may leave out (``lab.metrics.OPTIONAL``), that it writes whenever they happen."""
 
 
 def protocols() -> dict[str, Description]:
     """All protocols by name, in the order in which people should meet them."""
+    from .newtop import DESCRIPTION as newtop
     from .sequencer import DESCRIPTION as sequencer
 
-    return {description.name: description for description in (sequencer,)}
+    return {description.name: description for description in (sequencer, newtop)}
 
 
 def describe(name: str) -> Description:

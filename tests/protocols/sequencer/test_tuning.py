@@ -7,9 +7,10 @@ import itertools
 import pytest
 
 from plainchant.model import MS, SECOND, Duration
+from plainchant.protocols.buffers import charge
 from plainchant.protocols.registry import Surroundings, describe
 from plainchant.protocols.sequencer.parameters import Parameters
-from plainchant.protocols.sequencer.tuning import LEAST_HISTORY, LEAST_WINDOW, charge, tune
+from plainchant.protocols.sequencer.tuning import LEAST_HISTORY, LEAST_WINDOW, tune
 
 MIB = 1 << 20
 

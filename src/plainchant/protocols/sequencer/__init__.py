@@ -87,5 +87,6 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     tune=tune,
+    recorded=frozenset({"null", "retransmit", "suspect", "sync", "unblock"}),
 )
 __all__ = ["DESCRIPTION", "Member", "Parameters"]

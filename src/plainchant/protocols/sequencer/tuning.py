@@ -8,8 +8,6 @@ Two kinds of packets can pile up in the buffer of a process that does not get to
 - at a member the broadcasts that it has not acknowledged: ``history`` of them at the most, and then numbering stops.
 
 Both are made to fit into three quarters of the buffer; the rest is for acknowledgements, announcements and what is sent again.
-A buffer is charged not with the bytes of a datagram but with what the kernel reserves for it: a power of two that
-holds the data and 364 bytes beside it, and 256 bytes (Linux; 2,304 for 1,400 bytes, 65,792 for 60,000).
 
 Members acknowledge after a quarter of the history: a sender at full speed has three quarters to go on with until that comes.
 Where buffers are large, more than ``HISTORY`` or ``WINDOW`` helps nobody: it is what a process can get through while another
@@ -26,6 +24,7 @@ import dataclasses
 from typing import Any, Final
 
 from ...model import MS, SECOND
+from ..buffers import room
 from ..registry import Surroundings
 from .parameters import Parameters
 
@@ -33,9 +32,6 @@ LEAST_WINDOW: Final = 2
 LEAST_HISTORY: Final = 4
 WINDOW: Final = 128
 HISTORY: Final = 1024
-UNLIMITED: Final = 16 << 20
-"""What a history may hold where the transport has back-pressure of its own: every member keeps it in memory."""
-
 SUSPECT_AFTER: Final = 1 * SECOND
 """Long enough for a process that waits for its processor, or collects its garbage, not to be taken for dead."""
 PATIENCE: Final = 5 * SECOND
@@ -58,17 +54,8 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in surroundings.given})
 
 
-def charge(size: int) -> int:
-    """What a datagram takes of a receiver's buffer.
-
-    >>> charge(1_400), charge(60_000)
-    (2304, 65792)
-    """
-    return 256 + (1 << (size + 363).bit_length())
-
-
 def _flow(parameters: Parameters, surroundings: Surroundings) -> dict[str, Any]:
-    packets = (surroundings.buffer or UNLIMITED) * 3 // 4 // charge(surroundings.packet)
+    packets = room(surroundings.buffer, surroundings.packet)
     history = parameters.history if "history" in surroundings.given else min(max(packets, LEAST_HISTORY), HISTORY)
     window = min(max(packets // max(1, surroundings.members - 1), LEAST_WINDOW), WINDOW)
     return {"history": history, "window": window, "acknowledge_every": max(1, history // 4)}

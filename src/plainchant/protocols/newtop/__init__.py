@@ -1,0 +1,80 @@
+"""``newtop``: Causal Blocks, total and causal order in overlapping groups, flow control (seed 001).
+
+Macêdo, 1994: messages bear the number of a logical clock, the block counter; messages with one number make up a block, and a
+block is complete when every member is known to have sent all that it will send with that number. Total order waits for
+complete blocks, in one or many overlapping groups, for one number of overhead. Causal orders stand on the same blocks: slow (numbers
+alone), fast (vectors), relative (between the two). Members that have nothing to send complete blocks by null messages.
+
+Start with ``packets`` (what is said), then ``matrix`` (the Block Matrix), ``delivery`` and ``vectors`` (which message is next),
+``flow``, ``silence``, ``repair``, ``asymmetric``, and ``process`` (the engine that puts them together).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...engine import Engine, Host
+from ...model import GroupId, ProcessId
+from ..registry import Description, Promise
+from .packets import PACKETS
+from .parameters import Parameters
+from .process import Process
+from .tuning import tune
+
+ALIVE = "all members live, and the network heals"
+
+
+def make(host: Host, parameters: Any) -> Engine:
+    """A process's engine, for all its groups."""
+    return Process(host, parameters)
+
+
+def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
+    """What holds with these parameters: less where a group has a causal order only."""
+    orders = {parameters.order_of(group) for group in groups} or {parameters.order}
+    names = ["integrity", "fifo", "causal", "self-delivery", "validity", "agreement"]
+    if orders == {"total"}:
+        names[3:3] = ["identical", "total", "acyclic"]
+    if orders == {"cbcast"} or (orders == {"fast"} and parameters.vectors == "keyed"):
+        names.append("prompt")
+    return tuple(Promise(name, ALIVE) for name in names)
+
+
+def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
+    """Names in ``orders`` and ``sequencers`` are those of groups and their members."""
+    for name in ("orders", "sequencers"):
+        for group in getattr(parameters, name):
+            if group not in groups:
+                return f"{name} names group {group!r}, which does not exist; there are: {', '.join(groups)}"
+    for group, sequencer in parameters.sequencers.items():
+        if sequencer not in groups[group]:
+            return f"the sequencer of group {group} is {sequencer!r}, which is no member; there are: {', '.join(groups[group])}"
+    return None
+
+
+def settle(parameters: Any) -> int:
+    """What is lost is noticed after a probe, at its slowest; twice that, to be sure that nothing more comes of it."""
+    return 2 * int(max(parameters.silence, parameters.stability_after, parameters.probe_after))
+
+
+DESCRIPTION = Description(
+    name="newtop",
+    seed="001",
+    about="Blocks of a logical clock: total order over overlapping groups for one number a message, or a causal order.",
+    parameters=Parameters,
+    packets=PACKETS,
+    make=make,
+    promises=promises,
+    conditional=(
+        Promise("prompt", 'every group has order "cbcast", or "fast" with vectors = "keyed"'),
+        Promise("identical", 'every group has order "total" (the default)'),
+        Promise("total", "the same"),
+        Promise("acyclic", "the same"),
+    ),
+    faults=("loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
+    settle=settle,
+    check=check,
+    tune=tune,
+)
+__all__ = ["DESCRIPTION", "Parameters", "Process"]

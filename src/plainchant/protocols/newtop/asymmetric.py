@@ -1,0 +1,69 @@
+"""Asymmetric groups (9.2): one member numbers everything, so that the others may be silent.
+
+Theory of operation
+-------------------
+A member sends its message to the group's sequencer (``Request``); the sequencer gives it the next number of its own block
+counter and multicasts it. The matrix of such a group has one column that counts, the sequencer's: a block is complete when the
+sequencer has sent something with that number or a larger one. Everything else stays: pr1' (the sequencer's numbers in the group
+increase), one block counter a process, delivery when the block is complete in *every* group of the receiver, in the order of
+(block, who numbered it). So the argument for total order over overlapping groups (4.5.2) holds word for word, with "who sent it"
+read as "who numbered it", and symmetric and asymmetric groups may overlap in any way. Three rules are new:
+
+1. A request carries its sender's block counter, and its number is larger: m -> m' still implies m.b < m'.b if m was delivered
+   or numbered before m' was sent.
+2. A process with a request that has not come back numbered sends in no other group: a later message of its own must not get a
+   smaller number. Within the group requests are numbered in their order.
+3. Who delivers without having sent (a silent member) advances its counter on delivery (CA2 is not redundant here), and who
+   needs a block of an idle asymmetric group to be complete (4.4) asks its sequencer for one (``Emit``).
+
+What members have, they say to the sequencer alone: with their requests, and after every quarter of N.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ...model import ProcessId
+from .packets import Request
+
+
+class Desk:
+    """A member's requests that have not come back numbered."""
+
+    __slots__ = ("last", "open")
+
+    def __init__(self) -> None:
+        self.open: dict[int, Request] = {}
+        self.last = 0
+
+    def numbered(self, request: int) -> None:
+        for number in [number for number in self.open if number <= request]:
+            del self.open[number]
+
+
+class Office:
+    """What the sequencer has been asked to number."""
+
+    __slots__ = ("_early", "_next", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[ProcessId, Request]] = deque()
+        self._next: dict[ProcessId, int] = {}
+        self._early: dict[tuple[ProcessId, int], Request] = {}
+
+    def asked(self, source: ProcessId, request: Request) -> None:
+        """Takes a request once, in the order of its sender."""
+        expected = self._next.get(source, 1)
+        if request.request > expected:
+            self._early[source, request.request] = request
+        elif request.request == expected:
+            for one in self._in_order(source, request):
+                self.queue.append((source, one))
+
+    def _in_order(self, source: ProcessId, request: Request) -> Iterator[Request]:
+        following: Request | None = request
+        while following is not None:
+            self._next[source] = following.request + 1
+            yield following
+            following = self._early.pop((source, following.request + 1), None)

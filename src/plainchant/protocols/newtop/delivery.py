@@ -1,0 +1,205 @@
+"""Delivery: which received message is next, in whatever order its group has.
+
+Theory of operation
+-------------------
+*Block orders* (total, slow) go by block numbers alone. ``complete`` is the smallest complete block over all groups of the
+process (Bmin, safe1'): a total message is delivered when its block is complete everywhere, in the order of (block, emitter);
+a slow one when all blocks before it are. *Dependency orders* (the others) deliver a message as soon as its dependencies are
+settled. A message that has to wait is put on the list of the first dependency that is not met, and looked at again when that
+one is; nothing is looked at in between.
+
+**Where kinds meet.** A message of a block order waits until everything with a smaller number is delivered, of whatever order.
+A message of a dependency order carries the ``floor``: the largest number of anything of another kind that happened before it. It
+waits until every group of the receiver is complete and delivered up to the floor, as a slow message would. All waiting is for
+smaller numbers, so that kinds cannot wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from ...model import ProcessId
+from .matrix import Column
+from .packets import Data
+from .part import BLOCK, Part
+from .vectors import VECTORS, Vectors
+
+if TYPE_CHECKING:
+    from .process import Process
+
+RANK_BITS: Final = 24
+
+
+def emitter_hash(process: ProcessId) -> int:
+    """The part of a rank that stands for who numbered the message: the same at all processes, and nearly always different."""
+    return crc32(process.encode()) & ((1 << RANK_BITS) - 1)
+
+
+class Delivery:
+    """What waits at one process."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.complete = 0
+        """Bmin: all blocks up to this one are complete in every group."""
+        self.totals: list[tuple[int, int, ProcessId, int, Part, Column, Data]] = []
+        self.slows: list[tuple[int, int, Part, Column, Data]] = []
+        self.candidates: deque[tuple[Part, Column]] = deque()
+        self.vectors: dict[str, Vectors] = {}
+        self.floors: dict[str, int] = {}
+        self.watchers: list[tuple[int, int, Any]] = []
+        """Who waits until every group is settled up to a floor (a heap)."""
+        self.mixed = False
+        self._hashes: dict[ProcessId, int] = {}
+        self._order = count()
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def add(self, part: Part) -> None:
+        """A group begins."""
+        kind = part.kind
+        if kind != BLOCK and kind not in self.vectors:
+            name = self.process.parameters.vectors if kind == "fast" else kind
+            self.vectors[kind] = self.make_vectors(name)
+            self.floors[kind] = 0
+        self.mixed = len({one.kind for one in self.process.parts.values()}) > 1
+        self.recount()
+
+    def make_vectors(self, name: str) -> Vectors:
+        return VECTORS[name](self.process.host.me, self.process.parts)
+
+    def recount(self) -> None:
+        """Works Bmin out anew."""
+        self.complete = min([self.complete_in(part) for part in self.process.parts.values()])
+
+    def complete_in(self, part: Part) -> int:
+        return part.matrix.complete
+
+    # --- arrivals -----------------------------------------------------------------------------------------------------
+
+    def arrived(self, part: Part, column: Column, packet: Data) -> None:
+        """A message is here without a gap before it (or is one's own)."""
+        column.queue.append(packet)
+        if part.order == "total":
+            emitter = column.process
+            number = self._hashes.get(emitter)
+            if number is None:
+                number = self._hashes[emitter] = emitter_hash(emitter)
+            heappush(self.totals, (packet.block, number, emitter, next(self._order), part, column, packet))
+        elif part.order == "slow":
+            heappush(self.slows, (packet.block, next(self._order), part, column, packet))
+        elif len(column.queue) == 1:
+            self.candidates.append((part, column))
+
+    def settled_in(self, part: Part, column: Column) -> None:
+        """More of a column is settled: whoever waited for it is looked at again."""
+        if column.watchers:
+            self._wake(column.watchers, column.settled)
+        if part.watchers:
+            self._wake(part.watchers, part.matrix.settled())
+        if self.watchers:
+            self._wake(self.watchers, self.settled())
+
+    def settled(self) -> int:
+        """Up to this block everything is complete and delivered in every group."""
+        return min([part.matrix.settled() for part in self.process.parts.values()])
+
+    def _wake(self, watchers: list[tuple[int, int, Any]], reached: int) -> None:
+        while watchers and watchers[0][0] <= reached:
+            self.candidates.append(heappop(watchers)[2])
+
+    # --- delivering ---------------------------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Delivers whatever can be."""
+        while True:
+            while self.candidates:
+                self._examine(*self.candidates.popleft())
+            if not self._block_order():
+                return
+
+    def _examine(self, part: Part, column: Column) -> None:
+        """Delivers the first message of a column, or lets it wait for the first thing that it lacks."""
+        packet = column.queue[0]
+        need: Any = None
+        if packet.floor and self.settled() < packet.floor:
+            need = self, packet.floor
+        else:
+            need = self.vectors[part.kind].unmet(part, packet)
+        if need is None:
+            self._deliver(part, column, packet, None)
+            return
+        owner, number = need
+        if isinstance(owner, Column) and part.order == "cbcast":
+            number = owner.queue[0].block if owner.queue else owner.last + 1
+        heappush(owner.watchers, (number, next(self._order), (part, column)))
+        self.process.waits(part, column, packet, owner, need[1])
+
+    def _block_order(self) -> bool:
+        """Delivers one message of a block order, if one can be; slow and total ones in the order of their blocks."""
+        if self.totals and (not self.slows or self.totals[0][0] <= self.slows[0][0]):
+            block, number, _, _, part, column, packet = self.totals[0]
+            if self.ripe(part, block) and self._nothing_before(block):
+                heappop(self.totals)
+                self._deliver(part, column, packet, block << RANK_BITS | number)
+                return True
+        if self.slows:
+            block, _, part, column, packet = self.slows[0]
+            if block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block) and self._nothing_before(block):
+                heappop(self.slows)
+                self._deliver(part, column, packet, None)
+                return True
+        return False
+
+    def ripe(self, part: Part, block: int) -> bool:
+        """safe1': the block is complete in every group of this process, not only in the message's own."""
+        return block <= self.complete
+
+    def _nothing_before(self, block: int) -> bool:
+        """No message of a dependency order with a smaller number is undelivered."""
+        if not self.mixed:
+            return True
+        return all(part.matrix.settled() >= block - 1 for part in self.process.parts.values() if part.kind != BLOCK)
+
+    def _deliver(self, part: Part, column: Column, packet: Data, rank: int | None) -> None:
+        process = self.process
+        column.queue.popleft()
+        column.count += 1
+        process.advance_on_delivery(part, packet)
+        sender = packet.sender or column.process
+        process.host.deliver(part.group, sender, packet.batch, rank)
+        process.touched[part] = None
+        if part.kind == BLOCK:
+            if self.vectors:
+                self.raise_floors(part.kind, packet.block, 0)
+                self.settled_in(part, column)
+            return
+        if column is not part.me:
+            self.vectors[part.kind].learn(part, column, packet, column.count)
+            self.raise_floors(part.kind, packet.block, packet.floor)
+        if column.queue:
+            self.candidates.append((part, column))
+        self.settled_in(part, column)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def sent(self, part: Part, packet: Data) -> None:
+        """One's own message goes out: what is sent from now on happens after it."""
+        if part.kind != BLOCK:
+            mine = part.me
+            self.vectors[part.kind].learn(part, mine, packet, mine.count + len(mine.queue) + 1)
+        if self.floors:
+            self.raise_floors(part.kind, packet.block, packet.floor)
+
+    # --- where kinds meet ---------------------------------------------------------------------------------------------
+
+    def raise_floors(self, kind: str, block: int, floor: int) -> None:
+        """Something of a kind was sent or delivered: messages of other kinds that follow it have it below them."""
+        for other, low in self.floors.items():
+            high = floor if other == kind else block
+            if high > low:
+                self.floors[other] = high

@@ -1,0 +1,122 @@
+"""Flow control (ch. 8): a group never has more than N unstable blocks, anywhere.
+
+Theory of operation
+-------------------
+Everything here is in *flow numbers*: a counter for each group, because a process's block counter jumps in a group when the
+process sends in others (8, last paragraph before 8.1). Every packet says up to where its sender has everything (``complete``),
+and up to where it knows that everybody has (``stable``). A message with flow number b may go out if
+
+- fl1: block b - N is stable at everybody (n²-stable): nobody holds more than N blocks afterwards;
+- fl2: block b + 1 - N is stable here; fl3: block b + 2 - N is complete here. Without these two, fl1 could wait for ever for
+  information that only travels with messages that wait for fl1 themselves. With them, the completion of a block makes the
+  first two true for the next one, and completion is what time-silence sees to. N is at least 3.
+
+Null messages wait for the same three. Messages wait for one more:
+
+- room: block b - N has been *delivered* everywhere. In a single group that is implied, because what is complete is delivered.
+  Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application may not read; then
+  messages pile up that stability alone would let go. Nulls do not wait for this: they are what the waiting messages wait for.
+  Who is held up by it alone says so (``Status.wanted``), and is told as soon as there is something to tell.
+
+So a process holds at most N messages of each member in each group, whatever the load. Counters start at 0, the first block is 1.
+"""
+
+from __future__ import annotations
+
+from .matrix import BlockMatrix, Column
+
+
+class Flow:
+    """What a process knows about stability in one group."""
+
+    __slots__ = ("bound", "everywhere", "full", "matrix", "mine", "roomy")
+
+    def __init__(self, matrix: BlockMatrix, mine: Column, bound: int) -> None:
+        self.matrix = matrix
+        self.mine = mine
+        self.bound = bound
+        self.everywhere = 0
+        """Stable at everybody (n²-stable) up to here."""
+        self.roomy = 0
+        """Delivered by everybody up to here."""
+        self.full = False
+        """The application has no room: what it gets does not count as delivered."""
+
+    def refresh(self) -> None:
+        """Works out what can be said now, from what the others have said."""
+        matrix, mine = self.matrix, self.mine
+        members = matrix.members
+        mine.complete = complete = min([column.flow for column in matrix.counted])
+        if not self.full:
+            done = complete
+            for column in members:
+                if column.queue and column.queue[0].flow <= done:
+                    done = column.queue[0].flow - 1
+            if done > mine.done:
+                mine.done = done
+        stable = min([column.complete for column in members])
+        if stable > mine.stable:
+            mine.stable = stable
+            matrix.discard(stable)
+        self.everywhere = min([column.stable for column in members])
+        self.roomy = min([column.done for column in members])
+
+    @property
+    def unstable(self) -> int:
+        """Blocks that there are and that are not known to be stable."""
+        return self.matrix.largest_flow - self.mine.stable
+
+    def acknowledged(self) -> int:
+        """Everybody has said that it has everything up to here."""
+        self.refresh()
+        return min([column.complete for column in self.matrix.members])
+
+    def closed(self, flow: int, *, null: bool = False) -> str:
+        """Which condition keeps a message with this number back; empty: none. ``refresh`` first."""
+        if not self.bound:
+            return ""
+        if not self.fl1(flow):
+            return "fl1"
+        if not self.fl2(flow):
+            return "fl2"
+        if not self.fl3(flow):
+            return "fl3"
+        if not null and not self.room(flow):
+            return "room"
+        return ""
+
+    def fl1(self, flow: int) -> bool:
+        return self.everywhere >= flow - self.bound
+
+    def fl2(self, flow: int) -> bool:
+        return self.mine.stable >= flow + 1 - self.bound
+
+    def fl3(self, flow: int) -> bool:
+        return self.mine.complete >= flow + 2 - self.bound
+
+    def room(self, flow: int) -> bool:
+        return self.roomy >= flow - self.bound
+
+
+class OneWay(Flow):
+    """Flow control of an asymmetric group: its sequencer has the only column, and the others acknowledge to it."""
+
+    __slots__ = ()
+
+    def refresh(self) -> None:
+        super().refresh()
+        # A member hears the others only through the sequencer, which says what is stable.
+        stable = self.matrix.counted[0].stable
+        if stable > self.mine.stable:
+            self.mine.stable = stable
+            self.matrix.discard(stable)
+
+    def closed(self, flow: int, *, null: bool = False) -> str:
+        """The sequencer keeps within N of what everybody has, and messages within N of what everybody has delivered."""
+        if not self.bound:
+            return ""
+        if self.mine.stable < flow - self.bound:
+            return "fl1"
+        if not null and not self.room(flow):
+            return "room"
+        return ""

@@ -1,0 +1,181 @@
+"""The Block Matrix (ch. 3): what a process knows of everything that is sent in a group, one column a member.
+
+Theory of operation
+-------------------
+A block is a row: the messages that bear one number, at most one of each member, none of which happened before another. The
+matrix is not stored as one. A member numbers what it sends in a group in increasing order, so that its column is a list, and
+all that has to be known of the column is up to where it is here without a gap (``last``, the Last Received Vector of 3.5):
+all blocks up to the smallest of these are complete.
+
+Over a transport that loses and overtakes (3.7), each message also says which one came before it. A message beyond a gap is
+kept aside (``early``) under the number of the one that it follows, and that number is the '-' of the thesis. Then a block may be
+complete although one before it is not (:meth:`BlockMatrix.is_complete`, Fig. 3.4); deliveries go by the complete prefix.
+
+What has been received is kept until it is stable, because anybody may ask for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from ...model import ProcessId
+from .packets import Data, Null
+
+Multicast: TypeAlias = Data | Null
+
+
+class Column:
+    """One member: what it sent in the group, as far as that is known here, and what it said about itself."""
+
+    __slots__ = (
+        "announced", "complete", "count", "done", "early", "flow", "index", "kept", "last", "process", "queue", "stable", "tries",
+        "waited", "watchers",
+    )
+
+    def __init__(self, process: ProcessId, index: int) -> None:
+        self.process = process
+        self.index = index
+        self.last = 0
+        """Everything that it sent up to this block is here."""
+        self.flow = 0
+        """The same in flow numbers."""
+        self.early: dict[int, Multicast] = {}
+        """What came beyond a gap, by the block of the message before it."""
+        self.announced = 0
+        """It says that it has sent so much."""
+        self.queue: deque[Data] = deque()
+        """What is here without a gap and not yet delivered."""
+        self.count = 0
+        """Batches of it that were delivered."""
+        self.kept: deque[Multicast] = deque()
+        """What may be asked for, oldest first."""
+        self.complete = 0
+        """What it said last: it has everything up to this flow number (lcb),"""
+        self.stable = 0
+        """it knows that everybody has everything up to this one (lsb),"""
+        self.done = 0
+        """and it has delivered everything up to this one."""
+        self.tries = 0
+        """How often its gap was asked for."""
+        self.waited = 0
+        """The block of the last message whose wait was written down."""
+        self.watchers: list[tuple[int, int, Any]] = []
+        """Who waits until ``settled`` is so large (a heap)."""
+
+    @property
+    def settled(self) -> int:
+        """Up to this block everything of it is here and delivered."""
+        return self.queue[0].block - 1 if self.queue else self.last
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Blocks that are missing, as (after, up to and including)."""
+        found = []
+        here = self.last
+        for packet in sorted(self.early.values(), key=lambda packet: packet.block):
+            if packet.previous > here:
+                found.append((here, packet.previous))
+            here = packet.block
+        if self.announced > here:
+            found.append((here, self.announced))
+        return found
+
+    def plus(self) -> list[int]:
+        """Blocks of it that are here and still kept."""
+        return sorted([packet.block for packet in self.kept] + [packet.block for packet in self.early.values()])
+
+    def minus(self) -> list[int]:
+        """Blocks of it that are known to be missing."""
+        return [last for _, last in self.gaps()]
+
+
+class BlockMatrix:
+    """A group's matrix at one process. ``counted`` are the members whose columns make a block complete."""
+
+    __slots__ = ("columns", "complete", "counted", "fifo", "largest", "largest_flow", "members")
+
+    def __init__(self, members: Sequence[ProcessId], *, counted: Sequence[ProcessId] = (), fifo: bool = False) -> None:
+        self.columns = {process: Column(process, index) for index, process in enumerate(members)}
+        self.members = tuple(self.columns.values())
+        self.counted = tuple(self.columns[process] for process in (counted or members))
+        self.fifo = fifo
+        self.largest = 0
+        """The largest block that there is."""
+        self.largest_flow = 0
+        self.complete = 0
+        """All blocks up to this one are complete."""
+
+    def represent(self, column: Column, packet: Multicast) -> Sequence[Multicast]:
+        """Enters a message; returns what is in sequence now and was not before."""
+        block = packet.block
+        if block <= column.last:
+            return ()
+        if block > self.largest:
+            self.largest = block
+        if packet.flow > self.largest_flow:
+            self.largest_flow = packet.flow
+        if packet.previous != column.last and not self.fifo:
+            if packet.previous > column.last:
+                column.early.setdefault(packet.previous, packet)
+            return ()
+        before = column.last
+        column.last = block
+        column.flow = packet.flow
+        column.kept.append(packet)
+        found: Sequence[Multicast] = (packet,)
+        if column.early:
+            found = [packet, *self._follow(column)]
+        if before == self.complete:
+            self.complete = min([counted.last for counted in self.counted])
+        return found
+
+    def _follow(self, column: Column) -> Iterator[Multicast]:
+        """What lay aside and is in sequence now."""
+        while (packet := column.early.pop(column.last, None)) is not None:
+            column.last = packet.block
+            column.flow = packet.flow
+            column.kept.append(packet)
+            yield packet
+
+    def is_complete(self, block: int) -> bool:
+        """Whether this block is complete, by the definition of 3.7, whatever is missing before it."""
+        for column in self.counted:
+            if column.last >= block:
+                continue
+            known = [(plus, True) for plus in column.plus()] + [(minus, False) for minus in column.minus()]
+            following = min((entry for entry in known if entry[0] >= block), default=(0, False))
+            if not following[1]:
+                return False
+        return True
+
+    def settled(self) -> int:
+        """Up to this block everything is complete and delivered."""
+        return min([column.settled for column in self.counted])
+
+    def discard(self, stable: int) -> None:
+        """Forgets what everybody has (flow numbers)."""
+        for column in self.members:
+            kept = column.kept
+            while kept and kept[0].flow <= stable:
+                kept.popleft()
+
+    def held(self) -> int:
+        """Messages that are kept here: delivered but not stable, waiting, or early."""
+        total = 0
+        for column in self.members:
+            total += len(column.kept) + len(column.early)
+            if column.queue and (not column.kept or column.queue[0].flow < column.kept[0].flow):
+                oldest = column.kept[0].flow if column.kept else column.flow + 1
+                total += sum(1 for packet in column.queue if packet.flow < oldest)
+        return total
+
+    def picture(self, first: int = 1) -> str:
+        """The matrix as the thesis draws it, '+' for what is here and '-' for what is missing."""
+        rows = {column.process: (set(column.plus()), set(column.minus())) for column in self.members}
+        width = max(len(name) for name in rows)
+        lines = [" " * 4 + " ".join(name.rjust(width) for name in rows)]
+        for block in range(first, self.largest + 1):
+            marks = ("+" if block in plus else "-" if block in minus else "." for plus, minus in rows.values())
+            lines.append(f"{block:3} " + " ".join(mark.rjust(width) for mark in marks))
+        return "\n".join(lines)

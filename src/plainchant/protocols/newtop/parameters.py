@@ -1,0 +1,121 @@
+"""Newtop's parameters, declared once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from ...model import MS, Duration, GroupId, ProcessId, UsageError, format_duration, parameter
+
+ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")
+"""Total order (ch. 4), the three causal orders (ch. 5), and the vector clocks of CBCAST, to compare with."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    """What can be set. The defaults suit a local network with delays of a few milliseconds."""
+
+    order: str = parameter(
+        "total",
+        "the order of delivery: total (one order everywhere), or causal by block numbers (slow), by vectors (fast), by one "
+        "vector and a number a group (relative), by vector clocks (cbcast)",
+        choices=ORDERS,
+    )
+    orders: Mapping[GroupId, str] = parameter(
+        factory=dict, about="groups whose order is another one", choices=ORDERS, example='{ news = "fast", orders = "total" }'
+    )
+    sequencers: Mapping[GroupId, ProcessId] = parameter(
+        factory=dict,
+        about="groups in total order whose members are mostly silent: this member numbers everything sent in the group "
+        "(asymmetric), and nobody else has to send null messages in it",
+        example='{ alarms = "p1" }',
+    )
+    vectors: str = parameter(
+        "keyed",
+        "fast order: keyed has a number a process and group, and delivers as early as possible; compact has one a process, and "
+        "may wait for the null messages of another group",
+        choices=("keyed", "compact"),
+    )
+    transport: str = parameter(
+        "lossy",
+        "what is below: lossy (packets get lost, doubled, overtaken: they carry the number of the one before and are asked for), "
+        "or fifo (a lossless stream between any two processes)",
+        choices=("lossy", "fifo"),
+    )
+    silence_by: str = parameter(
+        "adaptive",
+        "when a member that has nothing to send completes a block by a null message: adaptive (at once, unless it is about to "
+        "send anyway), timeout (after `silence`), ticks (as the thesis: `silence` counted in whole ticks of a clock)",
+        choices=("adaptive", "timeout", "ticks"),
+    )
+    silence: Duration = parameter(
+        Duration(20 * MS),
+        "the local time-silence: a block that somebody else has created is completed after so long (adaptive: at the latest)",
+        unit="duration",
+        minimum=1,
+    )
+    tick: Duration = parameter(
+        Duration(50 * MS), "ticks: the period of the clock (CLOCKPERIOD)", unit="duration", minimum=1
+    )
+    stability_after: Duration = parameter(
+        Duration(50 * MS),
+        "where the order itself needs no null messages (fast, cbcast): a member that has received and has sent nothing for so "
+        "long says what it has, so that others can forget it",
+        unit="duration",
+        minimum=1,
+    )
+    blocks: int = parameter(
+        256,
+        "flow control: unstable blocks that a group may have (N, at least 3); a process holds at most so many times the members "
+        "of the group; 0: no flow control",
+        unit="blocks",
+        minimum=0,
+        maximum=1_000_000,
+    )
+    pack: bool = parameter(True, "put as many waiting messages into a packet as fit; off: one message a packet, as in the thesis")
+    ask_after: Duration = parameter(
+        Duration(10 * MS),
+        "lossy: a missing message is asked for again so often, each time of somebody else",
+        unit="duration",
+        minimum=1,
+    )
+    gap_patience: Duration = parameter(
+        Duration(0),
+        "lossy: how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once",
+        unit="duration",
+        minimum=0,
+    )
+    probe_after: Duration = parameter(
+        Duration(60 * MS),
+        "lossy: who has sent nothing for a block that is so old is probed: its message, or the one that made the block, is lost",
+        unit="duration",
+        minimum=1,
+    )
+
+    def __post_init__(self) -> None:
+        for group, order in self.orders.items():
+            if order not in ORDERS:
+                raise UsageError(f"orders: group {group} has order {order!r}; there are: {', '.join(ORDERS)}")
+        if 0 < self.blocks < 3:
+            raise UsageError(
+                f"blocks is {self.blocks}; make it at least 3 (with fewer, senders would wait for each other for ever), or 0 for "
+                "no flow control"
+            )
+        if self.silence_by == "ticks" and self.silence % self.tick:
+            raise UsageError(
+                f"silence is {format_duration(self.silence)}; with silence_by = \"ticks\" make it a multiple of tick "
+                f"({format_duration(self.tick)})"
+            )
+        if self.silence_by != "adaptive" and self.probe_after <= self.silence:
+            raise UsageError(
+                f"probe_after is {format_duration(self.probe_after)}; make it longer than silence "
+                f"({format_duration(self.silence)}), or members are probed while they are only silent"
+            )
+        for group in self.sequencers:
+            if self.order_of(group) != "total":
+                raise UsageError(f"group {group} has a sequencer and order {self.order_of(group)}; a sequencer orders totally")
+
+    def order_of(self, group: GroupId) -> str:
+        """The order of a group."""
+        return self.orders.get(group, self.order)

@@ -1,0 +1,82 @@
+"""A process's part in one group: its matrix, its flow control, its time-silence, and what it owes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...engine import Host
+from ...model import GroupId, ProcessId
+from .asymmetric import Desk, Office
+from .flow import Flow, OneWay
+from .matrix import BlockMatrix
+from .parameters import Parameters
+from .silence import Silence
+
+BLOCK: Final = "block"
+"""The kind of the orders that go by block numbers alone (total, slow); the others have each a kind of their own."""
+
+
+class Part:
+    """Everything about one group at one process."""
+
+    __slots__ = (
+        "announced", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow", "group", "held", "kind", "matrix",
+        "me", "members", "most_unstable", "office", "order", "others", "probe_mark", "probes", "ready", "sequencer", "silence", "timer_at",
+        "told_wanted", "urgent", "wanted_by", "watchers",
+    )
+
+    def __init__(self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters) -> None:
+        self.group = group
+        self.members = members
+        self.others = tuple(process for process in members if process != host.me)
+        self.order = parameters.order_of(group)
+        self.kind = BLOCK if self.order in ("total", "slow") else self.order
+        self.sequencer = parameters.sequencers.get(group, "")
+        counted = (self.sequencer,) if self.sequencer else members
+        self.matrix = BlockMatrix(members, counted=counted, fifo=parameters.transport == "fifo")
+        self.me = self.matrix.columns[host.me]
+        self.flow = (OneWay if self.sequencer else Flow)(self.matrix, self.me, parameters.blocks)
+        self.eager = self.kind in (BLOCK, "relative") or (self.kind == "fast" and parameters.vectors == "compact")
+        """Whether a message is delivered only when its block, or another one, is complete: then null messages are urgent."""
+        self.silence = Silence(host, parameters)
+        self.office = Office() if self.sequencer == host.me else None
+        self.desk = Desk() if self.sequencer and self.sequencer != host.me else None
+        self.counter = 0
+        """The flow counter: the largest flow number that was sent or delivered here."""
+        self.ready = False
+        """There may be something to take."""
+        self.demand = 0
+        """Another group's message waits for this block (4.4)."""
+        self.emitted = 0
+        """The block that the sequencer was last asked for."""
+        self.urgent = False
+        """Somebody waits for the blocks of this group, although its own order would not."""
+        self.due: int | None = None
+        """When the null message that time-silence owes goes out; None: it owes none."""
+        self.timer_at: int | None = None
+        self.held = False
+        """Flow control keeps a null message back; it is judged anew."""
+        self.blocked = ""
+        """The condition of flow control that keeps a message back."""
+        self.announced = 0
+        """What was last said to be delivered here."""
+        self.wanted_by: dict[ProcessId, None] = {}
+        """Who wants to be told."""
+        self.told_wanted = False
+        """The others have been told that this process waits to hear what they have delivered."""
+        self.probe_mark = 0
+        """The largest block when the probe's timer was set; 0: it is not set."""
+        self.probes = 0
+        self.most_unstable = 0
+        self.watchers: list[tuple[int, int, Any]] = []
+        """Who waits until everything up to a block is complete and delivered here (a heap)."""
+
+    @property
+    def owes_block(self) -> bool:
+        """There is a block that this process has not completed yet."""
+        return self.desk is None and max(self.matrix.largest, self.demand) > self.me.last
+
+    @property
+    def owes_flow(self) -> bool:
+        """The same for the blocks of flow control, which are behind where the block counter has run ahead."""
+        return self.desk is None and self.matrix.largest_flow > self.me.flow

@@ -1,0 +1,542 @@
+"""The engine: one process, with all its groups.
+
+Theory of operation
+-------------------
+A process has one block counter for all its groups (4.4). Before it multicasts a message it advances the counter by one and
+numbers the message with it (CA1); when it delivers one it advances the counter to that number (CA2). Null messages (4.3) bear the
+largest number of the group and complete its blocks; whoever sends or receives a *message* also puts a null with its number into
+those of its other groups that have no block so large (4.4, :meth:`Process.second_liveness`).
+
+Every entry point ends in :meth:`Process._settle`: deliver what can be (:mod:`.delivery`), then tend to the groups that something
+happened in: null messages that are due, messages that flow control lets go, whoever wants to be told, timers.
+
+Timers: ``("silence", group)`` for what time-silence owes, ``("probe", group)`` and ``("ask", group, member)`` for what is
+missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`).
+
+The rules that safety and liveness stand on are methods: ``next_block``, ``advance_on_delivery``, ``second_liveness`` and
+``sets_off`` here, ``Delivery.ripe``, ``Flow.fl1`` to ``fl3`` and ``room``, ``Vectors.unmet``, ``is_met``, ``learn``, ``merge``
+and ``keeps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...engine import Engine, Host
+from ...model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
+from .delivery import Delivery
+from .matrix import Column, Multicast
+from .packets import Again, Ask, Data, Emit, Null, Request, Status, Vector
+from .parameters import Parameters
+from .part import BLOCK, Part
+from .repair import Repair
+
+EARLY: Final = 10_000
+"""Packets of a group that this process has not entered yet, kept until it does."""
+REQUESTS: Final = 32
+"""Requests that a member may have under way to a sequencer."""
+
+
+class Process(Engine):
+    """Newtop at one process."""
+
+    def __init__(self, host: Host, parameters: Parameters) -> None:
+        self.host = host
+        self.parameters = parameters
+        self.lossy = parameters.transport == "lossy"
+        self.parts: dict[GroupId, Part] = {}
+        self.counter = 0
+        """The block counter."""
+        self.touched: dict[Part, None] = {}
+        """Groups that something happened in."""
+        self.delivery = self.make_delivery()
+        self.repair = Repair(self)
+        self._early: list[tuple[ProcessId, Packet]] = []
+        self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
+            Data: self._multicast, Null: self._multicast, Status: self._status, Ask: self.repair.answer, Again: self._again,
+            Request: self._request, Emit: self._emit,
+        }
+
+    def make_delivery(self) -> Delivery:
+        return Delivery(self)
+
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
+        return Part(self.host, group, members, self.parameters)
+
+    # --- entry points -------------------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join) -> None:
+        if not isinstance(how, Form):
+            raise ProtocolError(f"{self.host.me} cannot join {group!r} while it runs; all members of a newtop group form it together")
+        if group in self.parts:
+            raise ProtocolError(f"{self.host.me} joins {group!r} a second time")
+        part = self.parts[group] = self.make_part(group, how.members)
+        self.delivery.add(part)
+        self.host.install(View(group, 1, how.members, joined=how.members, rank=0 if part.order == "total" else None))
+        self.touched[part] = None
+        early, self._early = self._early, []
+        for source, packet in early:
+            self._dispatch(source, packet)
+        self._settle()
+
+    def ready(self, group: GroupId) -> None:
+        part = self.parts.get(group)
+        if part is not None:
+            part.ready = True
+            self.touched[part] = None
+            self._settle()
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        self._dispatch(source, packet)
+        self._settle()
+
+    def _dispatch(self, source: ProcessId, packet: Packet) -> None:
+        part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
+        if part is None:
+            if len(self._early) < EARLY:
+                self._early.append((source, packet))
+            return
+        if source not in part.matrix.columns:
+            return
+        self.touched[part] = None
+        self._receivers[type(packet)](part, source, packet)
+
+    def expire(self, timer: Timer) -> None:
+        assert isinstance(timer, tuple), timer
+        name, group, *rest = timer
+        part = self.parts[group]
+        self.touched[part] = None
+        if name == "silence":
+            self._silence_over(part)
+        elif name == "probe":
+            self.repair.probe(part)
+        elif name == "ask":
+            self.repair.ask_again(part, part.matrix.columns[rest[0]])
+        elif name == "request":
+            self._repeat_requests(part)
+        self._settle()
+
+    def notice(self, event: Any) -> None:
+        if isinstance(event, Pressure) and event.group in self.parts:
+            part = self.parts[event.group]
+            part.flow.full = event.full
+            self.touched[part] = None
+            self._settle()
+
+    def waiting(self) -> Reason | None:
+        for part in self.parts.values():
+            reason = self._unfinished(part)
+            if reason is not None:
+                return reason
+        return None
+
+    def _unfinished(self, part: Part) -> Reason | None:
+        matrix, group = part.matrix, part.group
+        undelivered = [column.process for column in matrix.members if column.queue]
+        if undelivered:
+            oldest = min(column.queue[0].block for column in matrix.members if column.queue)
+            text = (
+                f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}, and all groups "
+                f"are complete up to {self.delivery.complete}"
+            )
+            return Reason("undelivered", text, {"group": group, "block": oldest})
+        missing = [column.process for column in matrix.members if column.gaps()]
+        if missing:
+            return Reason("gap", f"messages of {', '.join(missing)} in {group} are missing", {"group": group})
+        if matrix.complete < matrix.largest:
+            late = [column.process for column in matrix.counted if column.last < matrix.largest]
+            text = f"block {matrix.largest} of {group} is not complete: {', '.join(late)} has sent nothing for it"
+            return Reason("incomplete", text, {"group": group, "block": matrix.largest})
+        if part.desk is not None and part.desk.open:
+            text = f"{len(part.desk.open)} requests in {group} have not come back from {part.sequencer} numbered"
+            return Reason("unnumbered", text, {"group": group})
+        if part.office is not None and part.flow.acknowledged() < matrix.largest_flow:
+            late = [column.process for column in matrix.members if column.complete < matrix.largest_flow]
+            return Reason("unacknowledged", f"{', '.join(late)} has not said that it has everything in {group}", {"group": group})
+        if part.blocked:
+            return Reason("flow control", f"flow control keeps messages back in {group} ({part.blocked})", {"group": group})
+        return None
+
+    # --- the block counter --------------------------------------------------------------------------------------------
+
+    def next_block(self, part: Part, above: int) -> int:
+        """CA1: the number of the next message."""
+        self.counter = max(self.counter, above) + 1
+        return self.counter
+
+    def raise_counter(self, part: Part, block: int) -> None:
+        if block > self.counter:
+            self.counter = block
+
+    def advance_on_delivery(self, part: Part, packet: Data) -> None:
+        """CA2. For total order in symmetric groups it changes nothing (4.2)."""
+        if packet.block > self.counter:
+            self.raise_counter(part, packet.block)
+        if packet.flow > part.counter:
+            part.counter = packet.flow
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def _pump(self, part: Part) -> None:
+        """Sends what there is to send, as far as flow control and requests under way allow."""
+        if part.desk is not None:
+            self._pump_requests(part)
+            return
+        office = part.office
+        while part.ready or (office is not None and office.queue):
+            if self._elsewhere(part) and not (office is not None and office.queue):
+                return
+            if self._held_up(part):
+                return
+            if office is not None and office.queue:
+                source, request = office.queue.popleft()
+                self._send(part, request.batch, source, request.request, request.block)
+                continue
+            batch = self.host.take(part.group, self.host.max_packet, 0 if self.parameters.pack else 1)
+            if batch is None:
+                part.ready = False
+                return
+            self._send(part, batch)
+
+    def _elsewhere(self, part: Part) -> bool:
+        """A message of ours in another group has no number yet: nothing of ours may get one before it."""
+        return any(other.desk is not None and other.desk.open and other is not part for other in self.parts.values())
+
+    def _held_up(self, part: Part) -> bool:
+        """Whether flow control keeps the next message back; writes down when that begins and ends."""
+        part.flow.refresh()
+        flow = max(part.counter, part.me.flow) + 1
+        why = part.flow.closed(flow)
+        if why == "room" and not part.told_wanted:
+            part.told_wanted = True
+            self.host.send(part.others, self.status(part, wanted=True))
+        if why and not part.blocked:
+            text = f"{self.host.me} may not send in {part.group}: {_CONDITIONS[why].format(block=flow, n=part.flow.bound)}"
+            reason = Reason("flow control", text, {"condition": why})
+            self.host.record("block", part.group, reason=reason, situation=f"blocked by {why}")
+        if part.blocked and not why:
+            self.host.record("unblock", part.group, over=True, condition=part.blocked)
+            part.told_wanted = False
+        part.blocked = why
+        return bool(why)
+
+    def _send(self, part: Part, batch: Batch, sender: ProcessId = "", request: int = 0, above: int = 0) -> None:
+        """psend: numbers a message, multicasts it, and has the other groups catch up."""
+        me, delivery = part.me, self.delivery
+        block = self.next_block(part, above)
+        part.counter = flow = max(part.counter, me.flow) + 1
+        vector: Vector = ()
+        floor = 0
+        if part.kind != BLOCK:
+            vector, floor = delivery.vectors[part.kind].stamp(part), delivery.floors[part.kind]
+        previous = me.last if self.lossy else 0
+        packet = Data(
+            part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request
+        )
+        part.announced = me.done
+        self.host.send(part.others, packet)
+        delivery.sent(part, packet)
+        part.silence.sent(self.host.now)
+        self._enter(part, me, packet)
+
+    def _null(self, part: Part, block: int, why: str) -> None:
+        """Multicasts a null message, unless flow control keeps it back: then it is judged anew later."""
+        me = part.me
+        flow = part.matrix.largest_flow if part.matrix.largest_flow > me.flow else me.flow + 1
+        part.flow.refresh()
+        closed = part.flow.closed(flow, null=True)
+        if closed:
+            if not part.held:
+                part.held = True
+                self.host.record("block", part.group, null=block, condition=closed, situation="null held back")
+            return
+        part.held = False
+        packet = Null(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done)
+        part.counter = max(part.counter, flow)
+        part.announced = me.done
+        self.host.send(part.others, packet)
+        self.host.record("null", part.group, block=block, why=why, situation=f"null: {why}")
+        self.raise_counter(part, block)
+        self._enter(part, me, packet)
+
+    def _flow_null(self, part: Part) -> None:
+        """Completes the blocks of flow control alone: the block counter is ahead of them already."""
+        me = part.me
+        flow = part.matrix.largest_flow
+        part.flow.refresh()
+        part.held = bool(part.flow.closed(flow, null=True))
+        if not part.held:
+            me.flow = flow
+            part.counter = max(part.counter, flow)
+            status = self.status(part)
+            part.announced = me.done
+            self.host.send(part.others, status)
+            self.host.record("null", part.group, why="flow", situation="null: flow")
+
+    def status(self, part: Part, *, wanted: bool = False, have: int = -1) -> Status:
+        """Where this process stands in a group."""
+        part.flow.refresh()
+        me = part.me
+        return Status(part.group, me.last, me.flow, me.complete, me.stable, me.done, wanted, have)
+
+    def second_liveness(self, part: Part, packet: Multicast) -> None:
+        """4.4: the other groups, which this message's delivery waits for, get a block with its number if they have none."""
+        if self.sets_off(part, packet):
+            block = packet.block
+            for other in self.parts.values():
+                if other is not part and block > other.matrix.largest and block > other.demand:
+                    other.demand = block
+                    self.touched[other] = None
+
+    def sets_off(self, part: Part, packet: Multicast) -> bool:
+        """Only messages do, never nulls, or nulls would breed nulls; only where other groups' blocks are waited for."""
+        if len(self.parts) == 1 or type(packet) is not Data:
+            return False
+        if part.kind == BLOCK or packet.floor:
+            return True
+        return part.eager and part.kind == "fast"
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def _multicast(self, part: Part, source: ProcessId, packet: Multicast) -> None:
+        column = part.matrix.columns[source]
+        self._heard(column, packet)
+        if part.sequencer and source != part.sequencer:
+            return
+        if packet.block > column.last:
+            if not part.eager and packet.block > part.matrix.largest and (isinstance(packet, Null) or packet.floor):
+                part.urgent = True
+            self._enter(part, column, packet)
+            if column.early:
+                self.repair.gap(part, column)
+        elif packet.block == column.last and packet.flow > column.flow:
+            column.flow = packet.flow
+
+    def _enter(self, part: Part, column: Column, packet: Multicast) -> None:
+        """A message, one's own or another's, joins the matrix."""
+        matrix, delivery = part.matrix, self.delivery
+        before = matrix.complete
+        found = matrix.represent(column, packet)
+        for one in found:
+            if type(one) is Data:
+                delivery.arrived(part, column, one)
+                if part.desk is not None and one.sender == self.host.me:
+                    part.desk.numbered(one.request)
+                    self.raise_counter(part, one.block)
+                    self._touch_all()
+            self.second_liveness(part, one)
+        if delivery.vectors and found:
+            delivery.settled_in(part, column)
+        if matrix.complete != before and before <= delivery.complete:
+            delivery.recount()
+        self.touched[part] = None
+
+    def _touch_all(self) -> None:
+        for part in self.parts.values():
+            self.touched[part] = None
+
+    def _heard(self, column: Column, packet: Data | Null | Status) -> None:
+        """What the sender says about itself; packets may be late, so the largest counts."""
+        if packet.complete > column.complete:
+            column.complete = packet.complete
+        if packet.stable > column.stable:
+            column.stable = packet.stable
+        if packet.delivered > column.done:
+            column.done = packet.delivered
+
+    def _again(self, part: Part, source: ProcessId, again: Again) -> None:
+        if again.source in part.matrix.columns and again.source != self.host.me:
+            self._multicast(part, again.source, again.packet)
+
+    def _status(self, part: Part, source: ProcessId, status: Status) -> None:
+        column = part.matrix.columns[source]
+        self._heard(column, status)
+        if status.block == column.last and status.flow > column.flow:
+            column.flow = status.flow
+        elif status.flow > part.matrix.largest_flow:
+            part.matrix.largest_flow = status.flow
+        if self.lossy:
+            self.repair.told(part, column, status)
+        if status.wanted:
+            part.wanted_by[source] = None
+            if status.have >= 0:
+                self._fulfil(part)
+                self.host.send((source,), self.status(part))
+
+    def _request(self, part: Part, source: ProcessId, request: Request) -> None:
+        if part.office is not None:
+            column = part.matrix.columns[source]
+            column.complete = max(column.complete, request.delivered)
+            column.done = max(column.done, request.delivered)
+            part.office.asked(source, request)
+
+    def _emit(self, part: Part, source: ProcessId, emit: Emit) -> None:
+        if part.office is not None:
+            part.demand = max(part.demand, emit.block)
+
+    # --- tending ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Delivers, and tends to every group that something happened in, until nothing more happens."""
+        touched, delivery = self.touched, self.delivery
+        while True:
+            delivery.advance()
+            if not touched:
+                return
+            self._tend(touched.popitem()[0])
+
+    def _tend(self, part: Part) -> None:
+        if part.demand > part.me.last:
+            self._demanded(part)
+        if part.held:
+            self._fulfil(part)
+        if part.ready or part.office is not None:
+            self._pump(part)
+        self._oblige(part)
+        if part.wanted_by:
+            self._tell(part)
+        flow = part.flow
+        if part.matrix.largest_flow - part.me.stable > part.most_unstable:
+            flow.refresh()
+            if flow.unstable > part.most_unstable:
+                part.most_unstable = flow.unstable
+                self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
+        if self.lossy:
+            self.repair.watch(part)
+
+    def _demanded(self, part: Part) -> None:
+        """4.4 wants a block here: at once, or, adaptively, with the message that this process is about to send here anyway."""
+        if part.desk is not None:
+            if part.demand <= part.matrix.complete:
+                part.demand = 0
+            elif part.demand > part.emitted:
+                part.emitted = part.demand
+                self.emit(part)
+        elif part.demand <= part.matrix.largest:
+            part.demand = 0
+        elif self.parameters.silence_by != "adaptive" or self.host.now >= part.silence.due(self.host.now):
+            self._null(part, part.demand, "other group")
+        else:
+            part.urgent = True
+
+    def _oblige(self, part: Part) -> None:
+        """Sets the timer of time-silence where this process owes something."""
+        if part.desk is not None:
+            self._acknowledge(part)
+            return
+        if not (part.owes_block or part.owes_flow):
+            part.due = None
+            part.urgent = False
+            return
+        if part.held or (part.due is not None and not part.urgent):
+            return
+        now = self.host.now
+        due = part.silence.due(now) if part.eager or part.urgent else now + self.parameters.stability_after
+        if part.due is None or due < part.due:
+            part.due = due
+            if part.timer_at is None or part.timer_at > due:
+                part.timer_at = due
+                self.host.set_timer(("silence", part.group), due)
+
+    def _silence_over(self, part: Part) -> None:
+        part.timer_at = None
+        if part.due is None:
+            return
+        if self.host.now < part.due:
+            part.timer_at = part.due
+            self.host.set_timer(("silence", part.group), part.due)
+            return
+        part.due = None
+        self._fulfil(part)
+
+    def _fulfil(self, part: Part) -> None:
+        """Sends the null message that is owed, if one still is."""
+        if part.desk is not None:
+            self._tell_sequencer(part)
+        elif part.owes_block:
+            demanded = part.demand > part.matrix.largest
+            self._null(part, part.demand if demanded else part.matrix.largest, "other group" if demanded else "silence")
+        elif part.owes_flow:
+            self._flow_null(part)
+        else:
+            part.held = False
+
+    def _tell(self, part: Part) -> None:
+        """Those who want to know are told when there is more to say than they heard."""
+        part.flow.refresh()
+        if part.me.done > part.announced:
+            part.announced = part.me.done
+            self.host.send(tuple(part.wanted_by), self.status(part))
+            part.wanted_by.clear()
+
+    def waits(self, part: Part, column: Column, packet: Data, owner: Any, number: int) -> None:
+        """A message is here and waits: written down once."""
+        if column.waited < packet.block:
+            column.waited = packet.block
+            if isinstance(owner, Column):
+                what = f"{owner.process} up to {number}"
+            elif isinstance(owner, Part):
+                what = f"{owner.group} up to block {number}"
+            else:
+                what = f"all groups up to block {number}"
+            sender = packet.sender or column.process
+            self.host.record("block", part.group, sender=sender, seq=packet.batch.first, waits_for=what, situation="waits")
+
+    # --- asymmetric groups --------------------------------------------------------------------------------------------
+
+    def _pump_requests(self, part: Part) -> None:
+        desk = part.desk
+        assert desk is not None
+        while part.ready and len(desk.open) < REQUESTS and not self._elsewhere(part):
+            batch = self.host.take(part.group, self.host.max_packet, 0 if self.parameters.pack else 1)
+            if batch is None:
+                part.ready = False
+                return
+            part.flow.refresh()
+            desk.last += 1
+            request = Request(part.group, desk.last, self.counter, part.me.done, batch)
+            part.announced = part.me.done
+            desk.open[desk.last] = request
+            self.host.send((part.sequencer,), request)
+            if len(desk.open) == 1 and self.lossy:
+                self.host.set_timer(("request", part.group), self.host.now + self.parameters.probe_after)
+
+    def _repeat_requests(self, part: Part) -> None:
+        desk = part.desk
+        if desk is not None and desk.open:
+            for request in list(desk.open.values())[:REQUESTS // 4]:
+                self.host.send((part.sequencer,), request)
+            self.host.record("retransmit", part.group, to=part.sequencer, packets=len(desk.open), situation="request again")
+            self.host.set_timer(("request", part.group), self.host.now + self.parameters.probe_after)
+
+    def emit(self, part: Part) -> None:
+        """An idle sequencer is asked for a number."""
+        if part.demand > part.matrix.complete:
+            self.host.send((part.sequencer,), Emit(part.group, part.demand))
+            self.host.record("ask", part.group, process=part.sequencer, block=part.demand, situation="emit")
+
+    def _acknowledge(self, part: Part) -> None:
+        """A member tells the sequencer what it has: after a quarter of N, and when it has been silent for a while."""
+        part.flow.refresh()
+        me = part.me
+        if me.done <= part.announced and me.complete <= part.announced:
+            return
+        if part.flow.bound and me.done - part.announced >= max(1, part.flow.bound // 4):
+            self._tell_sequencer(part)
+        elif part.timer_at is None:
+            part.due = part.timer_at = self.host.now + self.parameters.stability_after
+            self.host.set_timer(("silence", part.group), part.timer_at)
+
+    def _tell_sequencer(self, part: Part) -> None:
+        status = self.status(part)
+        part.announced = status.delivered
+        self.host.send((part.sequencer,), status)
+
+
+_CONDITIONS: Final = {
+    "fl1": "block {block} - {n} is not known to be stable at everybody",
+    "fl2": "block {block} + 1 - {n} is not stable yet",
+    "fl3": "block {block} + 2 - {n} is not complete yet",
+    "room": "block {block} - {n} is not delivered everywhere yet",
+}

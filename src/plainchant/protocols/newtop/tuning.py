@@ -1,0 +1,27 @@
+"""Which parameters suit a network: nothing is lost for want of buffer, nobody is probed who waits for a processor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from ...model import MS
+from ..buffers import room
+from ..registry import Surroundings
+from .parameters import Parameters
+
+LEAST_BLOCKS: Final = 8
+MOST_BLOCKS: Final = 512
+
+PROBE_AFTER: Final = 250 * MS
+ASK_AFTER: Final = 20 * MS
+"""A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
+
+
+def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
+    """The parameters fitted to a network and to real time, except for those that were given."""
+    packets = room(surroundings.buffer, surroundings.packet)
+    chosen: dict[str, Any] = {"blocks": min(max(packets // max(1, surroundings.members - 1), LEAST_BLOCKS), MOST_BLOCKS)}
+    if surroundings.live:
+        chosen |= {"probe_after": max(PROBE_AFTER, 2 * parameters.silence), "ask_after": ASK_AFTER}
+    return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in surroundings.given})

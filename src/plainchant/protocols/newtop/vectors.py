@@ -1,0 +1,175 @@
+"""What messages carry for the causal orders (ch. 5), and what it makes them wait for.
+
+Theory of operation
+-------------------
+A :class:`Vectors` stamps what is sent, says which dependency of a received message is not met, and learns from what is
+delivered. A dependency is met when a column is *settled* up to a block (everything of that member is here and delivered), or a
+whole matrix is. There is one block counter a process for every order: then m -> m' implies m.b < m'.b, whatever the groups, so
+that a message waits only for messages with smaller numbers, and nothing can wait in a circle. (Relative order with a
+counter a group, as 5.6 has it, can; see docs/errata.md.)
+
+- :class:`Keyed` (fast): a number for each (process, group). As early as possible: what a message waits for is a message that
+  happened before it, nothing else.
+- :class:`Compact` (fast): a number for each process (GLDV, 5.5), as printed, except that a number of another group is
+  settled by a null message of that process in *this* group: 4.4 has it send one. The wait is bounded by time-silence.
+- :class:`Relative` (5.6): numbers of the members of the message's own group (LDV), one number for each other group (GBN).
+- :class:`Counted` (CBCAST): counts of messages for each (process, group), to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from ...model import GroupId, ProcessId
+from .matrix import Column
+from .packets import Data, Vector
+from .part import Part
+
+Need: TypeAlias = tuple[Column | Part, int]
+"""Something that has to be settled up to a number."""
+
+
+class Vectors:
+    """One kind of causal order, for all groups of a process that have it."""
+
+    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
+        self.me = me
+        self.parts = parts
+
+    def stamp(self, part: Part) -> Vector:
+        """What a message that is sent now carries."""
+        raise NotImplementedError
+
+    def unmet(self, part: Part, packet: Data) -> Need | None:
+        """A dependency that is not met here yet."""
+        raise NotImplementedError
+
+    def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
+        """The message, the n-th of its sender in the group, is delivered (or, one's own, sent)."""
+        raise NotImplementedError
+
+    def is_met(self, column: Column, number: int) -> bool:
+        return column.settled >= number
+
+
+class Keyed(Vectors):
+    """Fast causal order with a number for each process and group."""
+
+    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
+        super().__init__(me, parts)
+        self.known: dict[GroupId, list[int]] = {}
+
+    def stamp(self, part: Part) -> Vector:
+        return tuple([(group, tuple(numbers)) for group, numbers in self.known.items()])
+
+    def unmet(self, part: Part, packet: Data) -> Need | None:
+        for group, numbers in packet.vector:
+            here = self.parts.get(group)
+            if here is not None:
+                for column, number in zip(here.matrix.members, numbers, strict=False):
+                    if number and not self.is_met(column, number):
+                        return column, number
+        return None
+
+    def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
+        for group, numbers in packet.vector:
+            self.merge(group, numbers)
+        mine = self.known.get(part.group)
+        if mine is None:
+            mine = self.known[part.group] = [0] * len(part.members)
+        mine[column.index] = max(mine[column.index], self.number(packet, nth))
+
+    def merge(self, group: GroupId, numbers: Sequence[int]) -> None:
+        """Keeps the larger numbers, also of groups that this process is not in: causes travel round cycles of groups."""
+        mine = self.known.get(group)
+        if mine is None:
+            self.known[group] = list(numbers)
+        elif mine != numbers:
+            self.known[group] = [max(pair) for pair in zip(mine, numbers, strict=False)]
+
+    def number(self, packet: Data, nth: int) -> int:
+        return packet.block
+
+
+class Counted(Keyed):
+    """CBCAST: vector clocks that count messages, one for each group."""
+
+    def is_met(self, column: Column, number: int) -> bool:
+        return column.count >= number
+
+    def number(self, packet: Data, nth: int) -> int:
+        return nth
+
+
+class Compact(Vectors):
+    """Fast causal order with one number for each process (GLDV)."""
+
+    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
+        super().__init__(me, parts)
+        self.known: dict[ProcessId, int] = {}
+
+    def stamp(self, part: Part) -> Vector:
+        return tuple([(process, (number,)) for process, number in self.known.items()])
+
+    def unmet(self, part: Part, packet: Data) -> Need | None:
+        for process, (number,) in packet.vector:
+            if process != self.me:
+                for here in self.parts.values():
+                    column = here.matrix.columns.get(process)
+                    if column is not None and here.kind == part.kind and not self.is_met(column, number):
+                        return column, number
+        return None
+
+    def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
+        known = self.known
+        for process, (number,) in packet.vector:
+            if number > known.get(process, 0) and self.keeps(process):
+                known[process] = number
+        known[column.process] = max(known.get(column.process, 0), packet.block)
+
+    def keeps(self, process: ProcessId) -> bool:
+        """Whose numbers are passed on: everybody's, also of those whom this process shares no group with (5.5, at the end)."""
+        return True
+
+
+class Relative(Vectors):
+    """Relative causal order: numbers of the own group's members, one number for each other group."""
+
+    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
+        super().__init__(me, parts)
+        self.last: dict[GroupId, list[int]] = {}
+        """LDV: the last block of each member that was delivered here (or sent), by group."""
+        self.groups: dict[GroupId, int] = {}
+        """GBN: the largest block that was sent or delivered, by group."""
+
+    def stamp(self, part: Part) -> Vector:
+        last = self.last.get(part.group)
+        own = (part.group, tuple(last) if last is not None else (0,) * len(part.members))
+        return (own, *[(group, (number,)) for group, number in self.groups.items() if group != part.group])
+
+    def unmet(self, part: Part, packet: Data) -> Need | None:
+        (_, numbers), *others = packet.vector
+        for column, number in zip(part.matrix.members, numbers, strict=False):
+            if number and not self.is_met(column, number):
+                return column, number
+        for group, (number,) in others:
+            here = self.parts.get(group)
+            if here is not None and here.matrix.settled() < number:
+                return here, number
+        return None
+
+    def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
+        _, *others = packet.vector
+        groups = self.groups
+        for group, (number,) in others:
+            if number > groups.get(group, 0):
+                groups[group] = number
+        groups[part.group] = max(groups.get(part.group, 0), packet.block)
+        last = self.last.get(part.group)
+        if last is None:
+            last = self.last[part.group] = [0] * len(part.members)
+        last[column.index] = packet.block
+
+
+VECTORS: Mapping[str, type[Vectors]] = {"keyed": Keyed, "compact": Compact, "relative": Relative, "cbcast": Counted}
