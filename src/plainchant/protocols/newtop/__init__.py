@@ -2,8 +2,8 @@
 
 Macêdo, 1994: messages bear the number of a logical clock, the block counter; messages with one number make up a block, and a
 block is complete when every member is known to have sent all that it will send with that number. Total order waits for
-complete blocks, in one or many overlapping groups, for one number of overhead. Causal orders stand on the same blocks: slow (numbers
-alone), fast (vectors), relative (between the two). Members that have nothing to send complete blocks by null messages.
+complete blocks, in one or many overlapping groups, for one number of overhead. Causal orders stand on the same blocks: slow
+(numbers alone), fast (vectors), relative (between the two). Members that have nothing to send complete blocks by null messages.
 
 Start with ``packets`` (what is said), then ``matrix`` (the Block Matrix), ``delivery`` and ``vectors`` (which message is next),
 ``flow``, ``silence``, ``repair``, ``asymmetric``, and ``process`` (the engine that puts them together).
@@ -76,5 +76,7 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     tune=tune,
+    changes=False,
+    recorded=frozenset({"null", "retransmit", "unblock"}),
 )
 __all__ = ["DESCRIPTION", "Parameters", "Process"]

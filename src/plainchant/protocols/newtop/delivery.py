@@ -24,7 +24,7 @@ from zlib import crc32
 
 from ...model import ProcessId
 from .matrix import Column
-from .packets import Data
+from .packets import Data, Vector
 from .part import BLOCK, Part
 from .vectors import VECTORS, Vectors
 
@@ -128,6 +128,8 @@ class Delivery:
         need: Any = None
         if packet.floor and self.settled() < packet.floor:
             need = self, packet.floor
+        elif column is part.me:
+            need = self._own_before(packet)
         else:
             need = self.vectors[part.kind].unmet(part, packet)
         if need is None:
@@ -138,6 +140,14 @@ class Delivery:
             number = owner.queue[0].block if owner.queue else owner.last + 1
         heappush(owner.watchers, (number, next(self._order), (part, column)))
         self.process.waits(part, column, packet, owner, need[1])
+
+    def _own_before(self, packet: Data) -> Any:
+        """One's own messages are delivered as they were sent; whatever else happened before them is delivered here already."""
+        for part in self.process.parts.values() if packet.floor else ():
+            queue = part.me.queue
+            if queue and queue[0].block < packet.block:
+                return part.me, queue[0].block
+        return None
 
     def _block_order(self) -> bool:
         """Delivers one message of a block order, if one can be; slow and total ones in the order of their blocks."""
@@ -186,6 +196,10 @@ class Delivery:
         self.settled_in(part, column)
 
     # --- sending ------------------------------------------------------------------------------------------------------
+
+    def stamp(self, part: Part) -> Vector:
+        """What a message that is sent now carries."""
+        return self.vectors[part.kind].stamp(part) if part.kind != BLOCK else ()
 
     def sent(self, part: Part, packet: Data) -> None:
         """One's own message goes out: what is sent from now on happens after it."""

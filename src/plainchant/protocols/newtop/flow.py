@@ -14,11 +14,12 @@ and up to where it knows that everybody has (``stable``). A message with flow nu
 Null messages wait for the same three. Messages wait for one more:
 
 - room: block b - N has been *delivered* everywhere. In a single group that is implied, because what is complete is delivered.
-  Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application may not read; then
-  messages pile up that stability alone would let go. Nulls do not wait for this: they are what the waiting messages wait for.
-  Who is held up by it alone says so (``Status.wanted``), and is told as soon as there is something to tell.
+  Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application may not read;
+  then messages pile up that stability alone would let go. Nulls do not wait for this: they are what the messages wait for.
+  Who is held up by it alone says so (``Status.wanted``), and is told as soon as it is so.
 
-So a process holds at most N messages of each member in each group, whatever the load. Counters start at 0, the first block is 1.
+So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a few
+numbers each. Counters start at 0, the first block is 1.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Flow:
         """Delivered by everybody up to here."""
         self.full = False
         """The application has no room: what it gets does not count as delivered."""
+
+    def stable_block(self) -> int:
+        """Everything up to this block is held by every member, as far as is known here."""
+        return min([column.kept[0].block - 1 if column.kept else column.last for column in self.matrix.counted])
 
     def refresh(self) -> None:
         """Works out what can be said now, from what the others have said."""
@@ -110,6 +115,8 @@ class OneWay(Flow):
         if stable > self.mine.stable:
             self.mine.stable = stable
             self.matrix.discard(stable)
+        if self.mine is not self.matrix.counted[0]:
+            self.everywhere = self.mine.stable
 
     def closed(self, flow: int, *, null: bool = False) -> str:
         """The sequencer keeps within N of what everybody has, and messages within N of what everybody has delivered."""

@@ -161,13 +161,13 @@ class BlockMatrix:
                 kept.popleft()
 
     def held(self) -> int:
-        """Messages that are kept here: delivered but not stable, waiting, or early."""
+        """Messages that are kept here: delivered but not stable, waiting, or early. (Null messages have nothing to keep but their
+        numbers; there are at most N of each member beside the messages.)"""
         total = 0
         for column in self.members:
-            total += len(column.kept) + len(column.early)
-            if column.queue and (not column.kept or column.queue[0].flow < column.kept[0].flow):
-                oldest = column.kept[0].flow if column.kept else column.flow + 1
-                total += sum(1 for packet in column.queue if packet.flow < oldest)
+            total += sum(1 for packet in (*column.kept, *column.early.values()) if type(packet) is Data)
+            oldest = column.kept[0].flow if column.kept else column.flow + 1
+            total += sum(1 for packet in column.queue if packet.flow < oldest)
         return total
 
     def picture(self, first: int = 1) -> str:

@@ -93,6 +93,14 @@ class Parameters:
         minimum=1,
     )
 
+    announce_after: Duration = parameter(
+        Duration(100 * MS),
+        "a group that has become idle tells each other what everybody has, so that it can be forgotten: so long after the last "
+        "message; 0: never, as in the thesis, where that travels with later messages only",
+        unit="duration",
+        minimum=0,
+    )
+
     def __post_init__(self) -> None:
         for group, order in self.orders.items():
             if order not in ORDERS:

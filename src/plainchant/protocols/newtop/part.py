@@ -20,9 +20,10 @@ class Part:
     """Everything about one group at one process."""
 
     __slots__ = (
-        "announced", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow", "group", "held", "kind", "matrix",
-        "me", "members", "most_unstable", "office", "order", "others", "probe_mark", "probes", "ready", "sequencer", "silence", "timer_at",
-        "told_wanted", "urgent", "wanted_by", "watchers",
+        "announced", "announcing", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow", "group", "held",
+        "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office", "order", "others", "probe_mark", "probes",
+        "ready", "reserve", "said_stable", "seen_stable", "sequencer", "silence", "timer_at", "told_stable", "told_wanted",
+        "urgent", "wanted_by", "watchers",
     )
 
     def __init__(self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters) -> None:
@@ -31,7 +32,7 @@ class Part:
         self.others = tuple(process for process in members if process != host.me)
         self.order = parameters.order_of(group)
         self.kind = BLOCK if self.order in ("total", "slow") else self.order
-        self.sequencer = parameters.sequencers.get(group, "")
+        self.sequencer = _member(parameters.sequencers.get(group, ""), members)
         counted = (self.sequencer,) if self.sequencer else members
         self.matrix = BlockMatrix(members, counted=counted, fifo=parameters.transport == "fifo")
         self.me = self.matrix.columns[host.me]
@@ -60,10 +61,21 @@ class Part:
         """The condition of flow control that keeps a message back."""
         self.announced = 0
         """What was last said to be delivered here."""
-        self.wanted_by: dict[ProcessId, None] = {}
-        """Who wants to be told."""
-        self.told_wanted = False
-        """The others have been told that this process waits to hear what they have delivered."""
+        self.announcing = 0
+        """So many times it was announced since the group became idle; 0: the timer is not set."""
+        self.last_sent = 0
+        """When something was last said to all."""
+        self.wanted_by: dict[ProcessId, int] = {}
+        """Who wants to be told when everything up to a flow number is delivered here."""
+        self.reserve = len(group) + max(len(member) for member in members) + 16
+        """Bytes of a packet that its messages must leave, beside what the host leaves: for the fields of Again."""
+        self.said_stable = 0
+        """What this process last said to all to be stable."""
+        self.seen_stable = 0
+        self.told_stable = 0
+        """The host has been told that so much is stable."""
+        self.told_wanted = 0
+        """The others have been told that this process waits to hear that they have delivered so much."""
         self.probe_mark = 0
         """The largest block when the probe's timer was set; 0: it is not set."""
         self.probes = 0
@@ -80,3 +92,8 @@ class Part:
     def owes_flow(self) -> bool:
         """The same for the blocks of flow control, which are behind where the block counter has run ahead."""
         return self.desk is None and self.matrix.largest_flow > self.me.flow
+
+
+def _member(place: ProcessId, members: tuple[ProcessId, ...]) -> ProcessId:
+    """The member at a place, in whatever incarnation."""
+    return next((member for member in members if member.partition("#")[0] == place), "")

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from ...engine import Engine, Host
 from ...model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
-from .delivery import Delivery
+from .delivery import RANK_BITS, Delivery
 from .matrix import Column, Multicast
 from .packets import Again, Ask, Data, Emit, Null, Request, Status, Vector
 from .parameters import Parameters
@@ -34,6 +34,10 @@ from .repair import Repair
 
 EARLY: Final = 10_000
 """Packets of a group that this process has not entered yet, kept until it does."""
+LEAST: Final = 64
+"""Bytes of messages that a packet may have however large its vector is."""
+SLOWEST: Final = 8
+"""Announcements in an idle group are at most so many times ``announce_after`` apart."""
 REQUESTS: Final = 32
 """Requests that a member may have under way to a sequencer."""
 
@@ -52,6 +56,7 @@ class Process(Engine):
         """Groups that something happened in."""
         self.delivery = self.make_delivery()
         self.repair = Repair(self)
+        self._desks: list[Part] = []
         self._early: list[tuple[ProcessId, Packet]] = []
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
             Data: self._multicast, Null: self._multicast, Status: self._status, Ask: self.repair.answer, Again: self._again,
@@ -68,11 +73,13 @@ class Process(Engine):
 
     def join(self, group: GroupId, how: Form | Join) -> None:
         if not isinstance(how, Form):
-            raise ProtocolError(f"{self.host.me} cannot join {group!r} while it runs; all members of a newtop group form it together")
+            raise ProtocolError(f"{self.host.me} cannot join {group!r} while it runs: all members of a group form it together")
         if group in self.parts:
             raise ProtocolError(f"{self.host.me} joins {group!r} a second time")
         part = self.parts[group] = self.make_part(group, how.members)
         self.delivery.add(part)
+        if part.desk is not None:
+            self._desks.append(part)
         self.host.install(View(group, 1, how.members, joined=how.members, rank=0 if part.order == "total" else None))
         self.touched[part] = None
         early, self._early = self._early, []
@@ -115,6 +122,8 @@ class Process(Engine):
             self.repair.ask_again(part, part.matrix.columns[rest[0]])
         elif name == "request":
             self._repeat_requests(part)
+        elif name == "announce":
+            self._announce(part)
         self._settle()
 
     def notice(self, event: Any) -> None:
@@ -137,8 +146,8 @@ class Process(Engine):
         if undelivered:
             oldest = min(column.queue[0].block for column in matrix.members if column.queue)
             text = (
-                f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}, and all groups "
-                f"are complete up to {self.delivery.complete}"
+                f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}, and all "
+                f"groups are complete up to {self.delivery.complete}"
             )
             return Reason("undelivered", text, {"group": group, "block": oldest})
         missing = [column.process for column in matrix.members if column.gaps()]
@@ -184,60 +193,71 @@ class Process(Engine):
             self._pump_requests(part)
             return
         office = part.office
+        part.flow.refresh()
         while part.ready or (office is not None and office.queue):
-            if self._elsewhere(part) and not (office is not None and office.queue):
+            numbering = office is not None and bool(office.queue)
+            if self._desks and not numbering and self._elsewhere(part):
                 return
             if self._held_up(part):
                 return
-            if office is not None and office.queue:
+            if office is not None and numbering:
                 source, request = office.queue.popleft()
-                self._send(part, request.batch, source, request.request, request.block)
+                self._send(part, request.batch, (), source, request.request, request.block)
                 continue
-            batch = self.host.take(part.group, self.host.max_packet, 0 if self.parameters.pack else 1)
+            vector = self.delivery.stamp(part)
+            batch = self._take(part, vector)
             if batch is None:
                 part.ready = False
                 return
-            self._send(part, batch)
+            self._send(part, batch, vector)
+
+    def _take(self, part: Part, vector: Vector = ()) -> Batch | None:
+        """Messages for one packet, which has to hold the vector too, and to fit into another one if it is sent again."""
+        room = self.host.max_packet - part.reserve
+        if vector:
+            room -= sum([len(name) + 6 + 9 * len(numbers) for name, numbers in vector])
+        return self.host.take(part.group, max(LEAST, room), 0 if self.parameters.pack else 1)
 
     def _elsewhere(self, part: Part) -> bool:
         """A message of ours in another group has no number yet: nothing of ours may get one before it."""
-        return any(other.desk is not None and other.desk.open and other is not part for other in self.parts.values())
+        return any(other.desk is not None and other.desk.open and other is not part for other in self._desks)
 
     def _held_up(self, part: Part) -> bool:
-        """Whether flow control keeps the next message back; writes down when that begins and ends."""
-        part.flow.refresh()
+        """Whether flow control keeps the next message back; writes down when that begins and ends. ``refresh`` first."""
         flow = max(part.counter, part.me.flow) + 1
         why = part.flow.closed(flow)
-        if why == "room" and not part.told_wanted:
-            part.told_wanted = True
-            self.host.send(part.others, self.status(part, wanted=True))
+        if why:
+            part.flow.refresh()
+            why = part.flow.closed(flow)
+        if why == "room" and part.told_wanted < flow - part.flow.bound:
+            part.told_wanted = flow - part.flow.bound
+            self.want_room(part)
         if why and not part.blocked:
             text = f"{self.host.me} may not send in {part.group}: {_CONDITIONS[why].format(block=flow, n=part.flow.bound)}"
             reason = Reason("flow control", text, {"condition": why})
             self.host.record("block", part.group, reason=reason, situation=f"blocked by {why}")
         if part.blocked and not why:
             self.host.record("unblock", part.group, over=True, condition=part.blocked)
-            part.told_wanted = False
         part.blocked = why
         return bool(why)
 
-    def _send(self, part: Part, batch: Batch, sender: ProcessId = "", request: int = 0, above: int = 0) -> None:
+    def _send(
+        self, part: Part, batch: Batch, vector: Vector, sender: ProcessId = "", request: int = 0, above: int = 0
+    ) -> None:
         """psend: numbers a message, multicasts it, and has the other groups catch up."""
         me, delivery = part.me, self.delivery
         block = self.next_block(part, above)
         part.counter = flow = max(part.counter, me.flow) + 1
-        vector: Vector = ()
-        floor = 0
-        if part.kind != BLOCK:
-            vector, floor = delivery.vectors[part.kind].stamp(part), delivery.floors[part.kind]
+        floor = delivery.floors[part.kind] if part.kind != BLOCK else 0
         previous = me.last if self.lossy else 0
         packet = Data(
             part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request
         )
-        part.announced = me.done
+        part.announced, part.said_stable = me.done, me.stable
+        part.last_sent = now = self.host.now
         self.host.send(part.others, packet)
         delivery.sent(part, packet)
-        part.silence.sent(self.host.now)
+        part.silence.sent(now)
         self._enter(part, me, packet)
 
     def _null(self, part: Part, block: int, why: str) -> None:
@@ -254,7 +274,8 @@ class Process(Engine):
         part.held = False
         packet = Null(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done)
         part.counter = max(part.counter, flow)
-        part.announced = me.done
+        part.announced, part.said_stable = me.done, me.stable
+        part.last_sent = self.host.now
         self.host.send(part.others, packet)
         self.host.record("null", part.group, block=block, why=why, situation=f"null: {why}")
         self.raise_counter(part, block)
@@ -270,11 +291,16 @@ class Process(Engine):
             me.flow = flow
             part.counter = max(part.counter, flow)
             status = self.status(part)
-            part.announced = me.done
+            part.announced, part.said_stable = me.done, me.stable
             self.host.send(part.others, status)
             self.host.record("null", part.group, why="flow", situation="null: flow")
 
-    def status(self, part: Part, *, wanted: bool = False, have: int = -1) -> Status:
+    def want_room(self, part: Part) -> None:
+        """Asks those who have not delivered enough to say so when they have."""
+        late = [column for column in part.matrix.members if column.done < part.told_wanted and column is not part.me]
+        self.host.send(tuple([column.process for column in late]), self.status(part, wanted=part.told_wanted))
+
+    def status(self, part: Part, *, wanted: int = 0, have: int = -1) -> Status:
         """Where this process stands in a group."""
         part.flow.refresh()
         me = part.me
@@ -359,10 +385,13 @@ class Process(Engine):
         if self.lossy:
             self.repair.told(part, column, status)
         if status.wanted:
-            part.wanted_by[source] = None
-            if status.have >= 0:
-                self._fulfil(part)
-                self.host.send((source,), self.status(part))
+            part.wanted_by[source] = status.wanted
+        if status.have >= 0:
+            self._fulfil(part)
+            self.host.send((source,), self.status(part))
+        elif not part.announcing and status.stable < part.said_stable and not status.wanted:
+            # It has not heard that this process knows: what was said last was lost.
+            self.host.send((source,), self.status(part))
 
     def _request(self, part: Part, source: ProcessId, request: Request) -> None:
         if part.office is not None:
@@ -397,6 +426,9 @@ class Process(Engine):
         if part.wanted_by:
             self._tell(part)
         flow = part.flow
+        if part.me.stable > part.seen_stable:
+            part.seen_stable = part.me.stable
+            self._tell_host(part)
         if part.matrix.largest_flow - part.me.stable > part.most_unstable:
             flow.refresh()
             if flow.unstable > part.most_unstable:
@@ -404,6 +436,39 @@ class Process(Engine):
                 self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
         if self.lossy:
             self.repair.watch(part)
+        if not part.announcing and self.parameters.announce_after and part.matrix.largest_flow > flow.everywhere:
+            part.announcing = 1
+            self.host.set_timer(("announce", part.group), self.host.now + self.parameters.announce_after)
+
+    def _announce(self, part: Part) -> None:
+        """An idle group: everybody says what it has, until everybody knows that everybody has it."""
+        flow, patience = part.flow, self.parameters.announce_after
+        flow.refresh()
+        self._tell_host(part)
+        if min(flow.everywhere, part.said_stable) >= part.matrix.largest_flow:
+            part.announcing = 0
+            return
+        due = part.last_sent + patience
+        if self.host.now >= due:
+            if part.desk is not None:
+                self._tell_sequencer(part)
+            else:
+                self.host.send(part.others, self.status(part))
+            part.announced, part.said_stable = part.me.done, part.me.stable
+            part.last_sent = self.host.now
+            part.announcing = min(2 * part.announcing, SLOWEST)
+            due = self.host.now + part.announcing * patience
+        else:
+            part.announcing = 1
+        self.host.set_timer(("announce", part.group), due)
+
+    def _tell_host(self, part: Part) -> None:
+        """What everybody has by now, for whoever waits for that."""
+        if part.order == "total":
+            stable = part.flow.stable_block()
+            if stable > part.told_stable:
+                part.told_stable = stable
+                self.host.stable(part.group, (stable + 1 << RANK_BITS) - 1)
 
     def _demanded(self, part: Part) -> None:
         """4.4 wants a block here: at once, or, adaptively, with the message that this process is about to send here anyway."""
@@ -463,12 +528,13 @@ class Process(Engine):
             part.held = False
 
     def _tell(self, part: Part) -> None:
-        """Those who want to know are told when there is more to say than they heard."""
+        """Those who wait for it are told that enough is delivered here."""
         part.flow.refresh()
-        if part.me.done > part.announced:
-            part.announced = part.me.done
-            self.host.send(tuple(part.wanted_by), self.status(part))
-            part.wanted_by.clear()
+        told = tuple([process for process, wanted in part.wanted_by.items() if wanted <= part.me.done])
+        if told:
+            self.host.send(told, self.status(part))
+            for process in told:
+                del part.wanted_by[process]
 
     def waits(self, part: Part, column: Column, packet: Data, owner: Any, number: int) -> None:
         """A message is here and waits: written down once."""
@@ -489,7 +555,7 @@ class Process(Engine):
         desk = part.desk
         assert desk is not None
         while part.ready and len(desk.open) < REQUESTS and not self._elsewhere(part):
-            batch = self.host.take(part.group, self.host.max_packet, 0 if self.parameters.pack else 1)
+            batch = self._take(part)
             if batch is None:
                 part.ready = False
                 return
@@ -530,7 +596,7 @@ class Process(Engine):
 
     def _tell_sequencer(self, part: Part) -> None:
         status = self.status(part)
-        part.announced = status.delivered
+        part.announced, part.said_stable = status.delivered, status.stable
         self.host.send((part.sequencer,), status)
 
 

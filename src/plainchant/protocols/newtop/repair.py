@@ -7,8 +7,8 @@ does not help, the other members in turn, who keep what they have received until
 
 The last message of a burst is followed by nothing that could show the gap. But a block stays incomplete: whoever sent the
 message, or got it, misses the others' completion. Who has an incomplete block for ``probe_after`` tells those whose part is
-missing where it stands and what it has of them (``Status``). They see what they lack and ask for it, send again what the other lacks, and
-complete the block if they owe that. Probes get rarer while they do not help.
+missing where it stands and what it has of them (``Status``). They see what they lack and ask for it, send again what the
+other lacks, and complete the block if they owe that. Probes get rarer while they do not help.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Repair:
 
     def watch(self, part: Part) -> None:
         """Sees to it that an incomplete block is noticed if it stays so."""
-        if not part.probe_mark and self._incomplete(part):
+        if not part.probe_mark and (part.blocked == "room" or self._incomplete(part)):
             part.probe_mark = max(1, part.matrix.largest)
             wait = self.parameters.probe_after << min(part.probes, SLOWEST.bit_length() - 1)
             self.host.set_timer(("probe", part.group), self.host.now + wait)
@@ -108,8 +108,11 @@ class Repair:
         """It stayed so: those whose part is missing are told."""
         mark, part.probe_mark = part.probe_mark, 0
         matrix = part.matrix
+        if part.blocked == "room":
+            self.process.want_room(part)
         if not self._incomplete(part):
             part.probes = 0
+            self.watch(part)
             return
         if matrix.complete < mark or matrix.complete >= matrix.largest:
             missing = self._missing(part, mark)
@@ -117,7 +120,7 @@ class Repair:
             if part.desk is not None:
                 self.process.emit(part)
             for column in missing:
-                self.host.send((column.process,), self.process.status(part, wanted=True, have=column.last))
+                self.host.send((column.process,), self.process.status(part, have=column.last))
             if missing:
                 names = [column.process for column in missing]
                 self.host.record("probe", part.group, probed=names, block=mark, situation="probe")

@@ -18,7 +18,7 @@ counter a group, as 5.6 has it, can; see docs/errata.md.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from ...model import GroupId, ProcessId
@@ -58,10 +58,10 @@ class Keyed(Vectors):
 
     def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
         super().__init__(me, parts)
-        self.known: dict[GroupId, list[int]] = {}
+        self.known: dict[GroupId, tuple[int, ...]] = {}
 
     def stamp(self, part: Part) -> Vector:
-        return tuple([(group, tuple(numbers)) for group, numbers in self.known.items()])
+        return tuple(self.known.items())
 
     def unmet(self, part: Part, packet: Data) -> Need | None:
         for group, numbers in packet.vector:
@@ -75,18 +75,17 @@ class Keyed(Vectors):
     def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
         for group, numbers in packet.vector:
             self.merge(group, numbers)
-        mine = self.known.get(part.group)
-        if mine is None:
-            mine = self.known[part.group] = [0] * len(part.members)
-        mine[column.index] = max(mine[column.index], self.number(packet, nth))
+        mine = self.known.get(part.group) or (0,) * len(part.members)
+        place = column.index
+        self.known[part.group] = (*mine[:place], max(mine[place], self.number(packet, nth)), *mine[place + 1 :])
 
-    def merge(self, group: GroupId, numbers: Sequence[int]) -> None:
+    def merge(self, group: GroupId, numbers: tuple[int, ...]) -> None:
         """Keeps the larger numbers, also of groups that this process is not in: causes travel round cycles of groups."""
         mine = self.known.get(group)
         if mine is None:
-            self.known[group] = list(numbers)
+            self.known[group] = numbers
         elif mine != numbers:
-            self.known[group] = [max(pair) for pair in zip(mine, numbers, strict=False)]
+            self.known[group] = tuple(map(max, mine, numbers))
 
     def number(self, packet: Data, nth: int) -> int:
         return packet.block
@@ -114,12 +113,16 @@ class Compact(Vectors):
 
     def unmet(self, part: Part, packet: Data) -> Need | None:
         for process, (number,) in packet.vector:
-            if process != self.me:
-                for here in self.parts.values():
-                    column = here.matrix.columns.get(process)
-                    if column is not None and here.kind == part.kind and not self.is_met(column, number):
-                        return column, number
+            for here in self.parts.values():
+                column = here.matrix.columns.get(process)
+                if column is not None and here.kind == part.kind and not self.is_met(column, number):
+                    return column, number
         return None
+
+    def is_met(self, column: Column, number: int) -> bool:
+        if column.process == self.me:  # what one has not sent in a group does not come
+            return not column.queue or column.queue[0].block > number
+        return column.settled >= number
 
     def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
         known = self.known
