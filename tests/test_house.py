@@ -55,7 +55,8 @@ def imported(source: str, module: str, *, is_package: bool) -> Iterator[tuple[in
 def import_problems(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
-    allowed = ("plainchant.model", "plainchant.engine", "plainchant.protocols.registry", own)
+    shared = ("plainchant.protocols.registry", "plainchant.protocols.buffers")
+    allowed = ("plainchant.model", "plainchant.engine", *shared, own)
     problems = []
     for line, name in imported(source, module, is_package=is_package):
         top = name.split(".")[0]

@@ -30,3 +30,12 @@ def test_each_message_travels_in_a_packet_of_its_own() -> None:
     assert what.parameters["pack"] is False
     assert what.workload[0].burst == BURST
     assert what.network.loss == 0
+
+
+def test_groups_come_to_rest_and_steady_traffic_needs_hardly_a_null_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "groups", "--members", "30", "--groups", "3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["traffic"] for row in rows] == ["sparse", "sparse", "steady", "steady"]
+    assert all(row["quiet"] and row["delivered"] == row["sent"] * row["size"] for row in rows)
+    assert all(row["nulls_a_message"] < 1 for row in rows if row["traffic"] == "steady")
+    assert all(row["nulls_a_message"] > 1 for row in rows if row["traffic"] == "sparse")

@@ -304,9 +304,9 @@ def test_protocols(plainchant: Callable[..., Ended]) -> None:
     assert "as long as" in shown
     facts = json.loads(plainchant("protocols", "sequencer", "--json").out)
     assert facts["name"] == "sequencer"
-    assert {"name", "type", "default", "unit", "minimum", "maximum", "choices", "about"} == set(facts["parameters"][0])
+    assert {"name", "type", "default", "unit", "minimum", "maximum", "choices", "example", "about"} == set(facts["parameters"][0])
     assert {"name": "fifo", "provided": "a majority of each view survives"} in facts["promises"]
-    assert [one["name"] for one in json.loads(plainchant("protocols", "--json").out)] == ["sequencer"]
+    assert [one["name"] for one in json.loads(plainchant("protocols", "--json").out)] == ["sequencer", "newtop"]
 
 
 def test_trace_filters_and_limits(plainchant: Callable[..., Ended]) -> None:
@@ -370,21 +370,39 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
         "suspects ann",
         "is elected",
         "ann#1",
+        "And groups that overlap?",
+        "acyclic",
         "holds",
     ):
         assert part in first.out
     made = files(tmp_path / "demo-out")
     assert [file for file in made if "/" not in file] == ["report.html", "scenario.toml", "summary.json"]
     assert {"trace/part-00000.parquet", "live/report.html", "sweep/report.html", "sweep/summary.json"} <= set(made)
+    assert {"overlapping/trace/part-00000.parquet", "overlapping/report.html"} <= set(made)
+    assert_one_order(first.out)
     assert "40 runs" in first.out
     again = plainchant("demo")
     simulated, _, rest = first.out.partition("And for real?")
     assert again.out.partition("And for real?")[0] == simulated
-    assert again.out.partition("Is it always right?")[2] == rest.partition("Is it always right?")[2]
+    assert again.out.partition("And groups that overlap?")[2] == rest.partition("And groups that overlap?")[2]
     (tmp_path / "demo-out" / "mine").write_text("mine")
     ended = plainchant("demo")
     assert ended.status == 2
     assert "demo-out exists and is not empty" in ended.err
+
+
+def assert_one_order(out: str) -> None:
+    """The demo shows the one order: each process's deliveries count up, one by one, down its column."""
+    heading, *lines = out.partition("every message was:")[2].partition("property")[0].strip().splitlines()
+    columns = [heading.index(name) for name in ("ann", "ben", "cyd", "dan", "eve", "fay")]
+    assert len(lines) == 10
+    seen = 0
+    for start, end in zip(columns, [*columns[1:], None], strict=True):
+        places = [int(line[start:end]) for line in lines if line[start:end].strip()]
+        if places:
+            assert places == list(range(places[0], places[0] + len(places)))
+        seen += len(places)
+    assert seen >= 20
 
 
 def test_dumps_of_the_shipped_scenarios_read_back(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ BURST: Final = 8
 SIMPY_PROCESSES: Final = 10
 
 
-class _Forgetful(TraceBuffer):
+class Forgetful(TraceBuffer):
     """A trace that is thrown away: what is left is the simulation's own time."""
 
     def flush_if_full(self) -> None:
@@ -59,7 +59,7 @@ def simulate(members: int, events: int, *, traced: bool = True) -> tuple[int, fl
     what = scenario(members, events)
     with tempfile.TemporaryDirectory() as directory:
         began = time.process_time()
-        trace = TraceWriter(Path(directory) / "out") if traced else _Forgetful()
+        trace = TraceWriter(Path(directory) / "out") if traced else Forgetful()
         summary = Simulation(what, trace=trace).run()
         trace.close()
         return summary.events, time.process_time() - began
@@ -105,14 +105,14 @@ def bench(
     rates = {3: 0.0, 10: 0.0, 50: 0.0}
     untraced = 0.0
     for number in range(rounds):
-        _progress(f"round {number + 1} of {rounds}", as_json)
+        progress(f"round {number + 1} of {rounds}", as_json)
         peer = max(peer, simpy_rate(events))
         for members in rates:
             handled, seconds = simulate(members, events)
             rates[members] = max(rates[members], handled / seconds)
         handled, seconds = simulate(10, events, traced=False)
         untraced = max(untraced, handled / seconds)
-    _progress("ten times the length", as_json)
+    progress("ten times the length", as_json)
     long = _compare_lengths(events, rounds)
     result: dict[str, Any] = {
         "rows": [
@@ -161,6 +161,6 @@ def _measure(events: int) -> tuple[float, int]:
     return seconds / handled, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _progress(what: str, quiet: bool) -> None:
+def progress(what: str, quiet: bool) -> None:
     if not quiet:
         typer.echo(f"measuring: {what}", err=True)

@@ -149,6 +149,8 @@ class _Session:
             into.cancel()
             if not out.done():
                 await self._leave(group)
+                if group.members and not group.changes:
+                    return  # it is not at rest, and the end of the membership says why
                 await asyncio.wait((out,), timeout=self._patience)
             if not out.done():
                 raise OutputClosed("nobody reads the output, and its last lines are lost")
@@ -169,4 +171,4 @@ class _Session:
         """Leaves while the output goes on. If that takes too long, the end of the membership tries without the output."""
         with contextlib.suppress(TimeoutError, Halted):
             async with asyncio.timeout(self._patience):
-                await group.leave()
+                await group.finish()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from ..model import Duration, declarations, format_duration
 from ..protocols import registry
@@ -59,6 +61,7 @@ def facts(description: registry.Description) -> dict[str, Any]:
                 "minimum": declared.minimum,
                 "maximum": declared.maximum,
                 "choices": list(declared.choices),
+                "example": declared.example,
                 "about": declared.about,
             }
             for field, declared in declarations(description.parameters)
@@ -66,6 +69,7 @@ def facts(description: registry.Description) -> dict[str, Any]:
         "promises": [dataclasses.asdict(promise) for promise in _promises(description)],
         "conditional": [dataclasses.asdict(promise) for promise in description.conditional],
         "faults": list(description.faults),
+        "changes": description.changes,
     }
 
 
@@ -75,7 +79,12 @@ def _promises(description: registry.Description) -> tuple[registry.Promise, ...]
 
 
 def _type(description: registry.Description, field: dataclasses.Field[Any]) -> str:
-    hint = hints(description.parameters)[field.name]
+    return _type_name(hints(description.parameters)[field.name])
+
+
+def _type_name(hint: Any) -> str:
+    if typing.get_origin(hint) is Mapping:
+        return f"{_type_name(typing.get_args(hint)[1])} by group"
     names = {int: "whole number", float: "number", bool: "true or false", str: "text", Duration: "duration"}
     return names.get(hint) or str(typing.get_origin(hint) or hint)
 
@@ -83,6 +92,12 @@ def _type(description: registry.Description, field: dataclasses.Field[Any]) -> s
 def _default(description: registry.Description, field: dataclasses.Field[Any]) -> Any:
     value = getattr(description.parameters(), field.name)
     return format_duration(value) if hints(description.parameters)[field.name] is Duration else value
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    return "none" if default == {} else str(default)
 
 
 def _list(chosen: list[registry.Description]) -> None:
@@ -99,11 +114,11 @@ def _show(description: registry.Description) -> None:
     console.print(f"[bold]{description.name}[/bold]: {description.about}\n")
     parameters = plain_table("parameter", "type", "default", "what it is")
     for field, declared in declarations(description.parameters):
-        default = _default(description, field)
-        shown = ("true" if default else "false") if isinstance(default, bool) else str(default)
+        shown = _shown(_default(description, field))
         unit = f" ({declared.unit})" if declared.unit not in ("", "duration") else ""
         choices = f"; one of {', '.join(declared.choices)}" if declared.choices else ""
-        parameters.add_row(field.name, _type(description, field), shown, declared.about + choices + unit)
+        example = f"; such as {declared.example}" if declared.example else ""
+        parameters.add_row(field.name, _type(description, field), shown, escape(declared.about + choices + example + unit))
     console.print(parameters)
     promises = plain_table("promise", "as long as")
     for promise in (*_promises(description), *description.conditional):
@@ -111,5 +126,7 @@ def _show(description: registry.Description) -> None:
     console.print()
     console.print(promises)
     console.print(f"\n[bold]All this under[/bold] {', '.join(description.faults)}.")
+    if not description.changes:
+        console.print("Its groups do not change: they are formed once, nobody joins or leaves, and no member may crash.")
     first = next(field.name for field, _ in declarations(description.parameters))
     console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")

@@ -13,7 +13,7 @@ those codes. Only the few rows whose ``detail`` matters are decoded.
 
 *Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So:
 a kind is taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its
-``detail``), or if :data:`RECORDED` knows it of the run's protocol.
+``detail``), or if the run's protocol is described so (``Description.recorded``).
 
 ``docs/metrics.md`` has every definition for people; :data:`METRICS` has the columns.
 """
@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..protocols import registry
 from .metrics_arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
 
 METRICS: Final = pa.schema(
@@ -75,11 +76,6 @@ COLUMNS: Final = (
     "size", "packets", "detail",
 )  # fmt: skip
 """The columns of a trace that metrics read."""
-
-RECORDED: Final[Mapping[str, frozenset[str]]] = {
-    "sequencer": frozenset({"null", "retransmit", "suspect", "sync", "unblock"}),
-}
-"""Protocol to the kinds, of those in ``OPTIONAL``, that it writes whenever they happen."""
 
 OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock")
 """Kinds whose absence says nothing by itself: a protocol may never do it, or do it and not write it."""
@@ -205,10 +201,12 @@ class _Run:
 
     def _recorded(self) -> set[str]:
         found = set(self._of_kind)
+        known = registry.protocols()
         for row in self._rows_of("start"):
             detail = self._detail(row)
             found |= set(detail.records or ())
-            found |= RECORDED.get(detail.protocol or "", frozenset())
+            if detail.protocol in known:
+                found |= known[detail.protocol].recorded
         return found
 
     # --- messages -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any, Final, TypeAlias
 
 from ..model import Duration, format_duration
+from ..protocols.registry import Description
 from ..trace.properties import PROPERTIES
 from .locate import Path
 from .model import FAULTS, Fault, Scenario, Workload
@@ -43,6 +44,7 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "heal": (),
     "step": (),
 }
+_WAIT: Final = "the others would wait for the lost member for ever"
 assert _NEEDS.keys() == FAULTS.keys() == _MAY_HAVE.keys()
 
 
@@ -51,13 +53,14 @@ def fault_keys(kind: str) -> tuple[str, ...]:
     return ("kind", *_NEEDS[kind], *_MAY_HAVE[kind])
 
 
-def check(scenario: Scenario, document: Document, reader: Reader) -> None:
-    """Fails at the first thing that cannot be."""
-    _Check(scenario, document, reader).all()
+def check(scenario: Scenario, document: Document, reader: Reader, description: Description) -> None:
+    """Fails at the first thing that cannot be; ``description`` is the protocol's."""
+    _Check(scenario, document, reader, description).all()
 
 
 class _Check:
-    def __init__(self, scenario: Scenario, document: Document, reader: Reader) -> None:
+    def __init__(self, scenario: Scenario, document: Document, reader: Reader, description: Description) -> None:
+        self.description = description
         self.scenario = scenario
         self.document = document
         self.reader = reader
@@ -75,6 +78,8 @@ class _Check:
             self._process(clock.process, ("clock", number, "process"))
         for number, fault in enumerate(self.scenario.fault):
             self._fault(fault, ("fault", number))
+        if not self.description.changes:
+            self._no_changes()
 
     def _groups(self) -> None:
         for number, name in enumerate(self.scenario.later):
@@ -94,12 +99,31 @@ class _Check:
                     ("members", number), f'"{name}" is in no group; name it in [groups] or leave it out of members'
                 )
 
+    def _no_changes(self) -> None:
+        """Groups that are formed once and stay so."""
+        name, scenario = self.description.name, self.scenario
+        other = "or take another protocol"
+        fixed = f"the groups of {name} do not change"
+        if scenario.later:
+            self.reader.fail(("later",), f"{fixed}, so nobody can join them later; leave `later` out, {other}")
+        for number, fault in enumerate(scenario.fault):
+            path = ("fault", number, "kind")
+            if fault.kind == "crash":
+                self.reader.fail(path, f"{name} does not survive a crash yet: {_WAIT}; leave the fault out, {other}")
+            if fault.kind in ("restart", "join", "leave"):
+                self.reader.fail(path, f"{fixed}, so there can be no {fault.kind}; leave the fault out, {other}")
+        if scenario.random.crash:
+            self.reader.fail(("random", "crash"), f"{name} does not survive crashes yet: {_WAIT}; set it to 0, {other}")
+        if scenario.random.leave:
+            self.reader.fail(("random", "leave"), f"{fixed}, so nobody can leave them; set it to 0, {other}")
+
     def _network(self) -> None:
         network = self.scenario.network
         if network.shared and not network.bandwidth:
             self.reader.fail(
                 ("network", "shared"), "a shared medium needs a bandwidth: write bandwidth = 10_000_000 for 10 Mbit/s"
             )
+        self._once_each(network.machines, ("network", "machines"), "machine", "machines")
         for number, link in enumerate(network.link):
             path = ("network", "link", number)
             self._process(link.source, (*path, "source"))
@@ -159,7 +183,7 @@ class _Check:
         if fault.group:
             self._group(fault.group, (*path, "group"))
         if fault.kind == "partition":
-            self._parts(fault, path)
+            self._once_each(fault.parts, (*path, "parts"), "part of a partition", "parts")
         if fault.kind == "cut" and not fault.source and not fault.target:
             self.reader.fail(path, "a cut needs a source, a target or both")
         self._before_the_end(fault, path)
@@ -222,22 +246,21 @@ class _Check:
         if not fault.after_events and not fault.mid_broadcast and "at" not in table:
             self.reader.fail(path, 'a fault of kind crash needs "at", "after_events" or "mid_broadcast" to say when')
 
-    def _parts(self, fault: Fault, path: Path) -> None:
+    # --- shared ---
+
+    def _once_each(self, parts: tuple[tuple[str, ...], ...], path: Path, one: str, several: str) -> None:
+        """Lists of processes that have nobody in common."""
         seen: dict[str, int] = {}
-        for number, part in enumerate(fault.parts):
-            inside = (*path, "parts", number)
+        for number, part in enumerate(parts):
+            inside = (*path, number)
             if not part:
-                self.reader.fail(inside, "a part of a partition is empty; name its processes or leave it out")
+                self.reader.fail(inside, f"a {one} is empty; name its processes or leave it out")
             for position, name in enumerate(part):
                 self._process(name, (*inside, position))
                 if name in seen:
-                    where = "twice" if seen[name] == number else f"in parts {seen[name] + 1} and {number + 1}"
-                    self.reader.fail(
-                        (*inside, position), f'"{name}" is {where}; a process is in one part of a partition'
-                    )
+                    where = "twice" if seen[name] == number else f"in {several} {seen[name] + 1} and {number + 1}"
+                    self.reader.fail((*inside, position), f'"{name}" is {where}; a process is in one {one}')
                 seen[name] = number
-
-    # --- shared ---
 
     def _process(self, name: str, path: Path) -> None:
         """Empty or a known process. A scenario cannot know incarnations: the process stands for the one that runs."""

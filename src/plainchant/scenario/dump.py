@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable
+import typing
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..model import Declared, Duration, declarations, format_duration
@@ -96,6 +97,9 @@ def _pairs(item: Any, keys: Iterable[str]) -> str:
 
 
 def _typed(hint: Any, declared: Declared | None, value: Any) -> str:
+    if isinstance(value, Mapping):
+        item = typing.get_args(hint)[1] if hint is not None else None
+        return f"{{{', '.join(f'{_key(name)} = {_typed(item, declared, one)}' for name, one in value.items())}}}"
     if hint is Duration or (declared is not None and declared.unit == "duration"):
         return _duration(value)
     if isinstance(value, Delay):

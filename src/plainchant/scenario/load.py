@@ -60,7 +60,7 @@ def parse(text: str, filename: str = "scenario", overrides: Sequence[str] = ()) 
         apply_option(document, override, options)
     reader = Reader(text, filename, options)
     scenario = _Assembly(reader, document).scenario(FilePath(filename).stem)
-    check(scenario, document, reader)
+    check(scenario, document, reader, registry.describe(scenario.protocol))
     return scenario
 
 
@@ -68,7 +68,7 @@ def build(document: dict[str, Any], name: str) -> Scenario:
     """A scenario from a document of a program's own, of the form that a file has; ``name`` is for messages."""
     reader = Reader("", name, {})
     scenario = _Assembly(reader, document).scenario(name)
-    check(scenario, document, reader)
+    check(scenario, document, reader, registry.describe(scenario.protocol))
     return scenario
 
 

@@ -72,6 +72,9 @@ class Network(Link):
     )
     send_cost: Duration = parameter(Duration(0), "processor time to send a packet", unit="duration", minimum=0)
     receive_cost: Duration = parameter(Duration(0), "processor time to receive a packet", unit="duration", minimum=0)
+    machines: tuple[tuple[str, ...], ...] = parameter(
+        (), "processes that share a processor, machine by machine; who is on none has a processor of its own"
+    )
     buffer: int = parameter(0, "packets that wait for a busy receiver; further ones are lost; 0 is unlimited", minimum=0)
     max_packet: int = parameter(1400, "bytes of messages that a packet may carry", unit="bytes", minimum=64, maximum=65000)
     wire: bool = parameter(False, "encode every packet to bytes and decode it again, as live hosts do")

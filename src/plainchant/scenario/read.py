@@ -64,10 +64,13 @@ class Reader:
         for option, text in self._options.items():
             if path[: len(option)] == option:
                 return f"--set {dotted(option)}={text}"
-        if path not in self._lines:
+        if path and path not in self._lines:
             for option, text in self._options.items():
-                if option[: len(path)] == path and path:
+                if option[: len(path)] == path:
                     return f"--set {dotted(option)}={text}"
+            inside = [line for known, line in self._lines.items() if known[: len(path)] == path]
+            if inside:  # a table without a header of its own
+                return f"{self._filename}:{min(inside)}"
         while path and path not in self._lines:
             path = path[:-1]
         return f"{self._filename}:{self._lines[path]}" if path else self._filename
@@ -107,6 +110,8 @@ class Reader:
             return hint(**self.fields(hint, given, path, f"in [{dotted(path)}]"))
         if typing.get_origin(hint) is tuple:
             return self._sequence(typing.get_args(hint)[0], declared, given, path)
+        if typing.get_origin(hint) is Mapping:
+            return self._mapping(typing.get_args(hint)[1], declared, given, path)
         if hint is Duration or declared.unit == "duration":
             return self.duration(
                 given, path, declared.about, signed=hint is not Duration, minimum=declared.minimum or 0
@@ -120,6 +125,12 @@ class Reader:
             of_processes = '[["p1", "p2"], ["p3"]]' if typing.get_origin(item) is tuple else '["p1", "p2"]'
             self._wrong(path, f"a list such as {declared.example or of_processes}", given, declared)
         return tuple(self.value(item, declared, one, (*path, n)) for n, one in enumerate(given))
+
+    def _mapping(self, item: Any, declared: Declared, given: Any, path: Path) -> dict[str, Any]:
+        """Values by name; of each the declaration says which are right."""
+        if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+            self._wrong(path, f"a table such as {declared.example or '{ g = ... }'}", given, declared)
+        return {key: self.value(item, declared, one, (*path, key)) for key, one in given.items()}
 
     def _scalar(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
         if hint is str:
@@ -210,10 +221,15 @@ def given_parameters(cls: type[Any], given: Mapping[str, Any], protocol: str) ->
     """A protocol's parameters in a program's dictionary, checked: durations as text such as ``"50ms"`` or as nanoseconds."""
     types = hints(cls)
     plain = {
-        name: format_duration(value) if types.get(name) is Duration and type(value) is int else value
+        name: format_duration(value) if types.get(name) is Duration and type(value) is int else _as_document(value)
         for name, value in given.items()
     }
     return Reader("", "parameters", {}).fields(cls, plain, (), f"among the parameters of {protocol}")
+
+
+def _as_document(value: Any) -> Any:
+    """A program's mapping as the table that a file would have."""
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _about(about: str) -> str:

@@ -16,7 +16,8 @@ program goes on and is told, as it would be live.
 **The end.** Without a duration the run ends when every ``main`` has. With one, faults end then and the network heals; the run
 goes on until nothing moves any more, and there the trace and the summary end. Then each ``main`` that still runs is
 cancelled, off the record: in the trace its process is alive at the end, so that a verifier may ask everything of it (of
-processes that leave it can ask little).
+processes that leave it can ask little). Where groups do not change nobody leaves: processes outlive their programs, and the run
+ends when all programs have ended and nothing moves any more.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ class _Simulation(Simulation):
         self.programs: list[Program] = []
         self._handled: dict[str, int] = {}
         self._closing = False
+        self._resting = False
+        """Whether all programs have ended, and their processes, which cannot leave, come to rest."""
         self._recorded: Summary | None = None
 
     @property
@@ -156,10 +159,11 @@ class _Simulation(Simulation):
     def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
         assert isinstance(host, MemberHost)
         description, parameters = self.description, self.parameters
-        host.program.prepare({
+        guarantees = {
             group: Guarantees(description.promises(parameters, {group: self.groups[group]}), description.faults)
             for group in groups
-        })
+        }
+        host.program.prepare(guarantees, changes=description.changes, settle=self._settle / SECOND)
         super()._start(host, groups, fault)
         host.program.begin()
 
@@ -183,6 +187,11 @@ class _Simulation(Simulation):
             to_come = [fault.at for fault in self._faults if fault.kind in ("restart", "join") and fault.at > self.now]
             if to_come:
                 self.at(min(to_come), self._check_over)
+            elif not self.description.changes:
+                if not self._resting:
+                    self._resting = True
+                    self._injector.stop()
+                    self._check_quiet(None)
             else:
                 self._quiet = True
                 self._kernel.stop()

@@ -41,9 +41,14 @@ def check_scenario(scenario: Scenario, description: Description | None = None) -
     document = _document(scenario)
     for key, given in document.items():
         reader.value(_types(Scenario)[key], _declared(Scenario)[key], given, (key,))
+    described = description if description is not None else describe(scenario.protocol)
     if description is None:
-        _check_parameters(scenario, describe(scenario.protocol), reader)
-    check(_as_in_a_file(scenario), document, reader)
+        _check_parameters(scenario, described, reader)
+    whole = _as_in_a_file(scenario)
+    check(whole, document, reader, described)
+    problem = described.check(described.parameters(**scenario.parameters), whole.groups)
+    if problem is not None:
+        reader.fail(("parameters",), problem)
 
 
 def _as_in_a_file(scenario: Scenario) -> Scenario:

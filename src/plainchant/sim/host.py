@@ -90,7 +90,7 @@ class SimHost:
         self.watcher: Watcher | None = None
         self.watch_all = False
         self.timers = Timers(world.kernel, self)
-        self.processor = Processor(world.kernel, world.network.settings, self.refresh)
+        self.processor = Processor(world.kernel, world.network.settings, self.refresh, world.network.core(base))
         # the outbox
         self.out: list[Row] = []
         self.effects: list[tuple[int, int, Any, Any]] = []

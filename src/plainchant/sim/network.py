@@ -29,6 +29,7 @@ import msgspec
 
 from ..model import SECOND, Batch, Packet, ProtocolError, WireError
 from ..scenario.model import Delay, Fault, Link, Network
+from .processor import Core, cores
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -111,11 +112,16 @@ class SimNetwork:
         self._faults: list[Fault] = []
         self._paths: dict[tuple[str, str], _Path] = {}
         self._link_free: dict[tuple[str, str], int] = {}
+        self._cores = cores(settings.machines)
         self._medium_free = 0
         self._claims: deque[int] = deque()
         """When those that have claimed the medium get it, as far as that lies ahead."""
         self._outgoing: dict[str, deque[int]] = {}
         """When a process's packets get the medium, as far as that lies ahead."""
+
+    def core(self, base: str) -> Core:
+        """What a new incarnation of a process runs on: its machine's, or one of its own."""
+        return self._cores.get(base) or Core()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 

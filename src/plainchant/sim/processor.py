@@ -4,33 +4,51 @@ Arrivals, timers and calls of a paused or busy process wait in order. Receiving 
 ``receive_cost`` before the engine sees it; sending occupies it for ``send_cost`` before the packet leaves; an
 application's call occupies it for as long as its workload says. Of packets that wait no more than ``buffer`` are kept
 (the one that is being received does not count); further ones are lost.
+
+Processes of one machine share its :class:`Core`: what one of them does keeps it from the others. Each has its first task
+queued there and the rest in its own inbox, so that they take turns.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..scenario.model import Network
 from .kernel import Kernel
 
 
+class Core:
+    """What can do one thing at a time; ``free_at`` says when it has done all that it has begun or promised."""
+
+    __slots__ = ("free_at", "shared")
+
+    def __init__(self, shared: bool = False) -> None:
+        self.free_at = 0
+        self.shared = shared
+
+
+def cores(machines: Iterable[Iterable[str]]) -> dict[str, Core]:
+    """The core of each process that shares one."""
+    return {name: core for machine in machines for core in (Core(shared=True),) for name in machine}
+
+
 class Processor:
     """What a process has to do, and when it gets to it."""
 
     __slots__ = (
-        "_free_at", "_idle_again", "_inbox", "_kernel", "_packets", "_pumping", "_settings", "_token", "paused_until",
+        "_core", "_idle_again", "_inbox", "_kernel", "_packets", "_pumping", "_settings", "_token", "paused_until",
     )
 
-    def __init__(self, kernel: Kernel, settings: Network, idle_again: Callable[[], None]) -> None:
+    def __init__(self, kernel: Kernel, settings: Network, idle_again: Callable[[], None], core: Core) -> None:
         self._kernel = kernel
+        self._core = core
         self._settings = settings
         self._idle_again = idle_again
         """Called when the inbox has run empty."""
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool, int]] = deque()
         self._packets = 0
-        self._free_at = 0
         self._pumping = False
         self._token = 0
         self.paused_until = 0
@@ -38,7 +56,7 @@ class Processor:
     @property
     def ordinary(self) -> bool:
         """Whether everything is done at once."""
-        costly = self._settings.send_cost or self._settings.receive_cost
+        costly = self._settings.send_cost or self._settings.receive_cost or self._core.shared
         return not (costly or self.paused_until or self._inbox)
 
     def receive(self, function: Callable[..., None], *arguments: Any) -> bool:
@@ -60,12 +78,13 @@ class Processor:
 
     def occupy(self, cost: int) -> int:
         """Occupies the processor for a send; returns when the packet leaves."""
-        self._free_at = max(self._kernel.now, self._free_at) + cost
-        return self._free_at
+        core = self._core
+        core.free_at = max(self._kernel.now, core.free_at) + cost
+        return core.free_at
 
     def hold(self, until: int) -> None:
         """Occupies the processor until a time: it waits for something."""
-        self._free_at = max(self._free_at, until)
+        self._core.free_at = max(self._core.free_at, until)
 
     def pause(self, until: int) -> None:
         self.paused_until = max(self.paused_until, until)
@@ -81,7 +100,7 @@ class Processor:
         self._pumping = False
 
     def _post(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool, cost: int) -> None:
-        if self.paused_until or self._inbox or cost or self._free_at > self._kernel.now:
+        if self.paused_until or self._inbox or cost or self._core.free_at > self._kernel.now:
             self._inbox.append((function, arguments, packet, cost))
             self._arm()
         else:
@@ -96,10 +115,11 @@ class Processor:
         """Has the first thing in the inbox done when the processor gets to it."""
         if self._pumping or self.paused_until or not self._inbox:
             return
-        self._free_at = max(self._kernel.now, self._free_at) + self._inbox[0][3]
+        core = self._core
+        core.free_at = max(self._kernel.now, core.free_at) + self._inbox[0][3]
         self._pumping = True
         self._token += 1
-        self._kernel.at(self._free_at, self._pump, self._token)
+        self._kernel.at(core.free_at, self._pump, self._token)
 
     def _pump(self, token: int) -> None:
         # A pause in the meantime made this call void; the packet is received anew when the process goes on.

@@ -158,6 +158,7 @@ class Program:
         self._terms = terms
         self.name = host.me
         self.groups: dict[str, Group] = {}
+        self._changes = True
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
         self.keeper = StateEvents(self.groups, place=_at_once, turn=self._turn)
@@ -180,13 +181,14 @@ class Program:
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
-    def prepare(self, guarantees: Mapping[str, Guarantees]) -> None:
-        """Makes the groups, before the process enters them."""
+    def prepare(self, guarantees: Mapping[str, Guarantees], *, changes: bool, settle: float) -> None:
+        """Makes the groups, before the process enters them; ``changes`` and ``settle`` are as :class:`Group` has them."""
+        self._changes = changes
         with self.loop.running():
             for name, promised in guarantees.items():
                 terms = self._terms
                 self.groups[name] = Group(
-                    self, name, self.name, promised, outgoing=terms.outgoing, unread=terms.unread
+                    self, name, self.name, promised, outgoing=terms.outgoing, unread=terms.unread, changes=changes, settle=settle
                 )
                 self._sizes[name] = deque()
 
@@ -274,7 +276,7 @@ class Program:
         self._stoppable = False
         await self._tidy_up()
         self._is_over(Outcome(state, self._value, error, reason, self._ended_at))
-        if self._host.alive:
+        if self._host.alive and self._changes:
             text = "its program ended without being let go"
             self._host.crash({"by": "application", "text": text}, text)
 
@@ -305,8 +307,10 @@ class Program:
                 await self._leave(group, error)
 
     async def _leave(self, group: Group, error: BaseException | None) -> None:
-        """As at the end of ``async with plainchant.join(...)``."""
+        """As at the end of ``async with plainchant.join(...)``. Where nobody can leave, the process outlives its program."""
         group.stop_listening()
+        if not group.changes:
+            return
         problem: GroupError
         try:
             async with asyncio.timeout(self._terms.leave_timeout):

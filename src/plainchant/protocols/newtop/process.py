@@ -350,6 +350,8 @@ class Process(Engine):
                 if part.desk is not None and one.sender == self.host.me:
                     part.desk.numbered(one.request)
                     self.raise_counter(part, one.block)
+                    if delivery.floors:
+                        delivery.raise_floors(part.kind, one.block, 0)
                     self._touch_all()
             self.second_liveness(part, one)
         if delivery.vectors and found:

@@ -16,6 +16,8 @@ MOST_BLOCKS: Final = 512
 PROBE_AFTER: Final = 250 * MS
 ASK_AFTER: Final = 20 * MS
 """A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
+SILENCE: Final = 2 * MS
+"""Adaptive: a member that is about to send lets others wait no longer than about a round trip of a local network."""
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
@@ -24,4 +26,6 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     chosen: dict[str, Any] = {"blocks": min(max(packets // max(1, surroundings.members - 1), LEAST_BLOCKS), MOST_BLOCKS)}
     if surroundings.live:
         chosen |= {"probe_after": max(PROBE_AFTER, 2 * parameters.silence), "ask_after": ASK_AFTER}
+        if parameters.silence_by == "adaptive":
+            chosen["silence"] = SILENCE
     return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in surroundings.given})
