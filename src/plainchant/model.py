@@ -155,9 +155,14 @@ class View:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """How to join: all these processes start the group together, in this order."""
+    """How to join: all these processes start the group together, in this order.
+
+    ``fresh``: nobody has sent anything in any group yet. Else some of them may have got far in other groups, and a protocol with
+    order across groups has to see to it that this one begins where all of them are.
+    """
 
     members: tuple[ProcessId, ...]
+    fresh: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

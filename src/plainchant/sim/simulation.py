@@ -124,7 +124,7 @@ class Simulation:
         self._kernel.at(scenario.duration, self._end_of_duration)
         hosts = [(self._create(base), base) for base in scenario.members]
         for host, base in hosts:
-            how = {group: Form(tuple(members)) for group, members in self.groups.items() if base in members}
+            how = {group: Form(tuple(members), fresh=True) for group, members in self.groups.items() if base in members}
             self._start(host, how, None)
         self._injector.schedule(self._faults)
         self._kernel.run(self._housekeeping)

@@ -21,9 +21,9 @@ class Part:
 
     __slots__ = (
         "announced", "announcing", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow", "group", "held",
-        "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office", "order", "others", "probe_mark", "probes",
-        "ready", "reserve", "said_stable", "seen_stable", "sequencer", "silence", "timer_at", "told_stable", "told_wanted",
-        "urgent", "wanted_by", "watchers",
+        "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office", "open", "openers", "order", "others",
+        "probe_mark", "probes", "ready", "reserve", "said_stable", "seen_stable", "sequencer", "silence", "timer_at",
+        "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
     )
 
     def __init__(self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters) -> None:
@@ -76,6 +76,10 @@ class Part:
         """The host has been told that so much is stable."""
         self.told_wanted = 0
         """The others have been told that this process waits to hear that they have delivered so much."""
+        self.open = True
+        """Messages may be sent: every member has said from where on it numbers them here."""
+        self.openers: dict[ProcessId, None] = {}
+        """Asymmetric group: who has told the sequencer."""
         self.probe_mark = 0
         """The largest block when the probe's timer was set; 0: it is not set."""
         self.probes = 0

@@ -7,6 +7,10 @@ numbers the message with it (CA1); when it delivers one it advances the counter 
 largest number of the group and complete its blocks; whoever sends or receives a *message* also puts a null with its number into
 those of its other groups that have no block so large (4.4, :meth:`Process.second_liveness`).
 
+A group that is formed while its members are in others already begins with a null message of each, with its block counter; nobody
+sends messages in it before it has them all, and then with larger numbers. Otherwise a member that has got far elsewhere would
+deliver small numbers after large ones, and another one before.
+
 Every entry point ends in :meth:`Process._settle`: deliver what can be (:mod:`.delivery`), then tend to the groups that something
 happened in: null messages that are due, messages that flow control lets go, whoever wants to be told, timers.
 
@@ -82,10 +86,31 @@ class Process(Engine):
             self._desks.append(part)
         self.host.install(View(group, 1, how.members, joined=how.members, rank=0 if part.order == "total" else None))
         self.touched[part] = None
+        if not how.fresh:
+            self._open(part)
         early, self._early = self._early, []
         for source, packet in early:
             self._dispatch(source, packet)
         self._settle()
+
+    def _open(self, part: Part) -> None:
+        """The group begins where the furthest of its members is."""
+        part.open = False
+        block = max(1, self.counter)
+        if part.desk is None and part.office is None:
+            self._null(part, block, "opening")
+        else:
+            part.demand = block
+            part.openers[self.host.me] = None
+
+    def _opened(self, part: Part) -> None:
+        """Whether it can begin: everybody has been heard."""
+        if part.office is not None and part.matrix.largest == 0:
+            if len(part.openers) == len(part.members):
+                self._null(part, max(part.demand, self.counter), "opening")
+        if part.matrix.complete:
+            part.open = True
+            self.raise_counter(part, part.matrix.largest)
 
     def ready(self, group: GroupId) -> None:
         part = self.parts.get(group)
@@ -405,6 +430,7 @@ class Process(Engine):
     def _emit(self, part: Part, source: ProcessId, emit: Emit) -> None:
         if part.office is not None:
             part.demand = max(part.demand, emit.block)
+            part.openers[source] = None
 
     # --- tending ------------------------------------------------------------------------------------------------------
 
@@ -418,11 +444,13 @@ class Process(Engine):
             self._tend(touched.popitem()[0])
 
     def _tend(self, part: Part) -> None:
+        if not part.open:
+            self._opened(part)
         if part.demand > part.me.last:
             self._demanded(part)
         if part.held:
             self._fulfil(part)
-        if part.ready or part.office is not None:
+        if part.open and (part.ready or part.office is not None):
             self._pump(part)
         self._oblige(part)
         if part.wanted_by:
@@ -482,6 +510,8 @@ class Process(Engine):
                 self.emit(part)
         elif part.demand <= part.matrix.largest:
             part.demand = 0
+        elif not part.open:
+            return
         elif self.parameters.silence_by != "adaptive" or self.host.now >= part.silence.due(self.host.now):
             self._null(part, part.demand, "other group")
         else:
@@ -492,7 +522,7 @@ class Process(Engine):
         if part.desk is not None:
             self._acknowledge(part)
             return
-        if not (part.owes_block or part.owes_flow):
+        if not (part.owes_block or part.owes_flow) or (part.office is not None and not part.open):
             part.due = None
             part.urgent = False
             return
@@ -521,6 +551,8 @@ class Process(Engine):
         """Sends the null message that is owed, if one still is."""
         if part.desk is not None:
             self._tell_sequencer(part)
+        elif part.office is not None and not part.open:
+            return
         elif part.owes_block:
             demanded = part.demand > part.matrix.largest
             self._null(part, part.demand if demanded else part.matrix.largest, "other group" if demanded else "silence")
