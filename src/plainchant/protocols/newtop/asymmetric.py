@@ -13,8 +13,7 @@ read as "who numbered it", and symmetric and asymmetric groups may overlap in an
    or numbered before m' was sent.
 2. A process with a request that has not come back numbered sends in no other group: a later message of its own must not get a
    smaller number. Within the group requests are numbered in their order.
-3. Who delivers without having sent (a silent member) advances its counter on delivery (CA2 is not redundant here), and who
-   needs a block of an idle asymmetric group to be complete (4.4) asks its sequencer for one (``Emit``).
+3. Who needs a block of an idle asymmetric group to be complete (4.4) asks its sequencer for one (``Emit``).
 
 What members have, they say to the sequencer alone: with their requests, and after every quarter of N.
 """

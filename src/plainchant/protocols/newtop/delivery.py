@@ -119,7 +119,7 @@ class Delivery:
         while True:
             while self.candidates:
                 self._examine(*self.candidates.popleft())
-            if not self._block_order():
+            if not (self.totals or self.slows) or not self._block_order():
                 return
 
     def _examine(self, part: Part, column: Column) -> None:

@@ -53,7 +53,8 @@ class Null(Packet, frozen=True, array_like=True, gc=False, tag=31):
 class Status(Packet, frozen=True, array_like=True, gc=False, tag=32):
     """Where its sender stands; it takes no block number. ``block``: of its last message in the group, all of which are older.
 
-    ``wanted``: tell me when you have delivered everything up to this flow number (0: not wanted). ``have``: of you I have
+    ``wanted``: tell me when you have delivered everything up to this flow number (0: not wanted; -1: tell me where you
+    stand, unless you are about to). ``have``: of you I have
     everything up to this block; tell me where you stand (-1: not said).
     """
 

@@ -105,9 +105,8 @@ class Process(Engine):
 
     def _opened(self, part: Part) -> None:
         """Whether it can begin: everybody has been heard."""
-        if part.office is not None and part.matrix.largest == 0:
-            if len(part.openers) == len(part.members):
-                self._null(part, max(part.demand, self.counter), "opening")
+        if part.office is not None and part.matrix.largest == 0 and len(part.openers) == len(part.members):
+            self._null(part, max(part.demand, self.counter), "opening")
         if part.matrix.complete:
             part.open = True
             self.raise_counter(part, part.matrix.largest)
@@ -411,13 +410,12 @@ class Process(Engine):
             part.matrix.largest_flow = status.flow
         if self.lossy:
             self.repair.told(part, column, status)
-        if status.wanted:
+        if status.wanted > 0:
             part.wanted_by[source] = status.wanted
         if status.have >= 0:
             self._fulfil(part)
             self.host.send((source,), self.status(part))
-        elif not part.announcing and status.stable < part.said_stable and not status.wanted:
-            # It has not heard that this process knows: what was said last was lost.
+        elif status.wanted < 0 and not part.announcing:  # what was said last was lost
             self.host.send((source,), self.status(part))
 
     def _request(self, part: Part, source: ProcessId, request: Request) -> None:
@@ -481,9 +479,9 @@ class Process(Engine):
         due = part.last_sent + patience
         if self.host.now >= due:
             if part.desk is not None:
-                self._tell_sequencer(part)
+                self.host.send((part.sequencer,), self.status(part, wanted=-1))
             else:
-                self.host.send(part.others, self.status(part))
+                self.host.send(part.others, self.status(part, wanted=-1))
             part.announced, part.said_stable = part.me.done, part.me.stable
             part.last_sent = self.host.now
             part.announcing = min(2 * part.announcing, SLOWEST)
