@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 A transcript file is a scenario (TOML), a line ``---``, and the transcript. Comment lines of the scenario may hold
-directives: ``#: until 60ms`` (what comes later is not written down) and ``#: hide Announce Ack`` (packets and kinds
-that are left out). The run itself is always drained and verified: a transcript that reads well and breaks a promise is
-no good.
+directives: ``#: until 60ms`` (what comes later is not written down), ``#: hide Announce Ack`` (packets and kinds that are
+left out), ``#: tell block batch`` (the fields of packets that are written down; otherwise all are) and ``#: matrix 10ms p2 g``
+(newtop's Block Matrix at that process, as it is after that instant). The run itself is always drained and verified: a
+transcript that reads well and breaks a promise is no good.
 
 A :class:`Tap` stands between host and protocol and logs every call that passes. A packet is one line, written when it
 leaves; what became of its copies is added when they arrive::
@@ -13,7 +14,8 @@ leaves; what became of its copies is added when they arrive::
       12.000ms  p1 -> p2 p3(lost) p4(+9ms) p5(twice)  Broadcast number=7 stable=3 allowed=0 entry=p2/1
 
 ``+9ms`` is by how much later it arrives than the network's plain delay. ``@2`` behind a packet's name is its epoch,
-where that is not the first. What several processes do at the same instant is one line.
+where that is not the first. What several processes do at the same instant is one line. Where there are several groups, a line
+begins with the group's name.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from typing import Any, Final
 import msgspec
 
 from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, Batch, GroupId, Packet, ProcessId, Reason, View, format_duration, parse_duration
+from plainchant.model import MS, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
+from plainchant.protocols.newtop.delivery import RANK_BITS
+from plainchant.protocols.newtop.part import Part
+from plainchant.protocols.newtop.process import Process as Newtop
 from plainchant.protocols.registry import describe
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
@@ -40,9 +45,11 @@ SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"
 _UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why"})
 """Fields that every packet has, or that a line about a view or a halt tells."""
-_USUAL: Final = {"behind": 0}
+_USUAL: Final = {"behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0}
 """What is not worth saying while it is so."""
 _PHASES_AN_EPOCH: Final = 1 << 20
+_WIDE: Final = 100
+"""Flow control with a bound like this plays no part in a transcript."""
 _SAID_BY_A_PACKET: Final = frozenset({"null", "retransmit"})
 """Records that a packet of the same instant says better."""
 
@@ -61,16 +68,41 @@ class Line:
 class Script:
     """What the taps of one run have heard, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, scenario: Scenario, header: str) -> None:
         self.lines: list[Line] = []
+        self.pictures: dict[tuple[ProcessId, GroupId], list[tuple[int, str]]] = {}
+        """Block matrices that are wanted, at each instant after which they were different."""
         self._under_way: dict[int, tuple[Packet, Line]] = {}
+        self._several = len(scenario.groups) > 1
+        self._by_block = scenario.protocol == "newtop"
+        self._told = frozenset(_directive(header, "tell"))
+        for _, process, group in matrices(header):
+            self.pictures[process, group] = [(0, "")]
+
+    def where(self, group: GroupId | None) -> str:
+        return f"{group}: " if group and self._several else ""
+
+    def rank(self, rank: int | None) -> str:
+        """A rank as people read it: of newtop's, the block."""
+        if rank is None:
+            return ""
+        return f" as {rank >> RANK_BITS if self._by_block else rank}"
+
+    def look(self, time: int, process: ProcessId, engine: Engine) -> None:
+        """Keeps the matrices that are wanted, as they are now."""
+        for (name, group), pictures in self.pictures.items():
+            if name == process and isinstance(engine, Newtop) and group in engine.parts:
+                picture = describe_part(engine.parts[group])
+                if picture != pictures[-1][1]:
+                    pictures.append((time, picture))
 
     def add(self, time: int, process: ProcessId, kind: str, text: str) -> None:
         self.lines.append(Line(time, process, kind, text))
 
     def sent(self, time: int, process: ProcessId, to: Sequence[ProcessId], packet: Packet) -> Packet:
         """Notes a packet; returns a copy, so that its arrivals are known even if an engine sends one object twice."""
-        line = Line(time, process, PACKET, describe_packet(packet), {name: [] for name in to})
+        text = self.where(getattr(packet, "group", None)) + describe_packet(packet, self._told)
+        line = Line(time, process, PACKET, text, {name: [] for name in to})
         copy = msgspec.structs.replace(packet)
         self.lines.append(line)
         self._under_way[id(copy)] = (copy, line)
@@ -96,20 +128,32 @@ class Tap(Layer):
     def receive(self, source: ProcessId, packet: Packet) -> None:
         self._script.arrived(self.now, self.me, packet)
         self.inner.receive(source, packet)
+        self._script.look(self.now, self.me, self.inner)
+
+    def ready(self, group: GroupId) -> None:
+        self.inner.ready(group)
+        self._script.look(self.now, self.me, self.inner)
+
+    def expire(self, timer: Timer) -> None:
+        self.inner.expire(timer)
+        self._script.look(self.now, self.me, self.inner)
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
         batch = self.host.take(group, max_bytes, most)
         if batch is not None:
-            self._script.add(self.now, self.me, "send", describe_batch(self.me, batch))
+            self._script.add(self.now, self.me, "send", self._script.where(group) + describe_batch(self.me, batch))
         return batch
 
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
-        self._script.add(self.now, self.me, "deliver", f"{describe_batch(sender, batch)} as {rank}")
+        script = self._script
+        text = f"{script.where(group)}{describe_batch(sender, batch)}{script.rank(rank)}"
+        script.add(self.now, self.me, "deliver", text)
         self.host.deliver(group, sender, batch, rank)
 
     def install(self, view: View) -> None:
         left = "".join(f"; {process}: {reason.text}" for process, reason in view.left.items())
-        self._script.add(self.now, self.me, "view", f"{view.number}: {' '.join(view.members)}{left}")
+        where = self._script.where(view.group)
+        self._script.add(self.now, self.me, "view", f"{where}{view.number}: {' '.join(view.members)}{left}")
         self.host.install(view)
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
@@ -118,7 +162,7 @@ class Tap(Layer):
 
     def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
         if kind not in _SAID_BY_A_PACKET:
-            self._script.add(self.now, self.me, kind, describe_detail(detail))
+            self._script.add(self.now, self.me, kind, self._script.where(group) + describe_detail(detail))
         self.host.record(kind, group, **detail)
 
     def halt(self, reason: Reason) -> None:
@@ -129,25 +173,47 @@ class Tap(Layer):
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def describe_packet(packet: Packet) -> str:
+def describe_packet(packet: Packet, told: frozenset[str] = frozenset()) -> str:
+    """Its name and fields; if ``told`` is not empty, only those."""
     epoch = getattr(packet, "epoch", 1)
     name = type(packet).__name__ + (f"@{epoch}" if epoch != 1 else "")
     fields = [field for field in packet.__struct_fields__ if field not in _UNTOLD and getattr(packet, field) != _USUAL.get(field)]
-    return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field))}" for field in fields)])
+    fields = [field for field in fields if not told or field in told]
+    return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field), told)}" for field in fields)])
 
 
-def describe_value(field: str, value: Any) -> str:
+def describe_value(field: str, value: Any, told: frozenset[str] = frozenset()) -> str:
     if field in ("phase", "phase_over"):
         return f"{value // _PHASES_AN_EPOCH}.{value % _PHASES_AN_EPOCH}" if value else "0"
     if isinstance(value, Batch):
         return _range(value)
+    if isinstance(value, Reason):
+        return value.text
+    if isinstance(value, Packet):
+        return f"({describe_packet(value, told)})"
     if hasattr(value, "change"):
         if value.change is None:
             return describe_batch(value.sender, value.batch)
         return f"view{value.change.number}({','.join(value.change.members)})"
     if isinstance(value, tuple):
-        return ",".join(":".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in value) or "none"
+        return ",".join(":".join(map(_nested, item)) if isinstance(item, tuple) else str(item) for item in value) or "none"
     return repr(value) if isinstance(value, str) and (" " in value or not value) else str(value)
+
+
+def _nested(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def describe_part(part: Part) -> str:
+    """A Block Matrix as the thesis draws it, and what is complete in it; for flow control, what is stable."""
+    matrix = part.matrix
+    complete = [str(block) for block in range(1, matrix.largest + 1) if matrix.is_complete(block)]
+    incomplete = [str(block) for block in range(1, matrix.largest + 1) if not matrix.is_complete(block)]
+    words = [f"complete: {' '.join(complete) or 'none'}; incomplete: {' '.join(incomplete) or 'none'}"]
+    if part.flow.bound < _WIDE:
+        stable, everywhere = (min(getattr(column, name) for column in matrix.members) for name in ("complete", "stable"))
+        words.append(f"known to be stable up to {stable}, n²-stable up to {everywhere}")
+    return "\n".join(["; ".join(words), *(f"{'':12}{line}" for line in matrix.picture().splitlines())])
 
 
 def describe_batch(sender: ProcessId, batch: Batch) -> str:
@@ -161,6 +227,7 @@ def _range(batch: Batch) -> str:
 def describe_detail(detail: dict[str, Any]) -> str:
     """A record in a few words: its situation, its sentence, and its values."""
     words = [str(detail[name]) for name in ("situation", "stage", "text") if name in detail]
+    words += [detail["reason"].text] if isinstance(detail.get("reason"), Reason) else []
     told = ("situation", "stage", "text", "reason", "evidence", "why")
     more = {key: _frozen(value) for key, value in detail.items() if key not in told and value != ""}
     values = [f"{key}={describe_value(key, value)}" for key, value in more.items()]
@@ -193,18 +260,33 @@ def play(file: Path) -> Played:
     """Runs the scenario of a transcript file."""
     header, _ = split(file.read_text())
     scenario = parse(header, file.name)
-    script = Script()
+    script = Script(scenario, header)
     trace = TraceBuffer()
     make = describe(scenario.protocol).make
     summary = Simulation(
         scenario, trace=trace, make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script)
     ).run()
     table = trace.table()
-    lines = _with_faults(script.lines, table.to_pylist())
+    lines = _with_matrices(_with_faults(script.lines, table.to_pylist()), script, header)
     until = parse_duration("".join(_directive(header, "until")) or "1h")
     hidden = _directive(header, "hide")
     shown = [line for line in lines if line.time < until and not _hidden(line, hidden)]
     return Played("".join(write(shown, scenario)), summary, verify(table))
+
+
+def matrices(header: str) -> list[tuple[int, ProcessId, GroupId]]:
+    """What ``#: matrix`` asks for: when, at whom, of which group."""
+    words = _directive(header, "matrix")
+    return [(parse_duration(at), process, group) for at, process, group in zip(words[::3], words[1::3], words[2::3], strict=True)]
+
+
+def _with_matrices(lines: list[Line], script: Script, header: str) -> list[Line]:
+    """Puts in the matrices that are wanted: after whatever else happened at that instant."""
+    pictures = []
+    for at, process, group in matrices(header):
+        picture = [text for time, text in script.pictures[process, group] if time <= at][-1]
+        pictures.append(Line(at, process, "matrix", script.where(group) + picture))
+    return sorted([*lines, *pictures], key=lambda line: line.time)
 
 
 def _directive(header: str, name: str) -> list[str]:
@@ -212,7 +294,8 @@ def _directive(header: str, name: str) -> list[str]:
 
 
 def _hidden(line: Line, hidden: list[str]) -> bool:
-    return (re.split("[@ ]", line.text)[0] if line.kind == PACKET else line.kind) in hidden
+    name = re.split("[@ ]", re.sub("^[^ ]+: ", "", line.text))[0]
+    return (name if line.kind == PACKET else line.kind) in hidden
 
 
 def _with_faults(lines: list[Line], rows: list[dict[str, Any]]) -> list[Line]:

@@ -119,7 +119,11 @@ class Delivery:
         while True:
             while self.candidates:
                 self._examine(*self.candidates.popleft())
-            if not (self.totals or self.slows) or not self._block_order():
+            if self.mixed or self.slows:
+                if not self._block_order():
+                    return
+            else:
+                self._totals()
                 return
 
     def _examine(self, part: Part, column: Column) -> None:
@@ -148,6 +152,13 @@ class Delivery:
             if queue and queue[0].block < packet.block:
                 return part.me, queue[0].block
         return None
+
+    def _totals(self) -> None:
+        """Delivers messages of total order where there is no other order."""
+        totals = self.totals
+        while totals and self.ripe(totals[0][4], totals[0][0]):
+            block, number, _, _, part, column, packet = heappop(totals)
+            self._deliver(part, column, packet, block << RANK_BITS | number)
 
     def _block_order(self) -> bool:
         """Delivers one message of a block order, if one can be; slow and total ones in the order of their blocks."""

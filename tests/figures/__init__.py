@@ -1,0 +1,1 @@
+"""Pictures of the documentation that a program draws, and that tests hold true."""
