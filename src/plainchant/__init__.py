@@ -27,13 +27,16 @@ if TYPE_CHECKING:
         Refused,
         State,
         StateRequest,
+        Stream,
+        merged,
     )
     from .live.node import Node, join
     from .model import PlainchantError, Reason, UsageError, View
 
 __all__ = [
     "Event", "Group", "GroupError", "Guarantees", "Halted", "JoinTimeout", "LeaveTimeout", "Lost", "Message", "Node",
-    "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "UsageError", "View", "join", "sim",
+    "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "Stream", "UsageError", "View", "join", "merged",
+    "sim",
 ]
 
 __getattr__ = exports(__name__, {

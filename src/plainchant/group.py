@@ -14,6 +14,11 @@ neither it nor the application can tell the difference. Two bounded buffers make
 A reader that always finds something never waits, and then nothing else in the program would run. So the event loop gets its
 turn after some milliseconds of reading; meanwhile the next events accumulate.
 
+*Several groups.* Whatever comes gets a stamp from one counter, so the order in which a process's groups were delivered to is
+known when they are read. A :class:`Stream` reads one group, or several (:func:`merged`): it takes what bears the smallest
+stamps. All that comes later bears larger ones, so nothing ever has to wait for another group. Events are taken from the buffers
+many at a time; if another stream turns to a group, what was taken from it and not given out goes back to its place.
+
 Accepted messages get the numbers 1, 2, 3, ... in their group, so a receipt is a number, and ``delivered`` and ``stable`` wait
 until the group's marks have come so far.
 
@@ -25,8 +30,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import heapq
+import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from itertools import count, repeat
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -46,7 +52,11 @@ MOST_AT_ONCE: Final = 4096
 """A reader gets about so many events at a time, at the most."""
 READ_FOR: Final = 0.005
 """Seconds that a reader goes on reading what is there before the event loop has its turn."""
+LOOKS: Final = 4
+"""So often it is looked whether a group is at rest, and always is, before a member that cannot leave it has finished."""
 _ONLY_BYTES: Final = {bytes}
+_stamps: Final = count()
+"""What comes is numbered with these, in whatever group it comes."""
 
 
 # --- what an application gets ---------------------------------------------------------------------------------------
@@ -161,7 +171,7 @@ class LeaveTimeout(GroupError):
 
 
 class Lost(GroupError):
-    """What a receipt waited for will not be known any more: the process left, or was stopped."""
+    """What a receipt waited for will not be known: the process left, or was stopped, or nobody tells in this group."""
 
 
 # --- marks and receipts ---------------------------------------------------------------------------------------------
@@ -218,7 +228,7 @@ class Receipt:
         await self._group._delivered.reach(self.seq)
 
     async def stable(self) -> None:
-        """Waits until every member of the view holds the message."""
+        """Waits until every member of the view holds the message. (Only where messages have a rank: in a total order.)"""
         await self._group._stable.reach(self.seq)
 
     def __repr__(self) -> str:
@@ -267,6 +277,8 @@ class Group:
         unread: int = UNREAD,
         listen: bool = True,
         formed: bool = True,
+        changes: bool = True,
+        settle: float = 0.0,
     ) -> None:
         check_buffers(outgoing, unread)
         self._port = port
@@ -275,6 +287,10 @@ class Group:
         self.guarantees = guarantees
         self.formed = formed
         """Whether this process formed the group, so that nothing was sent before; else it was let into one that existed."""
+        self.changes = changes
+        """Whether the protocol lets members come and go; if not, the group is formed once and ends as a whole."""
+        self._settle = settle
+        """Seconds for which such a group is at rest before a member has finished."""
         self.view: View | None = None
         """The view in force: who is in the group. (In the stream it comes in its place among the messages.)"""
         self._limit = outgoing
@@ -295,15 +311,13 @@ class Group:
         self._stable_rank = -1
         self._own: deque[tuple[int, int]] = deque()
         # incoming
-        self._incoming: deque[Any] = deque()
+        self._incoming: deque[_Arrived] = deque()
         self._unread_cost = 0
         self._full = False
-        self._current: Iterator[Event] = iter(())
-        self._is_read = False
-        """Whether a task waits for events."""
-        self._reader: asyncio.Future[None] | None = None
-        self._turned = 0.0
-        """When the event loop last had its turn, as far as reading goes."""
+        self._stream = Stream((self,))
+        """This group alone."""
+        self._reading = self._stream
+        """The stream that reads this group, or did so last."""
         self._over: Reason | None = None
         self._halted = False
         self._ended = asyncio.Event()
@@ -397,70 +411,41 @@ class Group:
         where = f"view {self.view.number} of {', '.join(self.view.members)}" if self.view is not None else "no view yet"
         return f"<Group {self.name!r} at {self.me!r}: {self._over.text if self._over is not None else where}>"
 
-    def __aiter__(self) -> Group:
-        return self
+    def __aiter__(self) -> Stream:
+        return self._stream
 
-    async def __anext__(self) -> Event:
-        for event in self._current:
-            return event
-        events = await self._next_events()
-        if events is None:
-            raise StopAsyncIteration
-        self._current = iter(events)
-        return next(self._current)
+    def __anext__(self) -> Coroutine[Any, Any, Event]:
+        return self._stream.__anext__()
 
-    async def batches(self) -> AsyncIterator[list[Event]]:
+    def batches(self) -> AsyncIterator[list[Event]]:
         """Everything that has come, as lists of events in their order: the fast way to read."""
-        while (events := await self._next_events()) is not None:
-            yield events
+        return self._stream.batches()
 
-    async def _next_events(self) -> list[Event] | None:
-        """The events that have come since the last call; None when there will be none any more."""
-        rest = list(self._current)
-        if rest:
-            return rest
-        if self._is_read:
-            raise UsageError(f"two tasks read group {self.name!r} at once; let one of them read and pass on what it gets")
-        self._is_read = True
-        loop = asyncio.get_running_loop()
-        try:
-            if self._incoming and loop.time() >= self._turned + READ_FOR:
-                await asyncio.sleep(0)
-                self._turned = loop.time()
-            while not self._incoming:
-                if self._over is not None:
-                    if self._halted:
-                        raise Halted(self._over)
-                    return None
-                self._reader = loop.create_future()
-                await self._reader
-                self._turned = loop.time()
-            return self._take_events()
-        finally:
-            self._is_read = False
-            self._reader = None
-
-    def _take_events(self) -> list[Event]:
-        """Makes events of what has come, but not of more than a program handles in some milliseconds: the loop must turn."""
+    def take_events(self, events: list[Event], origins: list[_Origin], before: float) -> None:
+        """Makes events of what has come with stamps below ``before``, until there are many (what streams call)."""
         incoming = self._incoming
         name = self.name
-        events: list[Event] = []
-        while incoming and len(events) < MOST_AT_ONCE:
-            item = incoming.popleft()
-            if item.__class__ is tuple:
-                sender, first, payloads, rank, cost = item
-                self._unread_cost -= cost
-                if len(payloads) == 1:
-                    events.append(Message(sender, payloads[0], first, name, rank))
-                else:
-                    events += map(Message, repeat(sender), payloads, count(first), repeat(name), repeat(rank))
+        while incoming and incoming[0][0] < before and len(events) < MOST_AT_ONCE:
+            stamp, sender, first, come, rank, cost = incoming.popleft()
+            self._unread_cost -= cost
+            if sender is None:
+                number = 1
+                events.append(come)
             else:
-                self._unread_cost -= MESSAGE_COST
-                events.append(item)
+                number = len(come)
+                if number == 1:
+                    events.append(Message(sender, come[0], first, name, rank))
+                else:
+                    events += map(Message, repeat(sender), come, count(first), repeat(name), repeat(rank))
+            origins.append((self, stamp, number))
         if self._full and 2 * self._unread_cost <= self._unread_limit:
             self._full = False
             self._port.pressure(self.name, False)
-        return events
+
+    def put_back(self, event: Event, stamp: int) -> None:
+        """The event that was taken last was not given out: it is the next again. It counts as read already."""
+        if self._listen:
+            self._incoming.appendleft((stamp, None, 0, event, None, 0))
 
     # --- the rest of what applications call -------------------------------------------------------------------------
 
@@ -494,6 +479,11 @@ class Group:
 
         Who asks once leaves: whoever waits here may be cancelled, and the process leaves all the same, when it can.
         """
+        if not self.changes:
+            raise UsageError(
+                f"{self.me} cannot leave {self.name}: with this protocol the members of a group stay the same; end the "
+                f"`async with`, or call finish(), when all members are done"
+            )
         if self._over is None:
             self._refuse(Reason("leaving", f"{self.me} is leaving {self.name} and sends nothing there any more"))
             if not self._leaving:
@@ -501,6 +491,26 @@ class Group:
                 if not self._queued:
                     self._port.leave(self.name)
             await self._ended.wait()
+        if self._halted and self._over is not None:
+            raise Halted(self._over)
+
+    async def finish(self) -> None:
+        """Ends this process's part in a group that nobody can leave: sends what was accepted, and waits for the group to rest.
+
+        Returns when this process has had nothing to do there for so long that no fault can have gone unnoticed. The others
+        still count on the process: it stays in the group until its node is closed.
+        """
+        if self.changes:
+            await self.leave()
+            return
+        if self._over is None:
+            self._refuse(Reason("finished", f"{self.me} has finished in {self.name} and sends nothing there any more"))
+            rested = 0
+            while self._over is None and rested < LOOKS:
+                await asyncio.sleep(self._settle / LOOKS)
+                rested = rested + 1 if not self._queued and self.waiting() is None else 0
+            if self._over is None:
+                self._end(Reason("finished", f"{self.me} has finished in {self.name}"))
         if self._halted and self._over is not None:
             raise Halted(self._over)
 
@@ -544,13 +554,16 @@ class Group:
         if sender == self.me:
             last = first + number - 1
             self._delivered.advance(last)
-            if rank is not None:
+            if rank is None:
+                text = f"{self.name} has no total order, so nobody tells when a message is stable; wait until it is delivered"
+                self._stable.end(Reason("no order", text))
+            else:
                 self._own.append((last, rank))
                 if rank <= self._stable_rank:  # it was known before it came
                     self.stable(self._stable_rank)
         if self._listen:
             cost = size + MESSAGE_COST * number
-            self._incoming.append((sender, first, payloads, rank, cost))
+            self._incoming.append((next(_stamps), sender, first, payloads, rank, cost))
             self._note_unread(cost)
 
     def add(self, event: Event) -> None:
@@ -563,7 +576,7 @@ class Group:
         elif isinstance(event, State):
             self._state.set()
         if self._listen:
-            self._incoming.append(event)
+            self._incoming.append((next(_stamps), None, 0, event, None, MESSAGE_COST))
             self._note_unread(MESSAGE_COST)
 
     def _note_unread(self, cost: int) -> None:
@@ -571,7 +584,7 @@ class Group:
         if self._unread_cost > self._unread_limit and not self._full:
             self._full = True
             self._port.pressure(self.name, True)
-        _wake(self._reader)
+        _wake(self._reading.waiter)
 
     def stable(self, rank: int) -> None:
         """Whatever was delivered, or will be, with a rank up to this one is held by every member."""
@@ -601,7 +614,7 @@ class Group:
         if not self._joined.done():
             self._joined.set_exception(Halted(reason))
             self._joined.exception()  # whoever waits gets it; if nobody does, nothing is to be said
-        _wake(self._reader)
+        _wake(self._reading.waiter)
         self._state.set()
         self._ended.set()
 
@@ -609,6 +622,153 @@ class Group:
         """No further messages, for that reason."""
         self._refusal = reason
         _wake(self._room)
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+_Arrived: TypeAlias = tuple[int, ProcessId | None, int, Any, int | None, int]
+"""What waits to be read: stamp, sender, number of the first message, payloads, rank, cost; or without a sender, any event."""
+_Origin: TypeAlias = tuple[Group, int, int]
+"""Where consecutive events of a stream were taken from: group, stamp, how many."""
+
+
+class Stream:
+    """The events of a group, or of several groups of one process (:func:`merged`), in the order in which they came.
+
+    One task reads. Breaking out of a loop loses nothing: go on with this stream or another one when you like.
+    """
+
+    __slots__ = ("_current", "_groups", "_is_read", "_origins", "_turned", "waiter")
+
+    def __init__(self, groups: tuple[Group, ...]) -> None:
+        self._groups = groups
+        self._current: Iterator[Event] = iter(())
+        """What was taken from the groups and is not given out yet."""
+        self._origins: list[_Origin] = []
+        self._is_read = False
+        """Whether a task waits for events."""
+        self.waiter: asyncio.Future[None] | None = None
+        """What the task waits for: groups wake it when something has come."""
+        self._turned = 0.0
+        """When the event loop last had its turn, as far as reading goes."""
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Event:
+        for event in self._current:
+            return event
+        events = await self._next_events()
+        if events is None:
+            raise StopAsyncIteration
+        self._current = iter(events)
+        return next(self._current)
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Everything that has come, as lists of events in their order: the fast way to read."""
+        while (events := await self._next_events()) is not None:
+            yield events
+
+    async def _next_events(self) -> list[Event] | None:
+        """The events that have come since the last call; None when there will be none any more."""
+        rest = list(self._current)
+        if rest:
+            return rest
+        self.check_free()
+        self._take_over()
+        self._is_read = True
+        loop = asyncio.get_running_loop()
+        try:
+            if self._has_come() and loop.time() >= self._turned + READ_FOR:
+                await asyncio.sleep(0)
+                self._turned = loop.time()
+            while not self._has_come():
+                if self._is_over():
+                    return None
+                self.waiter = loop.create_future()
+                await self.waiter
+                self._turned = loop.time()
+            return self._take_events()
+        finally:
+            self._is_read = False
+            self.waiter = None
+
+    def check_free(self) -> None:
+        """Fails if a task waits for events of one of the groups."""
+        for group in self._groups:
+            if group._reading._is_read:
+                raise UsageError(f"two tasks read group {group.name!r} at once; let one of them read and pass on what it gets")
+
+    def _take_over(self) -> None:
+        """From now on this stream reads these groups; what others took from them and did not give out goes back."""
+        for group in self._groups:
+            if group._reading is not self:
+                group._reading._put_back()
+                group._reading = self
+
+    def _put_back(self) -> None:
+        rest = list(self._current)
+        while rest:
+            group, stamp, number = self._origins.pop()
+            for event in reversed(rest[-number:]):
+                group.put_back(event, stamp)
+            del rest[-number:]
+
+    def _has_come(self) -> bool:
+        return any([group._incoming for group in self._groups])
+
+    def _is_over(self) -> bool:
+        """Whether all groups have ended; raises if the protocol has stopped the process."""
+        for group in self._groups:
+            if group._over is not None and group._halted:
+                raise Halted(group._over)
+        return all([group._over is not None for group in self._groups])
+
+    def _take_events(self) -> list[Event]:
+        """Makes events of what has come, but not of more than a program handles in some milliseconds: the loop must turn."""
+        groups = self._groups
+        events: list[Event] = []
+        self._origins.clear()
+        heads = [(group._incoming[0][0], index) for index, group in enumerate(groups) if group._incoming]
+        heapq.heapify(heads)
+        while heads and len(events) < MOST_AT_ONCE:
+            index = heapq.heappop(heads)[1]
+            group = groups[index]
+            group.take_events(events, self._origins, heads[0][0] if heads else math.inf)
+            if group._incoming:
+                heapq.heappush(heads, (group._incoming[0][0], index))
+        return events
+
+
+def merged(*groups: Group) -> Stream:
+    """Reads several groups of one process as one stream: ``async for event in merged(red, blue)``.
+
+    Events come in the order in which the protocol delivered them at this process, so whatever it promises across groups holds
+    in the stream; ``event.group`` says where each belongs. The stream ends when all groups have, and raises :class:`Halted` when
+    the process was stopped.
+    """
+    strangers = [type(group).__name__ for group in groups if not isinstance(group, Group)]
+    if strangers:
+        raise UsageError(
+            f"merged reads groups, and a {strangers[0]} was given; write merged(red, blue), or merged(*groups.values()) if they "
+            f"are in a dictionary"
+        )
+    if not groups:
+        raise UsageError("merged reads groups, and none was given; name those that are to be read together")
+    first = groups[0]
+    for group in groups:
+        if group._port is not first._port:
+            raise UsageError(
+                f"{first.name!r} at {first.me} and {group.name!r} at {group.me} are groups of different processes, between which "
+                f"there is no order of delivery; merge groups that were joined from one Node"
+            )
+    twice = sorted({group.name for group in groups if groups.count(group) > 1})
+    if twice:
+        raise UsageError(f"merged reads each group once; named twice: {', '.join(twice)}")
+    stream = Stream(groups)
+    stream.check_free()
+    return stream
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ _NEVER: Final = -(2**62)
 
 
 class Blocks(NamedTuple):
-    """What rows say of messages ``low`` on of one sender: hashes of whole blocks by number, values of the others."""
+    """What rows say of messages ``low`` on of one sender: hashes of whole blocks by number, values of the others, and of some
+    whole ones too."""
 
     attribute: str
     group: str
@@ -85,19 +87,28 @@ class Agreed:
         differing: Ints = order[values[order] != np.repeat(values[kept], sizes)]
         return differing
 
-    def blocks(self, run: int, groups: int, senders: int, names: tuple[Sequence[str], Sequence[str]]) -> list[Blocks]:
-        """What is known of a run's messages, in blocks; keys count runs, groups and senders, whose names these are."""
+    def blocks(
+        self,
+        run: int,
+        groups: int,
+        senders: int,
+        names: tuple[Sequence[str], Sequence[str]],
+        torn: Mapping[int, Set[int]] = MappingProxyType({}),
+    ) -> list[Blocks]:
+        """What is known of a run's messages, in blocks; keys count runs, groups and senders, whose names these are. ``torn``:
+        blocks that may be broken off elsewhere, by key; of those the values are given as well."""
         per_run = groups * senders
         low, high = np.searchsorted(self.keys, (run * per_run, (run + 1) * per_run)).tolist()
         found = []
         for place in range(low, high):
+            mine = torn.get(int(self.keys[place]), frozenset())
             if place in self._far:
-                whole, parts = _hash(*self._far[place])
+                whole, parts = _hash(*self._far[place], mine)
             elif self.width[place]:
                 at = slice(int(self.base[place]), int(self.base[place] + self.width[place]))
                 there = self.there[at]
                 numbers = np.arange(self.low[place], self.low[place] + self.width[place])
-                whole, parts = _hash(numbers[there], self.values[at][there])
+                whole, parts = _hash(numbers[there], self.values[at][there], mine)
             else:
                 continue
             group, sender = divmod(int(self.keys[place]) - run * per_run, senders)
@@ -105,7 +116,7 @@ class Agreed:
         return found
 
 
-def _hash(numbers: Ints, values: Ints) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
+def _hash(numbers: Ints, values: Ints, torn: Set[int]) -> tuple[dict[int, bytes], dict[int, tuple[Ints, Ints]]]:
     """Values of messages in the order of their numbers, block by block."""
     whole: dict[int, bytes] = {}
     parts: dict[int, tuple[Ints, Ints]] = {}
@@ -114,7 +125,7 @@ def _hash(numbers: Ints, values: Ints) -> tuple[dict[int, bytes], dict[int, tupl
     for a, b in pairwise([*edges.tolist(), len(numbers)]):
         if b - a == BLOCK:
             whole[int(blocks[a])] = hash_block(values[a:b])
-        else:
+        if b - a < BLOCK or int(blocks[a]) in torn:
             parts[int(blocks[a])] = numbers[a:b], values[a:b]
     return whole, parts
 

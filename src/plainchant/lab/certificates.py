@@ -15,9 +15,11 @@ What a run's :class:`Slice` has:
   it as off the whole run.
 - intervals of deliveries and of sends, which straddle neither a ``view`` or ``join`` of their group nor any ``leave`` of
   their process, so that membership and view are the same all through one;
-- tapes, cut at the same places;
+- tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: which group each of its
+  message rows is of, so that the tapes of its groups can be put together to one;
+- where ``block`` rows stand among a history's message rows, and at which of those the clock moves on;
 - for each history and group, how many messages were sent and how far deliveries of own messages run ahead of that;
-- what all rows about a message must agree on (the digest; the rank, where a process is in several groups): compared at
+- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at
   once within the unit, and for runs that go on elsewhere as a cryptographic hash of every 256 messages;
 - ``smells``: something may be malformed. The plain validation looks at such a run and says what it is.
 """
@@ -28,7 +30,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -38,7 +40,7 @@ from numpy.typing import NDArray
 
 from ..trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ..trace.validation import detail_problems
-from .agreed import Agreed, Blocks
+from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
 
 CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block"})
@@ -99,6 +101,45 @@ class Tape(NamedTuple):
     """0: a send of its own; else 1 + a place in the slice's ``senders``."""
 
 
+class Weave(NamedTuple):
+    """The groups of one history's message rows, in order, as places in the slice's ``groups``."""
+
+    process: str
+    codes: NDArray[Any]
+
+
+class Moves(NamedTuple):
+    """At which of a history's message rows ``true_time`` is not that of the message row before (a bit for each, packed); the
+    first of a unit counts as one, and a row without the time does. Where no row has it, there are none."""
+
+    process: str
+    bits: NDArray[np.uint8]
+    first: int | None
+    last: int | None
+    """The times of the first and the last of these rows."""
+
+
+class Stop(NamedTuple):
+    """A ``block`` row about a message, and how many of the history's message rows in these rows come before it."""
+
+    process: str
+    at: int
+    """Its index."""
+    before: int
+
+
+RankKey: TypeAlias = tuple[int, str, str, int]
+"""Rank, sender, group, seq: messages of a batch have one rank and follow each other by number."""
+
+
+class Ranked(NamedTuple):
+    """The first and the last delivery of a history, by rank."""
+
+    process: str
+    low: RankKey
+    high: RankKey
+
+
 class Extent(NamedTuple):
     """The rows of one history in a unit: the indices first to last, all of them unless ``loose``. ``final``: the last one
     is ``crash`` or ``end``."""
@@ -126,16 +167,23 @@ class Slice:
 
     run: str
     senders: list[str]
+    groups: list[str]
     extents: list[Extent]
     delivered: list[Delivered]
     sent: list[Sent]
     own: list[Own]
     tapes: list[Tape]
+    weaves: list[Weave]
+    """Of histories that have message rows of several groups here."""
+    stops: list[Stop]
+    moves: list[Moves]
+    """None if there are no ``stops``."""
     claims: list[tuple[str, str, int]]
     """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
     timed: list[Timed]
-    ranks: list[tuple[str, int, int]] | None
-    """(process, first rank, last rank), if ranks grow along every history here; None: they do not, or nobody needs them."""
+    ranks: list[Ranked] | None
+    """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
+    not looked at, and there are none."""
     blocks: list[Blocks]
     rows: int
     smells: bool
@@ -188,8 +236,9 @@ class Unit:
         self._intervals()
         self._tapes()
         self._own()
-        self._agree("digest", self._differing)
-        self._rank()
+        self._digests = self._agree("digest", self._message, self._differing)
+        self._weave()
+        self._stop()
         self._times()
         self._choose_skeleton()
 
@@ -360,9 +409,9 @@ class Unit:
         for run, (process, group), sent, ahead in zip(runs, names, sends, leads, strict=True):
             self._own_rows.setdefault(run, []).append(Own(process, group, sent, ahead))
 
-    def _agree(self, name: str, differing: Mask) -> Agreed:
-        """Compares what rows say of the same message. Nulls say nothing."""
-        rows, where = self.rows, self._message
+    def _agree(self, name: str, where: Ints, differing: Mask) -> Agreed:
+        """Compares what some rows say of the same message. Nulls say nothing."""
+        rows = self.rows
         values, there = rows.ints(name)
         if there is not None:
             where = where[there[where]]
@@ -370,37 +419,68 @@ class Unit:
         key = key * self._senders + rows.sender.codes[where]
         agreed = Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
         differing[rows.run.codes[where[agreed.differing]]] = True
-        if name == "digest":
-            self._digests = agreed
         return agreed
 
-    def _rank(self) -> None:
-        """Where a process is in several groups, ranks may show that one order holds across them."""
+    def _weave(self) -> None:
+        """Where a process is in several groups, how their rows follow each other."""
+        rows = self.rows
+        self._weaves: dict[int, list[Weave]] = {}
+        self._needs_ranks: Mask = np.zeros(len(self.runs), np.bool_)
+        if self._groups == 1:
+            return
         pairs = np.unique(self._place[self._message])
         owners = pairs // self._groups
-        several = owners[1:][owners[1:] == owners[:-1]]
-        self._needs_ranks: Mask = np.zeros(len(self.runs), np.bool_)
-        self._needs_ranks[self._run_of[several]] = True
-        self._ranks: Agreed | None = None
-        self._rank_ends: dict[int, list[tuple[str, int, int]]] = {}
-        self._unranked: Mask = np.zeros(len(self.runs), np.bool_)
-        if not len(several):
+        several = np.unique(owners[1:][owners[1:] == owners[:-1]])
+        named = rows.group.codes >= 0
+        groups = np.unique(rows.run.codes[named].astype(np.int64) * self._groups + rows.group.codes[named]) // self._groups
+        self._needs_ranks = np.bincount(groups, minlength=len(self.runs)) > 1
+        kind: Any = np.uint8 if self._groups < 256 else np.uint16 if self._groups < 65_536 else np.uint32
+        first, last = self._message_bounds(several)
+        for history, a, b in zip(several.tolist(), first, last, strict=True):
+            weave = Weave(rows.process.values[self._owner[history]], rows.group.codes[self._message[a:b]].astype(kind))
+            self._weaves.setdefault(int(self._run_of[history]), []).append(weave)
+
+    def _message_bounds(self, histories: Ints) -> tuple[list[int], list[int]]:
+        """Where the message rows of some histories begin and end."""
+        first = np.searchsorted(self._message, self._begins[histories])
+        last = np.searchsorted(self._message, self._ends[histories], side="right")
+        return first.tolist(), last.tolist()
+
+    def _stop(self) -> None:
+        """Block rows about messages; in runs that have them, when the message rows of each history were written."""
+        rows = self.rows
+        self._stops: dict[int, list[Stop]] = {}
+        self._moves: dict[int, list[Moves]] = {}
+        code = next((code for code, value in enumerate(rows.kind.values) if value == "block"), None)
+        if code is None:
             return
-        self._ranks = self._agree("rank", self._unranked)
-        values, there = self.rows.ints("rank")
-        where = self._message[self._kinds[self._message] == _DELIVER]
-        if there is not None and not there[where].all():
-            self._unranked[self.rows.run.codes[where[~there[where]]]] = True
-        back = (np.diff(self._dense[where]) == 0) & (np.diff(values[where]) <= 0)
-        self._unranked[self.rows.run.codes[where[1:][back]]] = True
-        if not len(where):
-            return
-        starts = starts_of(np.diff(self._dense[where]) != 0)
-        ends = np.append(starts[1:], len(where)) - 1
-        for first, last in zip(where[starts].tolist(), where[ends].tolist(), strict=True):
-            process = self.rows.process.values[self.rows.process.codes[first]]
-            mine = self._rank_ends.setdefault(int(self.rows.run.codes[first]), [])
-            mine.append((process, int(values[first]), int(values[last])))
+        about = (rows.kind.codes == code) & (rows.group.codes >= 0)
+        if rows.has_seq is not None:
+            about &= rows.has_seq
+        where = np.flatnonzero(about)
+        first = np.searchsorted(self._message, self._begins[self._dense[where]])
+        before = (np.searchsorted(self._message, where) - first).tolist()
+        for at, index, passed in zip(where.tolist(), rows.index[where].tolist(), before, strict=True):
+            stop = Stop(rows.process.values[rows.process.codes[at]], index, passed)
+            self._stops.setdefault(int(rows.run.codes[at]), []).append(stop)
+        times, there = rows.ints("true_time")
+        stopped: Mask = np.zeros(len(self.runs), np.bool_)
+        stopped[list(self._stops)] = True
+        histories = np.flatnonzero(stopped[self._run_of])
+        for history, a, b in zip(histories.tolist(), *self._message_bounds(histories), strict=True):
+            mine = self._message[a:b]
+            known = np.ones(len(mine), np.bool_) if there is None else there[mine]
+            moved = np.ones(len(mine), np.bool_)
+            moved[1:] = (np.diff(times[mine]) != 0) | ~known[1:] | ~known[:-1]
+            moved &= known.any()
+            first_time, last_time = (int(times[mine[at]]) if len(mine) and known[at] else None for at in (0, -1))
+            moves = Moves(rows.process.values[self._owner[history]], np.packbits(moved), first_time, last_time)
+            self._moves.setdefault(int(self._run_of[history]), []).append(moves)
+
+    @cached_property
+    def _ranks(self) -> _Ranks:
+        """Where there are several groups, ranks may show that one order holds across them."""
+        return _Ranks(self)
 
     def _times(self) -> None:
         """Per history: how many durations are known, and the longest."""
@@ -462,22 +542,28 @@ class Unit:
         blocks: list[Blocks] = []
         if alone:
             blocks = self._digests.blocks(run, self._groups, self._senders, self._names_of)
-            if self._ranks is not None and self._needs_ranks[run] and not self._unranked[run]:
-                blocks += self._ranks.blocks(run, self._groups, self._senders, self._names_of)
-        ranked = self._ranks is not None and not self._unranked[run]
+            if self._needs_ranks[run] and not self._ranks.is_unfit[run]:
+                blocks += self._ranks.agreed.blocks(run, self._groups, self._senders, self._names_of, self._ranks.torn)
+        ranks: list[Ranked] | None = []
+        if self._needs_ranks[run]:
+            ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
         extents = part(listed.extents, listed.histories, run)
         places = self.skeleton_rows(run)
         return Slice(
             run=self.runs[run],
             senders=self.rows.sender.values,
+            groups=self.rows.group.values,
             extents=extents,
             delivered=part(listed.delivered, listed.delivered_bounds, run),
             sent=part(listed.sent, listed.sent_bounds, run),
             own=self._own_rows.get(run, []),
             tapes=part(listed.tapes, listed.tape_bounds, run),
+            weaves=self._weaves.get(run, []),
+            stops=self._stops.get(run, []),
+            moves=self._moves.get(run, []),
             claims=self._claims.get(run, []),
             timed=part(listed.timed, listed.histories, run),
-            ranks=self._rank_ends.get(run, []) if ranked else None,
+            ranks=ranks,
             blocks=blocks,
             rows=listed.counts[run],
             smells=bool(self._smelly[run]),
@@ -485,6 +571,66 @@ class Unit:
             has_deadlines=bool(self._with_deadlines[run]),
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )
+
+
+class _Ranks:
+    """What the ranks of a unit's deliveries are good for."""
+
+    def __init__(self, unit: Unit) -> None:
+        rows = unit.rows
+        self.is_unfit: Mask = np.zeros(len(unit.runs), np.bool_)
+        """By run: a delivery has no rank, a message has two, or they do not grow along a history."""
+        self.ends: dict[int, list[Ranked]] = {}
+        where = unit._message[(unit._kinds[unit._message] == _DELIVER) & unit._needs_ranks[rows.run.codes[unit._message]]]
+        self.agreed = unit._agree("rank", where, self.is_unfit)
+        self.torn = self._torn(unit)
+        """Blocks of messages in which a history begins or ends here: it may have the rest of it elsewhere."""
+        values, there = rows.ints("rank")
+        if there is not None:
+            self.is_unfit[rows.run.codes[where[~there[where]]]] = True
+        if not len(where):
+            return
+        grows = np.zeros(len(where) - 1, np.bool_)
+        same = np.ones(len(where) - 1, np.bool_)
+        for column in (values, _by_name(rows.sender), _by_name(rows.group), rows.seq):
+            step = np.diff(column[where])
+            grows |= same & (step > 0)
+            same &= step == 0
+            if not same.any():
+                break
+        owners = unit._dense[where]
+        self.is_unfit[rows.run.codes[where[1:][(np.diff(owners) == 0) & ~grows]]] = True
+        starts = starts_of(np.diff(owners) != 0)
+        ends = np.append(starts[1:], len(where)) - 1
+        for first, last in zip(where[starts].tolist(), where[ends].tolist(), strict=True):
+            low, high = (self._key(rows, values, at) for at in (first, last))
+            ranked = Ranked(rows.process.values[rows.process.codes[first]], low, high)
+            self.ends.setdefault(int(rows.run.codes[first]), []).append(ranked)
+
+    @staticmethod
+    def _torn(unit: Unit) -> dict[int, set[int]]:
+        rows, found = unit.rows, dict[int, set[int]]()
+        for ends, aside in ((unit._delivered.heads, 0), (unit._delivered.tails, 1)):
+            cut = ends[((rows.seq[ends] + aside) % BLOCK != 0) & unit._needs_ranks[rows.run.codes[ends]]]
+            keys = rows.run.codes[cut].astype(np.int64) * unit._groups + rows.group.codes[cut]
+            keys = keys * unit._senders + rows.sender.codes[cut]
+            for key, block in zip(keys.tolist(), (rows.seq[cut] // BLOCK).tolist(), strict=True):
+                found.setdefault(key, set()).add(block)
+        return found
+
+    @staticmethod
+    def _key(rows: Rows, ranks: Ints, at: int) -> RankKey:
+        sender, group = rows.sender.values[rows.sender.codes[at]], rows.group.values[rows.group.codes[at]]
+        return int(ranks[at]), sender, group, int(rows.seq[at])
+
+
+def _by_name(coded: Coded) -> Ints:
+    """Codes that grow with the names."""
+    names = sorted(range(len(coded.values)), key=lambda code: coded.values[code] or "")
+    places = np.empty(len(names) + 1, np.int64)
+    places[names] = np.arange(len(names))
+    places[-1] = -1
+    return places[coded.codes]
 
 
 class _Spans:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..trace.reference.facts import Event, History, Run, View
 from .agreed import BLOCK, Blocks, hash_block
-from .certificates import Delivered, Sent, Slice
+from .certificates import Delivered, Own, Ranked, RankKey, Sent, Slice
 
 Range: TypeAlias = tuple[int, int]
 Codes: TypeAlias = NDArray[Any]
@@ -34,7 +34,7 @@ class Evidence:
 
     def __init__(self, facts: Run, slices: Sequence[Slice]) -> None:
         self.facts = facts
-        self._slices = slices
+        self.slices = slices
         self.rows = sum(part.rows for part in slices)
         self.has_deadlines = any(part.has_deadlines for part in slices)
         self.smells = False
@@ -45,8 +45,8 @@ class Evidence:
 
     def _arrange(self) -> None:
         """Brings what several units say into the order of the histories."""
-        if len(self._slices) == 1:
-            only = self._slices[0]
+        if len(self.slices) == 1:
+            only = self.slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
             self._sends: Iterable[Sent] = only.sent
             self.is_loose = any(extent.first != 0 or extent.loose for extent in only.extents)
@@ -54,10 +54,10 @@ class Evidence:
             self.smells = self.smells or any(sent.low != 1 for sent in self._first_sends())
             self.leads = any(own.lead > 0 for own in only.own)
             return
-        self._deliveries = sorted((d for part in self._slices for d in part.delivered), key=lambda d: (d.process, d.first))
-        self._sends = sorted((s for part in self._slices for s in part.sent), key=lambda s: (s.process, s.first))
+        self._deliveries = sorted((d for part in self.slices for d in part.delivered), key=lambda d: (d.process, d.first))
+        self._sends = sorted((s for part in self.slices for s in part.sent), key=lambda s: (s.process, s.first))
         begins: list[tuple[int, Slice, str]] = []
-        for part in self._slices:
+        for part in self.slices:
             begins += [(extent.first, part, extent.process) for extent in part.extents]
         begins.sort(key=lambda begin: begin[0])
         self._join(begins)
@@ -74,20 +74,20 @@ class Evidence:
         final: set[str] = set()
         sent: dict[Place, int] = {}
         self.leads = False
+        places = {id(part): _Places(part) for part in self.slices}
         for first, part, process in begins:
-            extent = next(e for e in part.extents if e.process == process)
+            there = places[id(part)]
+            extent = there.extents[process]
             self.is_loose = self.is_loose or extent.loose or first != expected.get(process, 0)
             self.smells = self.smells or process in final
             expected[process] = extent.last + 1
             if extent.final:
                 final.add(process)
-            for own in part.own:
-                if own.process == process:
-                    self.leads = self.leads or own.lead > sent.get(own[:2], 0)
-                    sent[own[:2]] = sent.get(own[:2], 0) + own.sends
-            for claimed, group, view in part.claims:
-                if claimed == process:
-                    self.smells = self.smells or view != self._last_view(process, group, first)
+            for own in there.own.get(process, ()):
+                self.leads = self.leads or own.lead > sent.get(own[:2], 0)
+                sent[own[:2]] = sent.get(own[:2], 0) + own.sends
+            for group, view in there.claims.get(process, ()):
+                self.smells = self.smells or view != self._last_view(process, group, first)
         self.smells = self.smells or self.is_loose
         numbers: dict[Place, int] = {}
         for span in self._sends:
@@ -177,9 +177,9 @@ class Evidence:
         """By process and group, view by view: the codes of the senders, with 0 for sends."""
         parts: dict[Place, list[tuple[int, Codes]]] = {}
         places: dict[str, int] = {}
-        for part in self._slices:
+        for part in self.slices:
             translate = None
-            if len(self._slices) > 1:
+            if len(self.slices) > 1:
                 codes = [places.setdefault(sender, len(places) + 1) for sender in part.senders]
                 translate = np.array([0, *codes], np.uint32)
             for tape in part.tapes:
@@ -188,7 +188,7 @@ class Evidence:
         return {place: self._by_view(place[0], tapes) for place, tapes in parts.items()}
 
     def _by_view(self, process: str, tapes: list[tuple[int, Codes]]) -> list[tuple[View | None, Codes]]:
-        if len(self._slices) > 1:
+        if len(self.slices) > 1:
             tapes.sort(key=lambda tape: tape[0])
         joined: list[tuple[View | None, list[Codes]]] = []
         for first, codes in tapes:
@@ -204,7 +204,7 @@ class Evidence:
     @cached_property
     def digests_agree(self) -> bool:
         """False if rows about a message differ. Those of ``unresolved`` have still to be compared."""
-        return not any(part.differs for part in self._slices) and self._blocks[0]
+        return not any(part.differs for part in self.slices) and self._blocks[0]
 
     @cached_property
     def unresolved(self) -> list[Messages]:
@@ -218,29 +218,40 @@ class Evidence:
 
     @cached_property
     def is_ranked(self) -> bool:
-        """Whether ranks are a witness of one order across groups: along every history they grow, and a message has the
-        same one everywhere."""
-        last: dict[str, int] = {}
-        ends: list[tuple[int, str, int, int]] = []
-        for part in self._slices:
+        """Whether processes that deliver in several groups do so by rank: along their histories ranks grow, and a message has the
+        same one everywhere. Messages of equal rank count as ordered by sender, group and number."""
+        last: dict[str, RankKey] = {}
+        ends: list[tuple[int, Ranked]] = []
+        for part in self.slices:
             if part.ranks is None:
                 return False
+            ranked = {mine.process for mine in part.ranks}
+            if any(interval.process in self.in_several and interval.process not in ranked for interval in part.delivered):
+                return False
             begins = {extent.process: extent.first for extent in part.extents}
-            ends += [(begins[process], process, low, high) for process, low, high in part.ranks]
-        for _, process, low, high in sorted(ends):
+            ends += [(begins[mine.process], mine) for mine in part.ranks]
+        for _, (process, low, high) in sorted(ends):
             if process in last and low <= last[process]:
                 return False
             last[process] = high
         return self._blocks_agree("rank") == (True, [])
 
+    @cached_property
+    def in_several(self) -> dict[str, list[str]]:
+        """The processes that deliver in several groups, and these."""
+        found: dict[str, list[str]] = {}
+        for process, group in self.delivered:
+            found.setdefault(process, []).append(group)
+        return {process: groups for process, groups in found.items() if len(groups) > 1}
+
     def _blocks_agree(self, attribute: str) -> tuple[bool, list[Messages]]:
         """Whether blocks agree as far as that can be told, and what could not be compared."""
-        if len(self._slices) == 1:
+        if len(self.slices) == 1:
             return True, []
         unresolved: list[Messages] = []
         whole: dict[tuple[str, str, int], bytes] = {}
         parts: dict[tuple[str, str, int], dict[int, int]] = {}
-        for blocks in (blocks for part in self._slices for blocks in part.blocks if blocks.attribute == attribute):
+        for blocks in (blocks for part in self.slices for blocks in part.blocks if blocks.attribute == attribute):
             if not _add(blocks, whole, parts):
                 return False, []
         for key, values in parts.items():
@@ -265,7 +276,7 @@ class Evidence:
     @cached_property
     def longest(self) -> tuple[int, int, int, int]:
         """Timed deliveries and the longest, timed sends and the longest."""
-        timed = [entry for part in self._slices for entry in part.timed]
+        timed = [entry for part in self.slices for entry in part.timed]
         return (
             sum(entry.deliveries for entry in timed),
             max((entry.longest for entry in timed), default=0),
@@ -275,6 +286,19 @@ class Evidence:
 
     def history(self, process: str) -> History:
         return self.facts.histories[process]
+
+
+class _Places:
+    """What a slice says of each process."""
+
+    def __init__(self, part: Slice) -> None:
+        self.extents = {extent.process: extent for extent in part.extents}
+        self.own: dict[str, list[Own]] = {}
+        for own in part.own:
+            self.own.setdefault(own.process, []).append(own)
+        self.claims: dict[str, list[tuple[str, int]]] = {}
+        for process, group, view in part.claims:
+            self.claims.setdefault(process, []).append((group, view))
 
 
 def _add(blocks: Blocks, whole: dict[tuple[str, str, int], bytes], parts: dict[tuple[str, str, int], dict[int, int]]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -106,6 +107,25 @@ class Order:
             return 0
         return sum(min(size, theirs.get(view, 0)) for view, size in mine.items())
 
+    @cached_property
+    def _first(self) -> int:
+        """The first view in which anybody delivers."""
+        return min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
+
+    def begins_with(self, process: str) -> int | None:
+        """How many messages of the sequence a process delivers, from its first on; None if it begins later."""
+        lengths = self._lengths.get(process, {})
+        if lengths and min(self._chain[view] for view in lengths) > self._first:
+            return None
+        return sum(lengths.values())
+
+    def in_common(self) -> Iterator[tuple[tuple[str, str], int]]:
+        """Every two processes that have messages in common, and how many."""
+        for p, q in combinations(sorted(self._lengths), 2):
+            count = self.common(p, q)
+            if count:
+                yield (p, q), count
+
     def pairs(self, histories: Sequence[History]) -> int:
         """Pairs of processes with an order to compare: two messages or more in common."""
         names = [history.name for history in histories if history.name in self._lengths]
@@ -180,3 +200,40 @@ class Order:
                 latest = self._chain[view]
             sent += len(sends)
         return latest
+
+
+def merge(orders: Mapping[str, Order], delivered: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    """Merges the sequences of groups to one, as processes that are in several deliver them; Doubtful if that does not work out,
+    because these processes order messages round in a circle.
+
+    ``delivered`` has, for each of these processes, the groups of its deliveries in order, as stretches of so many. A group's
+    next message may be taken when it is the next one of all who deliver it.
+    """
+    left: dict[str, dict[str, int]] = {}
+    """By group, then by process: how many of the group's messages it still has to deliver."""
+    heads: dict[str, tuple[str, int]] = {}
+    stretches = {process: iter(mine) for process, mine in delivered.items()}
+    for process, mine in delivered.items():
+        for group in {group for group, _ in mine}:
+            count = orders[group].begins_with(process)
+            if count is None:
+                raise Doubtful
+            left.setdefault(group, {})[process] = count
+        heads[process] = next(stretches[process])
+    work = list(left)
+    while work:
+        group = work.pop()
+        concerned = left[group]
+        step = min((heads[process][1] if heads[process][0] == group else 0 for process in concerned), default=0)
+        if not step:
+            continue
+        work.append(group)
+        for process in list(concerned):
+            concerned[process] -= step
+            if not concerned[process]:
+                del concerned[process]
+            remaining = heads[process][1] - step
+            heads[process] = (group, remaining) if remaining else next(stretches[process], (group, 0))
+            work.append(heads[process][0])
+    if any(left.values()):
+        raise Doubtful

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Final
 
 from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_for
@@ -26,8 +26,10 @@ from ..trace.reference.facts import History, Run, View
 from ..trace.reference.owing import Owing, drops, parted
 from ..trace.reference.report import Report
 from ..trace.reference.timing import bounds_of
+from .causes import Clocks, by_one_order
 from .evidence import Evidence, Messages, Range
-from .order import Doubtful, Order
+from .order import Doubtful, Order, merge
+from .woven import Woven
 
 
 @dataclasses.dataclass(slots=True)
@@ -334,35 +336,69 @@ class Prover:
         return sum(self.order(group).pairs(alive) for group in self.run.groups)
 
     def total(self) -> int:
-        """One sequence a group, and no two processes share two groups, or ranks show one order across them."""
+        """One sequence a group, and no two processes share two groups, or there is one order across them."""
         return self._across_groups() + self.cases("causal")
 
     def _across_groups(self) -> int:
-        orders = [self.order(group) for group in self.run.groups]
-        cases = 0
-        for p, q in combinations(self.run.all, 2):
-            common = [order.common(p.name, q.name) for order in orders]
-            if sum(count > 0 for count in common) > 1 and not self.evidence.is_ranked:
-                raise Doubtful
-            cases += sum(common) >= 2
-        return cases
+        common: dict[tuple[str, str], list[int]] = {}
+        for group in self.run.groups:
+            for pair, count in self.order(group).in_common():
+                common.setdefault(pair, []).append(count)
+        if any(len(counts) > 1 for counts in common.values()):
+            self._one_order_across_groups()
+        return sum(sum(counts) >= 2 for counts in common.values())
 
     def acyclic(self) -> int:
-        """One sequence a group, and no process delivers in two groups, or ranks show one order across them. The cases are
+        """One sequence a group, and no process delivers in two groups, or there is one order across them. The cases are
         the messages that two processes deliver: as many as the second longest stretch of each view has."""
         delivering = [process for process, _ in self.evidence.delivered]
-        if len(set(delivering)) < len(delivering) and not self.evidence.is_ranked:
-            raise Doubtful
+        if len(set(delivering)) < len(delivering):
+            self._one_order_across_groups()
         return sum(self.order(group).shared for group in self.run.groups)
 
+    def _one_order_across_groups(self) -> None:
+        """Ranks show it, or else the sequences of the groups can be merged."""
+        if not self._is_ranked and not self._can_be_merged:
+            raise Doubtful
+
+    @cached_property
+    def _is_ranked(self) -> bool:
+        """Processes in several groups deliver by rank, from the beginning of each group's sequence on.
+
+        So what they deliver of a group is the beginning of its sequence, and ranks grow along it; what others deliver beyond it
+        comes after it in the sequence and in no other group. No order leads back to a smaller rank, or from beyond.
+        """
+        if not self.evidence.is_ranked:
+            return False
+        in_several = self.evidence.in_several.items()
+        return all(self.order(group).begins_with(process) is not None for process, groups in in_several for group in groups)
+
+    @cached_property
+    def _can_be_merged(self) -> bool:
+        delivered = {process: self._woven.stretches(process) for process in self.evidence.in_several}
+        try:
+            merge({group: self.order(group) for group in self.run.groups}, delivered)
+        except Doubtful:
+            return False
+        return True
+
     def causal(self) -> int:
+        """In one of three ways, each with conditions of its own."""
+        if not self._are_sound:
+            raise Doubtful
+        for way in (self._causal_in_one_sequence, self._causal_by_one_order, self._causal_by_clocks):
+            try:
+                return way()
+            except Doubtful:
+                continue
+        raise Doubtful
+
+    def _causal_in_one_sequence(self) -> int:
         """Everybody takes part in one group only, and that has one sequence. A sender delivers its own messages after
         sending them, and those that it sent and did not deliver come after all that it delivered: so the sequence has
         everything after what happened before it. Each process delivers a stretch of it without holes, and owes nothing
         from before that stretch (``fifo``)."""
         if any(len(groups) > 1 for groups in self.evidence.participates.values()):
-            raise Doubtful
-        if not self._are_sound:
             raise Doubtful
         cases = self.cases("fifo")
         for group in self.run.groups:
@@ -370,6 +406,23 @@ class Prover:
             order.sends_come_after()
             cases += order.with_a_cause()
         return cases
+
+    def _causal_by_one_order(self) -> int:
+        """There is one order across all groups, and happened-before is part of it (see ``causes``). Every message but the first
+        that a process delivers of a sender and group has a cause, as ``fifo`` counts them."""
+        self.cases("acyclic")
+        return self.cases("fifo") + by_one_order(self.evidence, self._woven)
+
+    def _causal_by_clocks(self) -> int:
+        return self._clocks.in_causal_order()
+
+    @cached_property
+    def _woven(self) -> Woven:
+        return Woven(self.evidence)
+
+    @cached_property
+    def _clocks(self) -> Clocks:
+        return Clocks(self.evidence, self._woven)
 
     # --- times --------------------------------------------------------------------------------------------------------
 
@@ -395,9 +448,12 @@ class Prover:
         return cases
 
     def prompt(self) -> int:
-        if any(history.blocks for history in self.run.all):
+        """What waits has a cause that is delivered later, and no longer than until the last of them is."""
+        if not any(history.blocks for history in self.run.all):
+            return 0
+        if not self._are_sound:
             raise Doubtful
-        return 0
+        return self._clocks.waited_for_a_cause()
 
 
 PROVERS: Final[Mapping[str, Callable[[Prover], int]]] = {

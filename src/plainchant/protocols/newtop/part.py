@@ -20,9 +20,9 @@ class Part:
     """Everything about one group at one process."""
 
     __slots__ = (
-        "announced", "announcing", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow", "group", "held",
-        "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office", "open", "openers", "order", "others",
-        "probe_mark", "probes", "ready", "reserve", "said_stable", "seen_stable", "sequencer", "silence", "timer_at",
+        "announced", "announced_up_to", "announcing", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow",
+        "group", "held", "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office", "open", "openers", "order",
+        "others", "probe_mark", "probes", "ready", "reserve", "said_stable", "seen_stable", "sequencer", "silence", "timer_at",
         "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
     )
 
@@ -62,7 +62,9 @@ class Part:
         self.announced = 0
         """What was last said to be delivered here."""
         self.announcing = 0
-        """So many times it was announced since the group became idle; 0: the timer is not set."""
+        """So much longer than at first an idle group waits between announcements; 0: it does not announce."""
+        self.announced_up_to = 0
+        """What there was when the timer for announcements last expired."""
         self.last_sent = 0
         """When something was last said to all."""
         self.wanted_by: dict[ProcessId, int] = {}

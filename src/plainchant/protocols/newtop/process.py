@@ -464,7 +464,12 @@ class Process(Engine):
                 self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
         if self.lossy:
             self.repair.watch(part)
-        if not part.announcing and self.parameters.announce_after and part.matrix.largest_flow > flow.everywhere:
+        self._mean_to_announce(part)
+
+    def _mean_to_announce(self, part: Part) -> None:
+        """Sets the timer for it where there is something new that not everybody has."""
+        largest = part.matrix.largest_flow
+        if largest > part.announced_up_to and part.announcing != 1 and self.parameters.announce_after:
             part.announcing = 1
             self.host.set_timer(("announce", part.group), self.host.now + self.parameters.announce_after)
 
@@ -473,6 +478,7 @@ class Process(Engine):
         flow, patience = part.flow, self.parameters.announce_after
         flow.refresh()
         self._tell_host(part)
+        part.announced_up_to = part.matrix.largest_flow
         if min(flow.everywhere, part.said_stable) >= part.matrix.largest_flow:
             part.announcing = 0
             return
@@ -486,8 +492,6 @@ class Process(Engine):
             part.last_sent = self.host.now
             part.announcing = min(2 * part.announcing, SLOWEST)
             due = self.host.now + part.announcing * patience
-        else:
-            part.announcing = 1
         self.host.set_timer(("announce", part.group), due)
 
     def _tell_host(self, part: Part) -> None:

@@ -321,16 +321,18 @@ def prompt(report: Report) -> None:
         for block in history.blocks:
             if block.message in causality.clocks:
                 report.cases += 1
-                _settle(history, causality, settled, block.index)
+                _settle(report, history, causality, settled, block.index)
                 _waited_for_something(report, history, causality, settled, block)
 
 
-def _settle(history: History, causality: Causality, settled: list[int], index: int) -> None:
-    """Moves past the sends that the process has delivered by then; later blocks need not look at them again."""
+def _settle(report: Report, history: History, causality: Causality, settled: list[int], index: int) -> None:
+    """Moves past the sends that the process has delivered by then, or never delivers nor can owe; later blocks need not look
+    at them again."""
     for place, sends in enumerate(causality.sends):
         while settled[place] < len(sends):
-            mine = history.first.get(sends[settled[place]].message)
-            if mine is None or mine.index > index:
+            message = sends[settled[place]].message
+            mine = history.first.get(message)
+            if mine.index > index if mine is not None else report.owing.starts(history, message):
                 break
             settled[place] += 1
 
