@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test bench-sim bench-verify bench-sweep bench-live pins clean
+.PHONY: help setup demo test lint types unit-test docs-test bench-sim bench-groups bench-verify bench-sweep bench-live pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ docs-test: $(STAMP)  ## run every example in the README and the docs
 
 bench-sim: $(STAMP)  ## simulator speed beside SimPy
 	$(BIN)/plainchant bench sim
+
+bench-groups: $(STAMP)  ## many overlapping groups in the simulator
+	$(BIN)/plainchant bench groups
 
 bench-verify: $(STAMP)  ## verification beside DuckDB (some minutes, 2 GB of disk)
 	$(BIN)/plainchant bench verify
