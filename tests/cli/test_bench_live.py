@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
-from plainchant.live.bench.plan import Case, Plan
+from plainchant.live.bench.plan import PROTOCOLS, Case, Idle, Plan
 
-ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1)
-"""One case, as short as it goes."""
+ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1, idle=(Idle(),), idle_seconds=0.2)
+"""One case, and one nearly idle group, as short as it goes."""
 COLUMNS = {"protocol", "members", "size", "senders", "packet", "encrypted", "traced"}
 FIGURES = {"messages_per_s", "rtt_us_p50", "rtt_ratio_to_raw_udp"}
 
@@ -32,7 +32,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", "--quick", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) == {"rows", "peers", "machine", "wanted"}
+    assert set(result) == {"rows", "idle", "peers", "machine", "newtop_to_sequencer", "wanted"}
     (row,) = result["rows"]
     assert set(row) >= COLUMNS | FIGURES
     assert {name: row[name] for name in COLUMNS} == {
@@ -43,6 +43,11 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     assert isinstance(row["messages_per_s"], int)
     assert row["rtt_us_p50"] > 0
     assert row["rtt_ratio_to_raw_udp"] > 0
+    (idle,) = result["idle"]
+    assert idle["error"] is None
+    assert idle["everywhere_us_p50"] >= idle["own_us_p50"] > 0
+    assert idle["simulated_round_trips"] == 1.0
+    assert result["newtop_to_sequencer"] == []  # newtop's rate was not measured
     raw, *others = result["peers"]
     assert raw["protocol"] == "raw UDP"
     assert raw["rtt_us_p50"] > 0
@@ -53,20 +58,31 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     assert measured
     assert all(isinstance(target["reached"], bool) for target in measured)
     assert all(target["reached"] is None for target in result["wanted"] if target["measured"] is None)
-    assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0}]
+    assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0, "protocols": PROTOCOLS}]
 
 
 def test_a_failed_case_is_an_error_and_not_a_figure(
-    plan: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("plainchant.live.bench.measure.PROTOCOL", "no-such-protocol")
-    assert main(["bench", "live", "--no-peers", "--stall", "--seconds", "0.2", "--json"]) == 1
+    asked: list[dict[str, Any]] = []
+
+    def make_plan(level: str, **options: Any) -> Plan:
+        asked.append({"level": level, **options})
+        return Plan((Case(protocol="no-such-protocol"),), (), (), 0.1, 0.2, 0.1)
+
+    monkeypatch.setattr("plainchant.live.bench.plan.make_plan", make_plan)
+    assert main(["bench", "live", "--no-peers", "--stall", "--seconds", "0.2", "--protocol", "newtop", "--json"]) == 1
     streams = capsys.readouterr()
     (row,) = json.loads(streams.out)["rows"]
     assert "no-such-protocol" in row["error"]
     assert row["messages_per_s"] is None
     assert "1 of 1 cases failed" in streams.err
-    assert plan == [{"level": "default", "rounds": 3, "seconds": 0.2, "stall_seconds": 30.0}]
+    assert asked == [{"level": "default", "rounds": 3, "seconds": 0.2, "stall_seconds": 30.0, "protocols": ("newtop",)}]
+
+
+def test_a_protocol_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", "--protocol", "newtp"]) == 2
+    assert "there is no protocol 'newtp' to measure; there are: sequencer, newtop" in capsys.readouterr().err
 
 
 def test_quick_and_full_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

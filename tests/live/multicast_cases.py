@@ -23,6 +23,7 @@ from plainchant.live.transport import READ_AT_ONCE, Address
 from plainchant.model import UsageError
 
 from .endpoints import HOST, opened, run
+from .test_api import addresses, members, payloads, read
 
 GROUP: Final[Address] = ("239.1.2.3", 7000)
 _GET_FLAGS: Final = 0x8913
@@ -139,6 +140,17 @@ async def a_burst_is_read_in_bounded_turns() -> None:
         assert min(b.turns) > 0
 
 
+async def newtop_orders_what_is_sent_once_to_all() -> None:
+    peers = addresses("a", "b", "c")
+    options: dict[str, Any] = {"peers": peers, "protocol": "newtop", "transport": "multicast", "parameters": {}}
+    async with members(*peers, **options) as groups:
+        for group in groups:
+            await group.send(group.me.encode())
+        found = [payloads(await read(group, 3)) for group in groups]
+        assert found[0] == found[1] == found[2]
+        assert sorted(found[0]) == [b"a", b"b", b"c"]
+
+
 CASES: Final[dict[str, Callable[[], Coroutine[Any, Any, None]]]] = {
     case.__name__: case
     for case in (
@@ -151,6 +163,7 @@ CASES: Final[dict[str, Callable[[], Coroutine[Any, Any, None]]]] = {
         where_multicasts_do_not_arrive_it_is_refused,
         a_closed_transport_leaves_its_address_free,
         a_burst_is_read_in_bounded_turns,
+        newtop_orders_what_is_sent_once_to_all,
     )
 }
 

@@ -11,16 +11,20 @@ import pytest
 from plainchant.group import Message
 from plainchant.live.bench import processes
 from plainchant.live.bench.corosync import obstacle
-from plainchant.live.bench.measure import wanted
+from plainchant.live.bench.idle import Quiet, idle_row, measure_idle, simulate_idle
+from plainchant.live.bench.link import measure_link
+from plainchant.live.bench.measure import compare_protocols, wanted
 from plainchant.live.bench.peers import corosync_rows, pysyncobj_rows
-from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Plan, make_plan
+from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Idle, Plan, make_plan
 from plainchant.live.bench.processes import BenchError, Crew, free_ports
 from plainchant.live.bench.raw import measure_raw
 from plainchant.live.bench.recorder import delivered
 from plainchant.live.bench.sequences import Order, Runs
-from plainchant.live.bench.session import Session
+from plainchant.live.bench.session import Flood, Session
+from plainchant.live.bench.us import Round
 
-SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1)
+SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1, idle_seconds=0.2)
+QUIET = Quiet(own=400.0, everywhere=500.0, packets=1.0, link=250.0, raw=100.0)
 
 
 def messages(*runs: tuple[str, int, int]) -> list[Message]:
@@ -122,6 +126,11 @@ def test_a_rate_is_what_was_delivered_between_two_instants() -> None:
     assert delivered([], 0, 50) == 0
 
 
+def round_of(rate: float) -> Round:
+    """A round in which nothing but the rate counts."""
+    return Round(Flood(rate, None, ()), {}, None, {}, {})
+
+
 # --- plans and targets ----------------------------------------------------------------------------------------------
 
 
@@ -130,11 +139,34 @@ def test_the_plans_have_all_that_has_a_target_and_full_has_everything() -> None:
     for plan in (quick, default, full):
         figures = {"messages_per_s": 1, "rtt_ratio_to_raw_udp": 1, "rtt_ratio_to_raw_udp_same_core": 1}
         rows = [{**vars(case), **figures} for case in plan.cases]
-        assert [target["what"] for target in wanted(rows, 1.0) if target["measured"] is None] == []
+        ratios = compare_protocols({case: [round_of(1.0)] for case in plan.cases})
+        idle = [idle_row(each, [QUIET], None) for each in plan.idle if each.members == 3 and not each.silence_ms]
+        assert [target["what"] for target in wanted(rows, 1.0, ratios, idle) if target["measured"] is None] == []
         assert len(set(plan.cases)) == len(plan.cases)
-    assert len(full.cases) == 2 * 3 * 2 * 2 * 2 * 2 * 2
+    assert len(full.cases) == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 2
     assert {case.rounds for case in quick.cases} == {1}
     assert {case.rounds for case in default.cases} == {1, 3}
+    assert {case.protocol for case in quick.cases} == {"sequencer", "newtop"}
+
+
+def test_a_plan_has_the_protocols_that_were_asked_for() -> None:
+    plan = make_plan("default", rounds=3, seconds=1.0, protocols=["newtop"])
+    assert {case.protocol for case in plan.cases} == {idle.protocol for idle in plan.idle} == {"newtop"}
+    targets = wanted([{**vars(case), "messages_per_s": 1} for case in plan.cases], None)
+    assert all(target["reached"] is None for target in targets)
+
+
+def test_protocols_are_compared_round_by_round() -> None:
+    rounds = {
+        Case(): [round_of(100.0), round_of(1_000.0), round_of(10.0)],
+        Case(protocol="newtop"): [round_of(90.0), round_of(200.0), round_of(6.0)],
+        Case(protocol="newtop", packet=SMALL): [round_of(7.0)],
+    }
+    (found,) = compare_protocols(rounds)
+    assert (found["packet"], found["least"], found["median"], found["largest"]) == (LOOPBACK, 0.2, 0.6, 0.9)
+    judged = {target["what"]: target for target in wanted([], None, [found])}
+    assert judged[f"newtop's messages/s to sequencer's, 32 B in packets of {LOOPBACK}"]["reached"] is True
+    assert judged[f"newtop's messages/s to sequencer's, 32 B in packets of {SMALL}"]["reached"] is None
 
 
 def test_targets_are_judged() -> None:
@@ -143,7 +175,7 @@ def test_targets_are_judged() -> None:
 
     rows = [row(Case(), 750_000), row(Case(packet=SMALL), 249_999), row(Case(traced=True), 1)]
     rows.append(row(Case(reading="async for"), 240_000))
-    judged = {target["what"]: target["reached"] for target in wanted(rows, 0.4)}
+    judged = {target["what"]: target["reached"] for target in wanted(rows, 0.4) if "newtop" not in target["what"]}
     assert judged == {
         f"messages/s, 32 B in packets of {LOOPBACK}, not traced": True,
         f"messages/s, 32 B in packets of {LOOPBACK}, traced": False,
@@ -193,6 +225,35 @@ def test_a_process_that_fails_or_dies_says_why() -> None:
             crew.ask({})
     with Crew("plainchant.live.bench.no_such_module", [{}]) as crew, pytest.raises(BenchError, match="no_such_module"):
         crew.answers()
+
+
+def test_a_link_with_a_delay_takes_that_long() -> None:
+    assert measure_link(32, 20, seconds=0.1, pause=0.0) >= 40_000
+    assert measure_link(32, 0, seconds=0.1, pause=0.0) > 0
+
+
+def test_a_nearly_idle_group_is_measured() -> None:
+    quiet = measure_idle(Idle(link_ms=20), SHORT)
+    assert quiet.raw is None
+    assert quiet.link >= 40_000
+    assert quiet.everywhere >= quiet.own >= 40_000
+    assert quiet.packets > 0
+    row = idle_row(Idle(link_ms=20), [quiet, QUIET], None)
+    assert row["round_trips"]["least"] <= row["round_trips"]["median"] <= row["round_trips"]["largest"]
+    assert "round_trips" not in idle_row(Idle(), [], "it hangs")
+
+
+@pytest.mark.parametrize("members", [2, 3, 5, 10])
+def test_an_adaptive_time_silence_takes_one_round_trip_and_at_most_two_packets(members: int) -> None:
+    exact = simulate_idle(Idle(members=members))
+    assert exact["own"] == exact["everywhere"] == 1.0
+    assert 1.0 <= exact["packets"] <= 2.0
+
+
+@pytest.mark.parametrize("silence_ms", [50, 450, 1_050])
+def test_a_fixed_time_silence_takes_as_long_as_it_is(silence_ms: int) -> None:
+    exact = simulate_idle(Idle(silence_ms=silence_ms))
+    assert exact["own"] == 1.0 + silence_ms / 2  # the link takes 2 ms there and back
 
 
 def test_raw_udp_carries_messages_larger_than_a_datagram() -> None:

@@ -1,4 +1,4 @@
-"""``plainchant bench live``: how fast real groups are, beside raw UDP and other systems in the same run."""
+"""``plainchant bench live``: how fast real groups are, beside each other, raw UDP and other systems in the same run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ WIDTH = 190
 
 @guarded
 def bench_live(
-    quick: Annotated[bool, typer.Option("--quick", help="Only what has a target, once each: about a minute.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Every combination, and the long run: about half an hour.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what has a target, once each: about two minutes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every combination, and the long run: about an hour.")] = False,
     stall: Annotated[bool, typer.Option("--stall", help="Also a long run, for the slowest second of it.")] = False,
     peers: Annotated[bool, typer.Option(help="Measure the other systems that are installed, too.")] = True,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Only this one, sequencer or newtop; may be given more than once. [default: both]")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of what has a target; the best of them counts.", min=1)] = 3,
     seconds: Annotated[float | None, typer.Option(help="Seconds that are counted of each.", min=0.1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
@@ -33,25 +36,32 @@ def bench_live(
 
     Members are processes of their own on this machine. Rates are of ordered messages delivered at every member, placed by the
     system; round trips are from `send` to one's own delivery in the order, at a member that is not the sequencer, with members
-    pinned to the cores in turn. Raw UDP is blocking sockets in Python, with the same pins.
+    pinned to the cores in turn. Raw UDP is blocking sockets in Python, with the same pins. In a nearly idle group one member
+    sends now and then; how long that takes is told in round trips of the link, which are measured in the same run.
 
     Examples:
 
       plainchant bench live --quick
 
+      plainchant bench live --protocol newtop --no-peers
+
       plainchant bench live --stall --json > live.json
     """
     from ..live.bench.measure import run
-    from ..live.bench.plan import Level, make_plan
+    from ..live.bench.plan import PROTOCOLS, Level, make_plan
 
     if quick and full:
         raise UsageError("--quick and --full exclude each other; choose one")
+    unknown = [name for name in protocol or () if name not in PROTOCOLS]
+    if unknown:
+        raise UsageError(f"there is no protocol {unknown[0]!r} to measure; there are: {', '.join(PROTOCOLS)}")
     level: Level = "quick" if quick else "full" if full else "default"
     plan = make_plan(
         level,
         rounds=rounds,
         seconds=seconds if seconds is not None else QUICK_SECONDS if quick else SECONDS,
         stall_seconds=STALL_SECONDS if stall or full else 0.0,
+        protocols=tuple(protocol) if protocol else PROTOCOLS,
     )
     columns = (TextColumn("measuring {task.completed} of {task.total}: {task.description}"), TimeElapsedColumn())
     # Drawn only between measurements: a thread that draws would take processor time from what is measured.
@@ -66,9 +76,10 @@ def bench_live(
         print(json.dumps(result))
     else:
         _show(result)
-    wrong = [row["error"] for row in result["rows"] if row["error"] is not None]
+    rows = [*result["rows"], *result["idle"]]
+    wrong = [row["error"] for row in rows if row["error"] is not None]
     if wrong:
-        complain(f"{len(wrong)} of {len(result['rows'])} cases failed, the first with: {wrong[0]}")
+        complain(f"{len(wrong)} of {len(rows)} cases failed, the first with: {wrong[0]}")
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -78,15 +89,15 @@ def _show(result: dict[str, Any]) -> None:
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
     table = plain_table(
-        "members", "size", "senders", "packet", "trace", "read by", "sent by", "messages/s", "µs a message", "round trip, µs",
-        "of raw UDP's", "same core, µs", "of raw UDP's", "at 200/s, µs", "at half load, µs",
+        "protocol", "members", "size", "senders", "packet", "trace", "read by", "sent by", "messages/s", "µs a message",
+        "round trip, µs", "of raw UDP's", "same core, µs", "of raw UDP's", "at 200/s, µs", "at half load, µs",
     )
     for row in result["rows"]:
         if row["error"] is not None:
             continue
         table.add_row(
-            f"{row['members']}", f"{row['size']:,}", row["senders"], f"{row['packet']:,}", "on" if row["traced"] else "off",
-            row["reading"], row["sending"], *map(_figure, (
+            row["protocol"], f"{row['members']}", f"{row['size']:,}", row["senders"], f"{row['packet']:,}",
+            "on" if row["traced"] else "off", row["reading"], row["sending"], *map(_figure, (
                 row["messages_per_s"], row["cpu_us_per_message"], row["rtt_us_p50"], row["rtt_ratio_to_raw_udp"],
                 row["rtt_us_p50_same_core"], row["rtt_ratio_to_raw_udp_same_core"], row["rtt_us_p50_at_200_per_s"],
                 row["rtt_us_p50_at_half_load"],
@@ -94,6 +105,7 @@ def _show(result: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print()
+    _show_newtop(console, result)
     table = plain_table("beside it", "version", "members", "size", "senders", "messages/s", "round trip, µs", "of raw UDP's", "")
     for row in result["peers"]:
         note = row["why"] or (f"{row['datagrams_per_s']:,} datagrams/s one way" if "datagrams_per_s" in row else "")
@@ -114,6 +126,42 @@ def _show(result: dict[str, Any]) -> None:
     if (load := machine["load_average_before"]) and load > 1:
         console.print(f"This machine was busy when it began (load average {load}): the figures are too low.")
     console.print(f"The sequencer is {machine['sequencer']}; measured: {machine['measured']}.")
+
+
+def _show_newtop(console: Console, result: dict[str, Any]) -> None:
+    """newtop's rates beside sequencer's, and nearly idle groups."""
+    if result["newtop_to_sequencer"]:
+        table = plain_table("newtop's rate to sequencer's", "size", "senders", "packet", "sent by", "median", "least", "largest")
+        for row in result["newtop_to_sequencer"]:
+            ratios = (_figure(row[name]) for name in ("median", "least", "largest"))
+            table.add_row(
+                f"{row['members']} members", f"{row['size']:,}", row["senders"], f"{row['packet']:,}", row["sending"], *ratios
+            )
+        console.print(table)
+        console.print()
+    if not result["idle"]:
+        return
+    table = plain_table(
+        "nearly idle", "members", "time-silence", "link, ms", "own, µs", "everywhere, µs", "link, µs", "raw UDP, µs",
+        "own in link round trips", "everywhere", "own in raw ones", "packets", "simulated: own", "everywhere", "packets",
+    )
+    for row in result["idle"]:
+        silence = f"{row['silence_ms']} ms" if row["silence_ms"] else "adaptive" if row["protocol"] == "newtop" else ""
+        table.add_row(
+            row["protocol"], f"{row['members']}", silence, _figure(row["link_ms"]),
+            *(_figure(row.get(name)) for name in ("own_us_p50", "everywhere_us_p50", "link_us_p50", "raw_us_p50")),
+            *(_spread(row.get(name)) for name in ("round_trips", "round_trips_everywhere", "raw_round_trips")),
+            _figure(row.get("packets")),
+            *(_figure(row[f"simulated_{name}"]) for name in ("round_trips", "round_trips_everywhere", "packets")),
+        )
+    console.print(table)
+    console.print()
+
+
+def _spread(ratios: dict[str, float] | None) -> str:
+    if ratios is None:
+        return ""
+    return f"{ratios['median']:,.2f} ({ratios['least']:,.2f} to {ratios['largest']:,.2f})"
 
 
 def _figure(value: float | None) -> str:

@@ -7,8 +7,9 @@ for goes into the outbox. When it has returned the outbox is applied in order: r
 their groups, packets into a list of those to leave. If the method raised, the outbox is dropped and the process halts.
 
 **End of a turn.** Many methods share one end (:meth:`LiveHost.turn_over`): all packets that the transport had ready, or one
-timer, or everything that the application sent since the loop came round. Then the spool is written, once, and only then do
-packets leave: whoever is killed has left behind everything that others can have seen of it.
+timer, or everything that the application sent since the loop came round. Timers that were set for now expire there, once for all
+packets of the turn. Then the spool is written, once, and only then do packets leave: whoever is killed has left behind everything
+that others can have seen of it.
 
 **Natural batching.** The first message that an application sends goes to the engine at once; what it sends further before the
 loop comes round is only queued, and the engine is told when it does. So a message alone does not wait, many go together into
@@ -151,6 +152,9 @@ class LiveHost:
         self._leaving_groups: dict[str, None] = {}
         self._round_asked = False
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._due: dict[Timer, None] = {}
+        """Timers that were set for now: they expire at the end of this turn, when everything that was there has been received."""
+        self._ending = False
         self._routes: dict[tuple[str, ...], tuple[Address, ...]] = {}
         # counters
         self.packets_sent = 0
@@ -182,12 +186,14 @@ class LiveHost:
         self._out.append((_send, to if to.__class__ is tuple else tuple(to), packet))
 
     def set_timer(self, timer: Timer, at: int) -> None:
-        old = self._timers.get(timer)
-        if old is not None:
-            old.cancel()
-        self._timers[timer] = self._loop.call_at(at / 1e9, self._expire, timer)
+        self.cancel_timer(timer)
+        if at <= self.now and not self._ending:
+            self._due[timer] = None
+        else:
+            self._timers[timer] = self._loop.call_at(at / 1e9, self._expire, timer)
 
     def cancel_timer(self, timer: Timer) -> None:
+        self._due.pop(timer, None)
         handle = self._timers.pop(timer, None)
         if handle is not None:
             handle.cancel()
@@ -281,13 +287,16 @@ class LiveHost:
         self.turn_over()
 
     def turn_over(self) -> None:
-        """The end of a turn: callbacks that wait, the spool, then the packets."""
-        while (self._own or self._calls) and self.alive:
+        """The end of a turn: callbacks that wait, timers that are due already, the spool, then the packets."""
+        while (self._own or self._calls or self._due) and self.alive:
             if self._own:
                 self.turn(self.engine.receive, self.me, self._own.popleft())
-            else:
+            elif self._calls:
                 method, arguments = self._calls.popleft()
                 self.turn(method, *arguments)
+            else:
+                self._expire_due()
+        self._ending = False
         leaving = self._leaving
         spool = self.spool
         if spool is not None:
@@ -348,6 +357,7 @@ class LiveHost:
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
+        self._due.clear()
         self._own.clear()
         self._calls.clear()
 
@@ -369,6 +379,16 @@ class LiveHost:
         self.call(self.engine.expire, timer)
         if self.countdown:
             self._count_down()
+
+    def _expire_due(self) -> None:
+        """Timers that were set for now. What is set for now from here on waits for the loop: a turn has an end."""
+        self._ending = True
+        while self._due and self.alive:
+            timer = next(iter(self._due))
+            del self._due[timer]
+            self.turn(self.engine.expire, timer)
+            if self.countdown:
+                self._count_down()
 
     def _count_down(self) -> None:
         self.countdown -= 1

@@ -8,15 +8,20 @@ group.
 
 Entering a group asks everybody until a way in is known, then waits for the first view; both within ``timeout``. Leaving sends
 what was accepted, then asks the group to be let go; a process that simply closes is one that the others have to miss.
+
+Some protocols have groups that do not change (``Description.changes``). Such a group is formed once; nobody joins it later and
+nobody leaves. A membership then ends when the group is at rest, and the process with its node.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -25,7 +30,18 @@ from typing import Any, Final, Self
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
 from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout, check_buffers
-from ..model import Form, Join, PlainchantError, Reason, TraceError, UsageError, declarations, format_duration
+from ..model import (
+    SECOND,
+    Declared,
+    Form,
+    Join,
+    PlainchantError,
+    Reason,
+    TraceError,
+    UsageError,
+    declarations,
+    format_duration,
+)
 from ..protocols.registry import Description, Surroundings, describe
 from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
@@ -51,6 +67,10 @@ LOST_BEGINNING: Final = "lost beginning"
 """Why a process has to start again before it ever was a member."""
 NO_GROUP: Final = "no group"
 """Why a protocol halts a process that nobody lets in: those whom it asked may be gone, and others may be there."""
+SHORTEST_SETTLE: Final = 0.1
+"""Seconds that a group that does not change is at rest before a member ends, at the least."""
+LONGEST_TERM: Final = 100
+"""Characters of a table of parameters that are told to others as they are; of a longer one a digest is."""
 COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
 """Reasons for which ``join`` starts again by itself, within its time."""
 
@@ -176,7 +196,7 @@ class Node:
             self._host.turn_over()
 
     async def close(self, *, drained: bool = False) -> None:
-        """Stops at once. (Leave the groups first: else the others have to find out.)
+        """Stops at once. (Leave the groups first, if they can be left: else the others have to find out.)
 
         ``drained`` is for whoever knows the whole run: senders had stopped, and nothing was under way anywhere.
         """
@@ -207,7 +227,7 @@ class Node:
         for field, declared in declarations(self.description.parameters):
             value = getattr(self._parameters, field.name)
             if field.name in self._given and value != getattr(default, field.name):
-                differing.append(f"{field.name}={format_duration(value) if declared.unit == 'duration' else value}")
+                differing.append(f"{field.name}={_term(value, declared)}")
         return " ".join([self.description.name, *differing, "with state transfer" if self._state else "without state transfer"])
 
     # --- who it is --------------------------------------------------------------------------------------------------
@@ -258,9 +278,12 @@ class Node:
             raise UsageError(f"members of {group!r} that are named twice: {', '.join(twice)}; every process is named once")
         if self._state and not listen:
             raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
-        problem = self.description.check(self._parameters, {group: first})
-        if problem is not None:
-            raise UsageError(problem)
+        if not self.description.changes and self.place not in first:
+            raise UsageError(
+                f"{self.place} is not among the members of {group!r} ({', '.join(first)}), and groups of {self.description.name} "
+                f"do not change; name all that are ever to be in it"
+            )
+        self._check(self._parameters, {**(self._groups or {}), group: first})
         check_buffers(outgoing, unread)
         buffers = {"outgoing": outgoing, "unread": unread, "listen": listen}
         return Joining(self, group, first, timeout, leave_timeout, buffers)
@@ -274,7 +297,8 @@ class Node:
         if not self._host.alive:
             raise UsageError(f"{self.name} was stopped ({self._host.end_reason}); open a new node to join {name!r} again")
         if name in self._host.groups or name in self._entering:
-            raise UsageError(f"{self.name} is in {name!r} already; leave it first")
+            remedy = "leave it first" if self.description.changes else "its members do not change, so it stays there"
+            raise UsageError(f"{self.name} is in {name!r} already; {remedy}")
         if name in self._entered:
             raise UsageError(f"{self.name} has been in {name!r} before; open a new node to join it again")
         presence = self._presence
@@ -283,6 +307,11 @@ class Node:
         try:
             async with asyncio.timeout(timeout):
                 how = await self._find_way(name, first)
+                if isinstance(how, Join) and not self.description.changes:
+                    raise UsageError(
+                        f"group {name!r} runs already ({', '.join(how.contacts)}), and groups of {self.description.name} do not "
+                        f"change; end all its members and start them together"
+                    )
                 group = self._become_member(name, first, how, buffers)
                 await group.joined()
                 presence.entered(name)
@@ -307,6 +336,8 @@ class Node:
         if group is None:
             return
         group.stop_listening()
+        if not self.description.changes:
+            return  # the others count on this process until it is closed
         if self._layer is not None and group.view is not None:
             self._host.later(self._layer.abandon, name, "nobody waits for it any more")
         else:
@@ -342,7 +373,9 @@ class Node:
         if not host.me:
             self._begin(groups)
         guarantees = Guarantees(self.description.promises(self.parameters, groups), self.description.faults)
-        group = Group(host, name, host.me, guarantees, formed=isinstance(how, Form), **buffers)
+        settle = max(SHORTEST_SETTLE, self.description.settle(self.parameters) / SECOND)
+        fixed: dict[str, Any] = {"changes": self.description.changes, "settle": settle}
+        group = Group(host, name, host.me, guarantees, formed=isinstance(how, Form), **fixed, **buffers)
         self._entered.add(name)
         self._presence.enter(name, how)
         host.enter(group, how)
@@ -358,9 +391,7 @@ class Node:
         )
         self.parameters = description.tune(self._parameters, surroundings)
         # Who only joins need not know who forms a group.
-        problem = description.check(self.parameters, {name: members for name, members in groups.items() if members})
-        if problem is not None:
-            raise UsageError(problem)
+        self._check(self.parameters, {name: members for name, members in groups.items() if members})
         spool = None
         if self._trace is not None:
             from ..trace.spool import Spool, next_run  # brings Arrow, which a process without a trace does not need
@@ -376,6 +407,14 @@ class Node:
             run = self._run if self._run is not None else next_run(self._trace, name)
             spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
         self._host.begin(self._presence.name, self._make_engine, spool)
+
+    def _check(self, parameters: Any, groups: Mapping[str, Sequence[str]]) -> None:
+        """Fails if the parameters do not fit to the groups. Where not all groups are known, others may be named in them."""
+        if self._groups is None:
+            parameters = dataclasses.replace(parameters, **_by_group(parameters, groups))
+        problem = self.description.check(parameters, groups)
+        if problem is not None:
+            raise UsageError(problem)
 
     def _make_engine(self, host: LiveHost) -> Engine:
         """The stack: state transfer, if wanted, on fragmentation on the protocol."""
@@ -479,7 +518,8 @@ class Joining:
         try:
             await self._leave(group, error)
         finally:
-            self._node.finish(self._name)
+            if group.changes:
+                self._node.finish(self._name)
             if self._make_node is not None:
                 await self._node.close()
 
@@ -488,11 +528,12 @@ class Joining:
         problem: PlainchantError | None = None
         try:
             async with asyncio.timeout(self._leave_timeout):
-                await group.leave()
+                await group.finish()
         except TimeoutError:
             waiting = group.waiting()
+            what = "left {} without being let go" if group.changes else "ended its part in {}, which was not at rest"
             text = (
-                f"{group.me} left {group.name} without being let go in {self._leave_timeout:g} s "
+                f"{group.me} {what.format(group.name)} in {self._leave_timeout:g} s "
                 f"({waiting.text if waiting is not None else 'nothing is waited for'}); "
                 f"{group.metrics()['queued']} accepted messages were not sent"
             )
@@ -558,6 +599,24 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
     except UsageError:
         live = description.tune(description.parameters(), Surroundings(members=2, packet=1400, buffer=0, live=True))
         return dataclasses.replace(live, **checked)
+
+
+def _by_group(parameters: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters by group, of these groups alone."""
+    tables = {field.name: getattr(parameters, field.name) for field in dataclasses.fields(parameters)}
+    return {
+        name: {group: value for group, value in table.items() if group in groups}
+        for name, table in tables.items()
+        if isinstance(table, Mapping)
+    }
+
+
+def _term(value: Any, declared: Declared) -> str:
+    """A parameter as others are told of it: the same text for the same value."""
+    if isinstance(value, Mapping):
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+        return text if len(text) <= LONGEST_TERM else f"{len(value)} entries of digest {sha256(text.encode()).hexdigest()[:12]}"
+    return format_duration(value) if declared.unit == "duration" else str(value)
 
 
 def _check_length(name: str) -> None:

@@ -45,7 +45,7 @@ _HEAD_START: Final = 50 * MS
 """Between the word that the scenario begins and its beginning, so that all have heard it."""
 _POLL: Final = 500 * MS
 _SHORTEST_SETTLE: Final = 100 * MS
-_LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "buffer")
+_LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

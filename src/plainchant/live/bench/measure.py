@@ -2,6 +2,8 @@
 
 Machines are noisy: cases with targets are measured in several rounds, which take turns with all other cases and with raw UDP,
 and the best round counts on every side. A case whose members deliver something wrong, or hang, has no figures but an ``error``.
+
+Ratios between protocols are of one round, where one was measured right after the other; of several rounds the median counts.
 """
 
 from __future__ import annotations
@@ -9,22 +11,27 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from .idle import Quiet, idle_row, measure_idle
 from .peers import measure_peers
-from .plan import HEADLINES, LOOPBACK, SMALL, Case, Plan
+from .plan import HEADLINES, LOOPBACK, SMALL, Case, Idle, Plan
 from .processes import BenchError, core_of, cores
 from .raw import measure_raw
 from .us import MEASURED, Round, measure_round, measure_stall, near_sequencer
 
-PROTOCOL: Final = "sequencer"
 RAW_SECONDS: Final = 0.3
 RATES_WANTED: Final = {(32, LOOPBACK): 750_000, (32, SMALL): 250_000, (1_024, LOOPBACK): 150_000}
 """Messages a second, by size and packet."""
 RTT_WANTED: Final = 3.0
 ASYNC_FOR_WANTED: Final = 1 / 3
 STALL_WANTED: Final = 0.5
+NEWTOP_WANTED: Final = 0.5
+"""newtop's rate to sequencer's."""
+IDLE_TRIPS_WANTED: Final = 2.0
+IDLE_PACKETS_WANTED: Final = 2.0
 STALL_CASE: Final = HEADLINES[0]
 
 
@@ -69,7 +76,9 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
     here = machine(plan)
     rounds: dict[Case, list[Round]] = {case: [] for case in plan.cases}
     errors: dict[Case, str] = {}
-    for number in range(max(case.rounds for case in plan.cases)):
+    idle: dict[Idle, list[Quiet]] = {each: [] for each in plan.idle}
+    idle_errors: dict[Idle, str] = {}
+    for number in range(max([case.rounds for case in plan.cases], default=0)):
         for case in plan.cases:
             if number >= case.rounds or case in errors:
                 continue
@@ -77,14 +86,23 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
             try:
                 if case.rounds > 1 or not raw.has(case):
                     raw.measure(case)
-                rounds[case].append(measure_round(case, plan, PROTOCOL))
+                rounds[case].append(measure_round(case, plan))
             except BenchError as error:
                 errors[case] = str(error)
+    for number in range(plan.idle_rounds):
+        for each in plan.idle:
+            if each not in idle_errors:
+                progress(f"{each} (round {number + 1} of {plan.idle_rounds})")
+                try:
+                    idle[each].append(measure_idle(each, plan))
+                except BenchError as error:
+                    idle_errors[each] = str(error)
     stall: float | str | None = None
     if plan.stall_seconds:
         progress(f"{plan.stall_seconds:.0f} s without a stall")
         try:
-            stall = measure_stall(STALL_CASE, plan.stall_seconds, PROTOCOL).slowest_to_median_second
+            case = dataclasses.replace(STALL_CASE, protocol=plan.cases[0].protocol)
+            stall = measure_stall(case, plan.stall_seconds).slowest_to_median_second
         except BenchError as error:
             stall = str(error)
     others = list(measure_peers(plan, progress)) if peers else []
@@ -93,7 +111,30 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
         if row["rtt_us_p50"] and beside:
             row["rtt_ratio_to_raw_udp"] = round(row["rtt_us_p50"] / beside, 2)
     rows = [_row(case, rounds[case], raw, errors.get(case)) for case in plan.cases]
-    return {"rows": rows, "peers": [*raw.rows(), *others], "machine": here, "wanted": wanted(rows, stall)}
+    idle_rows = [idle_row(each, idle[each], idle_errors.get(each)) for each in plan.idle]
+    ratios = compare_protocols(rounds)
+    return {
+        "rows": rows, "idle": idle_rows, "peers": [*raw.rows(), *others], "machine": here,
+        "newtop_to_sequencer": ratios, "wanted": wanted(rows, stall, ratios, idle_rows),
+    }
+
+
+def compare_protocols(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, Any]]:
+    """newtop's rates to sequencer's, round by round, where both were measured."""
+    found = []
+    for case, ours in rounds.items():
+        beside = rounds.get(dataclasses.replace(case, protocol="sequencer"), ())
+        if case.protocol != "newtop":
+            continue
+        rates = [(one.flood.messages_per_s, other.flood.messages_per_s) for one, other in zip(ours, beside, strict=False)]
+        ratios = sorted(rate / other for rate, other in rates if other)
+        if not ratios:
+            continue
+        found.append({
+            "members": case.members, "size": case.size, "packet": case.packet, "senders": case.senders, "sending": case.sending,
+            "median": round(statistics.median(ratios), 3), "least": round(ratios[0], 3), "largest": round(ratios[-1], 3),
+        })
+    return found
 
 
 def machine(plan: Plan) -> dict[str, Any]:
@@ -103,7 +144,7 @@ def machine(plan: Plan) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "processor": platform.machine(),
         "python": platform.python_version(),
-        "pins": {f"member {number}": core_of(number) for number in range(max(case.members for case in plan.cases))},
+        "pins": {f"member {number}": core_of(number) for number in range(max([case.members for case in plan.cases], default=3))},
         "sequencer": "member 0",
         "measured": f"member {MEASURED} (round trips, and who sends where one does)",
         "seconds": plan.seconds,
@@ -119,7 +160,6 @@ def _row(case: Case, rounds: list[Round], raw: Raw, error: str | None) -> dict[s
     near = _least([each.near["p50"] for each in rounds if each.near is not None])
     best = max(rounds, key=lambda each: each.flood.messages_per_s, default=None)
     return {
-        "protocol": PROTOCOL,
         **{key: value for key, value in dataclasses.asdict(case).items() if key != "rounds"},
         "encrypted": False,
         "messages_per_s": round(best.flood.messages_per_s) if best is not None else None,
@@ -135,12 +175,17 @@ def _row(case: Case, rounds: list[Round], raw: Raw, error: str | None) -> dict[s
     }
 
 
-def wanted(rows: list[dict[str, Any]], stall: float | str | None) -> list[dict[str, Any]]:
+def wanted(
+    rows: list[dict[str, Any]],
+    stall: float | str | None,
+    ratios: Sequence[Mapping[str, Any]] = (),
+    idle: Sequence[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
     """Every target, what was measured, and whether it was reached (None: not measured)."""
     found = {
         (row["size"], row["packet"], row["traced"], row["reading"]): row
         for row in rows
-        if row["members"] == 3 and row["senders"] == "all" and row["sending"] == "send_many"
+        if row["protocol"] == "sequencer" and row["members"] == 3 and row["senders"] == "all" and row["sending"] == "send_many"
     }
     targets: list[dict[str, Any]] = []
     for (size, packet), rate in RATES_WANTED.items():
@@ -156,11 +201,36 @@ def wanted(rows: list[dict[str, Any]], stall: float | str | None) -> list[dict[s
     for where, key in (("another core than", "rtt_ratio_to_raw_udp"), ("the core of", "rtt_ratio_to_raw_udp_same_core")):
         ratio = found.get((32, LOOPBACK, False, "batches()"), {}).get(key)
         what = f"closed-loop round trip to raw UDP's, on {where} the sequencer"
-        targets.append({**_target(what, RTT_WANTED, ratio), "reached": None if ratio is None else ratio <= RTT_WANTED})
+        targets.append(_at_most(what, RTT_WANTED, ratio))
     if isinstance(stall, str):
         targets.append({**_target("slowest second to median second", STALL_WANTED, None), "error": stall})
     else:
         targets.append(_at_least("slowest second to median second", STALL_WANTED, None if stall is None else round(stall, 3)))
+    return [*targets, *_wanted_of_newtop(ratios, idle)]
+
+
+def _wanted_of_newtop(ratios: Sequence[Mapping[str, Any]], idle: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    by_case = {
+        (row["size"], row["packet"]): row["median"]
+        for row in ratios
+        if row["members"] == 3 and row["senders"] == "all" and row["sending"] == "send_many"
+    }
+    rates = "newtop's messages/s to sequencer's, {} B in packets of {}"
+    targets = [_at_least(rates.format(*case), NEWTOP_WANTED, by_case.get(case)) for case in RATES_WANTED]
+    adaptive = [row for row in idle if row["protocol"] == "newtop" and row["silence_ms"] is None and row["members"] == 3]
+    near = next((row for row in adaptive if not row["link_ms"]), {})
+    far = next((row for row in adaptive if row["link_ms"]), {})
+    trips = "newtop, nearly idle: round trips of the link until one's own delivery, "
+    for where, ratio in (
+        ("in the simulator", near.get("simulated_round_trips")),
+        ("links with a delay", (far.get("round_trips") or {}).get("median")),
+        ("loopback, of the members' transport", (near.get("round_trips") or {}).get("median")),
+        ("loopback, of raw UDP", (near.get("raw_round_trips") or {}).get("median")),
+    ):
+        targets.append(_at_most(trips + where, IDLE_TRIPS_WANTED, ratio))
+    packets = "newtop, nearly idle: packets of a silent member a message, "
+    for where, number in (("in the simulator", near.get("simulated_packets")), ("live", near.get("packets"))):
+        targets.append(_at_most(packets + where, IDLE_PACKETS_WANTED, number))
     return targets
 
 
@@ -170,6 +240,10 @@ def _target(what: str, target: float, measured: float | None) -> dict[str, Any]:
 
 def _at_least(what: str, target: float, measured: float | None) -> dict[str, Any]:
     return {**_target(what, target, measured), "reached": None if measured is None else measured >= target}
+
+
+def _at_most(what: str, target: float, measured: float | None) -> dict[str, Any]:
+    return {**_target(what, target, measured), "reached": None if measured is None else measured <= target}
 
 
 def _least(values: list[float]) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import plainchant
 
+from .link import over_link
 from .processes import BenchError, enter, listen_apart, tell, telling_errors
 from .recorder import Recorder, summary
 from .sequences import Runs
@@ -48,6 +49,10 @@ class Member:
         self._trips: list[int] = []
         self._closed_until = 0
         self._opened = asyncio.Event()
+        self._watched = ""
+        """Whose messages' times are written down."""
+        self._arrivals: list[int] = []
+        self._packets = 0
 
     # --- reading ---
 
@@ -83,6 +88,8 @@ class Member:
             batch = self._until_formed(batch)
         self._runs.add(batch)
         self._recorder.sample(now)
+        if self._watched:
+            self._arrivals += [now for event in batch if event.sender == self._watched]
         probes = self._probes
         if probes:
             mine = self._recorder.order.counts.get(self._me, 0)
@@ -177,6 +184,30 @@ class Member:
             await asyncio.sleep(TICK)
         return {"sent": self._sent, "trips": summary(self._trips)}
 
+    async def watch(self, question: dict[str, Any]) -> dict[str, Any]:
+        """From now on writes down when messages of one member come."""
+        self._watched = question["watched"]
+        self._arrivals = []
+        self._packets = self._group.metrics()["packets_sent"]
+        return {}
+
+    async def idle(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Who is watched sends ``messages``, one every ``period`` seconds."""
+        times = []
+        if self._watched == self._me:
+            for _ in range(question["messages"]):
+                self._sent += 1
+                times.append(time.monotonic_ns())
+                await self._group.send(self._payload)
+                await asyncio.sleep(question["period"])
+        return {"sent": self._sent, "times": times}
+
+    async def times(self, question: dict[str, Any]) -> dict[str, Any]:
+        """What was written down, and how many packets this member has sent meanwhile, to each other one."""
+        self._watched = ""
+        packets = self._group.metrics()["packets_sent"] - self._packets
+        return {"arrivals": self._arrivals, "packets": packets / (self._members - 1)}
+
     async def drain(self, question: dict[str, Any]) -> dict[str, Any]:
         """Waits until everything that was sent is delivered here, and tells what was."""
         expected: dict[str, int] = question["expected"]
@@ -203,6 +234,7 @@ async def run(task: dict[str, Any]) -> None:
     listen_apart(lambda question: loop.call_soon_threadsafe(questions.put_nowait, question))
     async with plainchant.join(
         GROUP, protocol=task["protocol"], me=task["me"], peers=task["peers"], packet=task["packet"], trace=task["trace"],
+        parameters=task["parameters"], transport=over_link(task["link_ms"]),
     ) as group:
         member = Member(group, task)
         tasks = {asyncio.create_task(member.read()), asyncio.create_task(member.talk(questions))}

@@ -2,12 +2,16 @@
 
 ``quick`` (about a minute) is what tells whether a change made things faster, the default (some minutes) all that has a target and
 the most telling rest, ``full`` every combination. Cases with a target are measured three times and the best counts; others once.
+
+An :class:`Idle` is a group in which one member says something now and then: what counts is how long that takes, in round trips
+of the link, and what the others send for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Final, Literal
 
 SMALL: Final = 1_400
@@ -15,6 +19,8 @@ LOOPBACK: Final = 65_507
 """Bytes of the largest packet, which only loopback carries whole."""
 SIZES: Final = (32, 1_024, 65_536)
 MEMBERS: Final = (3, 5)
+
+PROTOCOLS: Final = ("sequencer", "newtop")
 
 Senders = Literal["all", "one"]
 Reading = Literal["batches()", "async for"]
@@ -37,14 +43,32 @@ class Case:
     traced: bool = False
     reading: Reading = "batches()"
     sending: Sending = "send_many"
+    protocol: str = "sequencer"
     rounds: int = 1
 
     def __str__(self) -> str:
         parts = [
-            f"{self.members} members", f"{self.size} B", f"{self.senders} sending by {self.sending}", f"packets of {self.packet}",
-            f"{self.reading}", "traced" if self.traced else "not traced",
+            self.protocol, f"{self.members} members", f"{self.size} B", f"{self.senders} sending by {self.sending}",
+            f"packets of {self.packet}", f"{self.reading}", "traced" if self.traced else "not traced",
         ]
         return ", ".join(parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Idle:
+    """A group where one member sends a message now and then, and the others nothing."""
+
+    protocol: str = "newtop"
+    members: int = 3
+    silence_ms: int = 0
+    """newtop: the fixed time-out of time-silence; 0: adaptive."""
+    link_ms: int = 0
+    """What is added to the way of every packet, in one direction; 0: loopback as it is."""
+
+    def __str__(self) -> str:
+        silence = f", time-silence of {self.silence_ms} ms" if self.silence_ms else ""
+        link = f", links of {2 * self.link_ms} ms there and back" if self.link_ms else ""
+        return f"{self.protocol}, {self.members} members, nearly idle{silence}{link}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +84,14 @@ class Plan:
     """Seconds that are counted."""
     latency_seconds: float
     stall_seconds: float = 0.0
+    idle: tuple[Idle, ...] = ()
+    idle_rounds: int = 1
+    idle_seconds: float = 1.0
 
     def steps(self, peers: bool) -> int:
         """How many things are measured, one after the other."""
         beside = 2 * len(self.peer_members) * len(self.peer_sizes) if peers else 0
-        return sum(case.rounds for case in self.cases) + bool(self.stall_seconds) + beside
+        return sum(case.rounds for case in self.cases) + bool(self.stall_seconds) + self.idle_rounds * len(self.idle) + beside
 
 
 HEADLINES: Final = (
@@ -75,17 +102,46 @@ HEADLINES: Final = (
 """The cases with targets, not traced, read by ``batches()``."""
 
 
-def make_plan(level: Level, *, rounds: int, seconds: float, stall_seconds: float = 0.0) -> Plan:
+LINK_MS: Final = 5
+"""One way of a link where the way, and not the processor, is what takes time."""
+SILENCES_MS: Final = (50, 250)
+"""Fixed time-outs of the thesis (7.3 has 50 to 1,050 ms)."""
+
+
+def make_plan(
+    level: Level, *, rounds: int, seconds: float, stall_seconds: float = 0.0, protocols: Sequence[str] = PROTOCOLS
+) -> Plan:
     """The cases of a level. ``rounds``: of cases with targets."""
+    if level == "quick":
+        rounds = 1
     headlines = [dataclasses.replace(case, rounds=rounds) for case in HEADLINES]
     targets = [
-        *headlines,
+        *(dataclasses.replace(case, protocol=protocol) for case in headlines for protocol in PROTOCOLS),
         *(dataclasses.replace(case, traced=True) for case in headlines),
         *(dataclasses.replace(case, reading="async for") for case in headlines[:2]),
     ]
-    if level == "quick":
-        return Plan(tuple(dataclasses.replace(case, rounds=1) for case in targets), (32,), (3,), 0.4, seconds, 0.5, stall_seconds)
-    telling = [
+    quick = level == "quick"
+    cases = targets if quick else [*targets, *_telling()]
+    if level == "full":
+        done = {dataclasses.replace(case, rounds=1) for case in cases}
+        turned = itertools.product(MEMBERS, SIZES, SENDERS, (LOOPBACK, SMALL), (False, True), READING, SENDING, PROTOCOLS)
+        every = (Case(*settings) for settings in turned)
+        cases += [case for case in every if case not in done]
+    return Plan(
+        tuple(case for case in cases if case.protocol in protocols),
+        peer_sizes=(32,) if quick else (32, 1_024),
+        peer_members=MEMBERS if level == "full" else (3,),
+        warm=0.4 if quick else 0.5,
+        seconds=seconds,
+        latency_seconds=0.5 if quick else 0.8,
+        stall_seconds=stall_seconds,
+        idle=tuple(each for each in _idle(level) if each.protocol in protocols),
+        idle_rounds=rounds,
+    )
+
+
+def _telling() -> list[Case]:
+    return [
         Case(sending="send"),
         Case(size=1_024, packet=SMALL),
         Case(size=65_536),
@@ -95,11 +151,18 @@ def make_plan(level: Level, *, rounds: int, seconds: float, stall_seconds: float
         Case(members=5),
         Case(members=5, packet=SMALL),
         Case(members=5, size=1_024),
+        Case(sending="send", protocol="newtop"),
+        Case(senders="one", protocol="newtop"),
+        Case(senders="one", packet=SMALL, protocol="newtop"),
+        Case(members=5, protocol="newtop"),
+        Case(members=5, packet=SMALL, protocol="newtop"),
     ]
-    cases = [*targets, *telling]
-    if level == "full":
-        done = {dataclasses.replace(case, rounds=1) for case in cases}
-        turned = itertools.product(MEMBERS, SIZES, SENDERS, (LOOPBACK, SMALL), (False, True), READING, SENDING)
-        every = (Case(*settings) for settings in turned)
-        cases += [case for case in every if case not in done]
-    return Plan(tuple(cases), (32, 1_024), MEMBERS if level == "full" else (3,), 0.5, seconds, 0.8, stall_seconds)
+
+
+def _idle(level: Level) -> list[Idle]:
+    """Adaptive, on loopback and on links that take time; then the fixed time-outs, and ``sequencer`` beside it."""
+    found = [Idle(), Idle(link_ms=LINK_MS), Idle(silence_ms=SILENCES_MS[0])]
+    if level != "quick":
+        found += [Idle(silence_ms=each) for each in SILENCES_MS[1:]]
+        found += [Idle(members=5), Idle(members=5, link_ms=LINK_MS), Idle("sequencer"), Idle("sequencer", link_ms=LINK_MS)]
+    return found

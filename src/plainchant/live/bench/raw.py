@@ -3,6 +3,8 @@
 Two processes, pinned like a group's measured member and its sequencer. *Ping-pong*: a message of ``size`` bytes goes over in
 datagrams of at most ``packet`` bytes and comes back; the median of the round trips. *One way*: datagrams as fast as one process
 sends, counted where they arrive (the rest is lost, as nothing slows the sender down).
+
+With a pause between round trips both cores fall asleep meanwhile, as they do where a group is idle.
 """
 
 from __future__ import annotations
@@ -36,13 +38,15 @@ class RawUdp:
     """Arrived, one way."""
 
 
-def measure_raw(size: int, packet: int, *, seconds: float, pinned: tuple[int, int] = (0, 1), one_way: bool = True) -> RawUdp:
-    """Measures between two processes with the pins of members number ``pinned``: who answers, who asks."""
+def measure_raw(
+    size: int, packet: int, *, seconds: float, pinned: tuple[int, int] = (0, 1), one_way: bool = True, pause: float = 0.0
+) -> RawUdp:
+    """Measures between two processes with the pins of members number ``pinned``: who answers, who asks. ``pause``: seconds."""
     ports = free_ports(2)
     with Crew(MODULE, [{"port": ports[number], "to": ports[1 - number]} for number in range(2)], pins=pinned) as crew:
         crew.answers()
         parts = max(1, -(-size // max(1, packet - HEADERS)))
-        ping_pong = {"do": "ping-pong", "size": -(-size // parts), "parts": parts, "seconds": seconds}
+        ping_pong = {"do": "ping-pong", "size": -(-size // parts), "parts": parts, "seconds": seconds, "pause": pause}
         trips = crew.ask(ping_pong, seconds=seconds)[1]["trips_us"]
         if not trips:
             raise BenchError("raw UDP lost every datagram on loopback: is a firewall in the way?")
@@ -66,6 +70,7 @@ def _ping_pong(mine: socket.socket, number: int, question: dict[str, Any]) -> di
                 send(part)
         return {}
     trips: list[int] = []
+    pause = question["pause"]
     end = time.perf_counter_ns() + round(question["seconds"] * 1e9)
     now = 0
     while now < end:
@@ -76,8 +81,10 @@ def _ping_pong(mine: socket.socket, number: int, question: dict[str, Any]) -> di
             receive(into)
         now = time.perf_counter_ns()
         trips.append(now - began)
+        if pause:
+            time.sleep(pause)
     send(b"")
-    return {"trips_us": [trip / 1_000 for trip in trips[min(WARM, len(trips) // 2) :]]}
+    return {"trips_us": [trip / 1_000 for trip in trips[min(WARM, len(trips) // 4) :]]}
 
 
 def _one_way(mine: socket.socket, number: int, question: dict[str, Any]) -> dict[str, Any]:

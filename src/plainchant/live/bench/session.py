@@ -86,16 +86,16 @@ class Session:
         seconds = questions[0]["seconds"]
         self._crew.pin(True)
         answers = self._crew.ask(questions, seconds=seconds)
-        self._drain(answers)
+        self.compare(answers)
         trips: dict[str, Any] = answers[number]["trips"]
         if not trips["count"]:
             raise BenchError(f"no round trip was done in {seconds} s")
         return trips
 
     def _do(self, questions: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
-        return self._drain(self._crew.ask(questions, seconds=seconds))
+        return self.compare(self._crew.ask(questions, seconds=seconds))
 
-    def _drain(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def compare(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Waits until everything has arrived, and compares."""
         expected = {name: answer["sent"] for name, answer in zip(self._names, answers, strict=True) if answer["sent"]}
         reports = self._crew.ask({"do": "drain", "expected": expected})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,21 +41,22 @@ def near_sequencer(members: int) -> int | None:
     return next((number for number in range(1, members) if core_of(number) == core_of(0)), None)
 
 
-def start(case: Case, protocol: str, directory: Path) -> Crew:
+def start(case: Case, directory: Path, *, parameters: Mapping[str, Any] | None = None, link_ms: int = 0) -> Crew:
     """Member processes for a case; ``directory`` is where they leave their traces."""
     everybody = names(case.members)
     peers = {name: f"127.0.0.1:{port}" for name, port in zip(everybody, free_ports(case.members), strict=True)}
     common = {
-        "protocol": protocol, "peers": peers, "packet": case.packet, "size": case.size,
+        "protocol": case.protocol, "parameters": dict(parameters or {}), "link_ms": link_ms, "peers": peers,
+        "packet": case.packet, "size": case.size,
         "reading": case.reading, "sending": case.sending, "together": max(1, LIST_BYTES // case.size),
     }
     traces = {name: str(directory / name) if case.traced else None for name in everybody}
     return Crew(MODULE, [{**common, "me": name, "trace": traces[name]} for name in everybody])
 
 
-def measure_round(case: Case, plan: Plan, protocol: str) -> Round:
+def measure_round(case: Case, plan: Plan) -> Round:
     """One round of a case: fresh processes, a flood, then round trips."""
-    with tempfile.TemporaryDirectory(prefix="plainchant-bench-") as directory, start(case, protocol, Path(directory)) as crew:
+    with tempfile.TemporaryDirectory(prefix="plainchant-bench-") as directory, start(case, Path(directory)) as crew:
         crew.answers()
         session = Session(crew, names(case.members), [MEASURED] if case.senders == "one" else range(case.members))
         flood = session.flood(plan.warm, plan.seconds)
@@ -69,9 +71,9 @@ def measure_round(case: Case, plan: Plan, protocol: str) -> Round:
         )
 
 
-def measure_stall(case: Case, seconds: float, protocol: str) -> Flood:
+def measure_stall(case: Case, seconds: float) -> Flood:
     """One long flood."""
-    with tempfile.TemporaryDirectory(prefix="plainchant-bench-") as directory, start(case, protocol, Path(directory)) as crew:
+    with tempfile.TemporaryDirectory(prefix="plainchant-bench-") as directory, start(case, Path(directory)) as crew:
         crew.answers()
         session = Session(crew, names(case.members), [MEASURED] if case.senders == "one" else range(case.members))
         return session.flood(1.0, seconds)
