@@ -14,19 +14,17 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import json
 import sys
-import tomllib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import plainchant.protocols.sequencer as original
-from plainchant.engine import Engine, Host
 from plainchant.model import PlainchantError
 
+from .. import sweeping
+from ..sweeping import Make
 from . import sweep
 
 TABLE = Path(__file__).with_name("mutants.toml")
@@ -48,12 +46,12 @@ class Mutant:
     def package(self) -> str:
         return "plainchant.protocols.mutant_" + self.name.replace(" ", "_").replace("-", "_")
 
-    def make(self) -> Callable[[Host, Any], Engine]:
+    def make(self) -> Make:
         """The variant's engine factory."""
         finder = _Finder(self)
         sys.meta_path.insert(0, finder)
         try:
-            made: Callable[[Host, Any], Engine] = importlib.import_module(self.package).make
+            made: Make = importlib.import_module(self.package).make
         finally:
             sys.meta_path.remove(finder)
         return made
@@ -190,8 +188,7 @@ def by_name(name: str) -> Mutant:
 
 def table() -> dict[str, dict[str, Any]]:
     """What is checked in: mutant to seed and property, or to why it survives."""
-    with TABLE.open("rb") as file:
-        return tomllib.load(file)
+    return sweeping.read_table(TABLE)
 
 
 def search(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, list[str]] | None:
@@ -207,29 +204,11 @@ def search(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, list[str]] | None
     return None
 
 
-def _first_then_all(mutant: Mutant) -> tuple[int, list[str]] | None:
-    before = table().get(mutant.name, {}) if TABLE.exists() else {}
+def _first_then_all(name: str) -> tuple[int, list[str]] | None:
+    before = table().get(name, {}) if TABLE.exists() else {}
     first = [before["seed"]] if "seed" in before else []
-    return search(mutant, [*first, *range(SEEDS)])
-
-
-def main(names: Sequence[str]) -> None:
-    known = table() if TABLE.exists() else {}
-    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
-    with ProcessPoolExecutor() as pool:
-        for mutant, found in zip(chosen, pool.map(_first_then_all, chosen), strict=True):
-            print(mutant.name, found or "SURVIVES", flush=True)
-            why = known.get(mutant.name, {}).get("survives", "unexplained")
-            known[mutant.name] = {"seed": found[0], "property": found[1][0]} if found is not None else {"survives": why}
-    lines = ["# mutant -> the seed of the sweep that catches it, and the property; made by mutants.py\n"]
-    for mutant in MUTANTS:
-        if (row := known.get(mutant.name)) is None:
-            continue
-        lines.append(f'["{mutant.name}"]')
-        lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
-        lines.append("")
-    TABLE.write_text("\n".join(lines))
+    return search(by_name(name), [*first, *range(SEEDS)])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sweeping.look_for_seeds(TABLE, [mutant.name for mutant in MUTANTS], sys.argv[1:], _first_then_all)

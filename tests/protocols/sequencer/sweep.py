@@ -9,37 +9,28 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable
 from random import Random
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host
 from plainchant.model import MS, SECOND, Duration
 from plainchant.protocols.sequencer import Parameters
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
-from plainchant.sim import Simulation, Summary
-from plainchant.trace.reference import Verification, verify
-from plainchant.trace.writer import TraceBuffer
+from plainchant.sim import Summary
+
+from .. import sweeping
+from ..sweeping import Make, kinds_of_fault, ms
+
+__all__ = ["FAMILIES", "LEAST_EVENTS", "Outcome", "kinds_of_fault", "run", "scenario_of"]
 
 LEAST_EVENTS = 2_000
-TRIES = 8
-"""A run with fewer is run again, longer and with another seed for what is drawn, at most so often."""
 FAMILIES = ("packets", "crashes", "churn", "pauses", "partitions", "bursts", "uniform", "mixed")
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(sweeping.Outcome):
     """What a run of the sweep came to."""
-
-    seed: int
-    scenario: Scenario
-    summary: Summary
-    table: pa.Table
-    verification: Verification
-    situations: Counter[str]
 
     @property
     def lost_needlessly(self) -> bool:
@@ -55,16 +46,6 @@ class Outcome:
         proposals = [json.loads(row["detail"]) for row in rows if row["kind"] == "confirm"]
         views = [last["members"], *(one["members"] for one in proposals if one["proposed"] > last["view"])]
         return all(2 * sum(ends[process].state == "halted" for process in view) > len(view) for view in views)
-
-    @property
-    def violated(self) -> list[str]:
-        """The properties that do not hold, and ``quiet`` if the run did not come to rest."""
-        names = [name for name, outcome in self.verification.properties.items() if outcome.violations]
-        return names if self.summary.quiet else [*names, "quiet"]
-
-
-def ms(low: float, high: float, random: Random) -> Duration:
-    return Duration(round(random.uniform(low, high) * MS))
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -199,44 +180,15 @@ def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
 
 
 def run(
-    seed: int,
-    make: Callable[[Host, Any], Engine] | None = None,
-    scenario: Scenario | None = None,
-    least_events: int = LEAST_EVENTS,
+    seed: int, make: Make | None = None, scenario: Scenario | None = None, least_events: int = LEAST_EVENTS
 ) -> Outcome:
     """Runs and verifies one seed, with the protocol or a variant of it."""
-    scenario = scenario or scenario_of(seed)
-    for _ in range(TRIES):
-        trace = TraceBuffer()
-        summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
-        if summary.events >= least_events:
-            break
-        scenario = dataclasses.replace(
-            scenario, seed=scenario.seed + 1_000_000, duration=Duration(scenario.duration * 3 // 2))
-    table = trace.table()
-    return Outcome(seed, scenario, summary, table, verify(table), situations(table, summary))
+    found = sweeping.run_and_verify(seed, scenario or scenario_of(seed), make, least_events)
+    found.situations.update(_halts(found.summary))
+    return Outcome(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
 
 
-def kinds_of_fault(scenario: Scenario) -> int:
-    """How many kinds of fault a scenario has: of packets, scheduled, and drawn."""
-    network = scenario.network
-    rates = scenario.random
-    packets = [rate for rate in (network.loss, network.duplicate, network.reorder, network.corrupt) if rate]
-    drawn = [
-        rate
-        for rate in (rates.crash, rates.pause, rates.partition, rates.cut, rates.clog, rates.leave, rates.step)
-        if rate
-    ]
-    return len(packets) + len(drawn) + len({fault.kind for fault in scenario.fault})
-
-
-def situations(table: pa.Table, summary: Summary) -> Counter[str]:
-    """What happened, by the names that the protocol's records give it."""
-    found: Counter[str] = Counter()
-    details = table.filter(pc.match_substring(table["detail"], '"situation"'))["detail"].to_pylist()
-    for text in details:
-        found[json.loads(text)["situation"]] += 1
-    for end in summary.processes.values():
-        if end.state == "halted":
-            found["halted: excluded" if "was excluded" in end.reason else "halted: " + _why(end.reason)] += 1
-    return found
+def _halts(summary: Summary) -> Counter[str]:
+    """Who halted, and why."""
+    reasons = [end.reason for end in summary.processes.values() if end.state == "halted"]
+    return Counter("halted: excluded" if "was excluded" in reason else "halted: " + _why(reason) for reason in reasons)

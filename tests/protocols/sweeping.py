@@ -1,0 +1,122 @@
+"""What the fault sweeps of all protocols share: runs that are verified, the situations in them, and tables of mutants.
+
+A protocol's ``sweep`` makes scenarios of seeds; :func:`run_and_verify` runs one. Its ``mutants`` are variants of the protocol
+with one rule taken out, and the table beside them says what catches each: :func:`look_for_seeds` makes it anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plainchant.engine import Engine, Host
+from plainchant.model import MS, Duration
+from plainchant.scenario.model import Scenario
+from plainchant.sim import Simulation, Summary
+from plainchant.trace.reference import Verification, verify
+from plainchant.trace.writer import TraceBuffer
+
+Make: TypeAlias = Callable[[Host, Any], Engine]
+"""Makes the engine of a process: the protocol's own, or a variant's."""
+
+TRIES = 8
+"""A run with too few events is run again, longer and with another seed for what is drawn, at most so often."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run of a sweep came to."""
+
+    seed: int
+    scenario: Scenario
+    summary: Summary
+    table: pa.Table
+    verification: Verification
+    situations: Counter[str]
+
+    @property
+    def violated(self) -> list[str]:
+        """The properties that do not hold, and ``quiet`` if the run did not come to rest."""
+        names = [name for name, outcome in self.verification.properties.items() if outcome.violations]
+        return names if self.summary.quiet else [*names, "quiet"]
+
+
+def ms(low: float, high: float, random: Random) -> Duration:
+    return Duration(round(random.uniform(low, high) * MS))
+
+
+def run_and_verify(seed: int, scenario: Scenario, make: Make | None, least_events: int) -> Outcome:
+    """Runs and verifies a scenario; one with too few events is made longer."""
+    for _ in range(TRIES):
+        trace = TraceBuffer()
+        summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
+        if summary.events >= least_events:
+            break
+        scenario = dataclasses.replace(
+            scenario, seed=scenario.seed + 1_000_000, duration=Duration(scenario.duration * 3 // 2))
+    table = trace.table()
+    return Outcome(seed, scenario, summary, table, verify(table), situations_in(table))
+
+
+def situations_in(table: pa.Table) -> Counter[str]:
+    """What happened, by the names that the protocol's records give it."""
+    details = table.filter(pc.match_substring(table["detail"], '"situation"'))["detail"].to_pylist()
+    return Counter(json.loads(text)["situation"] for text in details)
+
+
+def kinds_of_fault(scenario: Scenario) -> int:
+    """How many kinds of fault a scenario has: of packets, scheduled, and drawn."""
+    network = scenario.network
+    rates = scenario.random
+    packets = [rate for rate in (network.loss, network.duplicate, network.reorder, network.corrupt) if rate]
+    drawn = [
+        rate
+        for rate in (rates.crash, rates.pause, rates.partition, rates.cut, rates.clog, rates.leave, rates.step)
+        if rate
+    ]
+    return len(packets) + len(drawn) + len({fault.kind for fault in scenario.fault})
+
+
+# --- tables of mutants ------------------------------------------------------------------------------------------------
+
+
+def read_table(path: Path) -> dict[str, dict[str, Any]]:
+    """What is checked in: mutant to what catches it, or to why it survives."""
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def write_table(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    lines = ["# mutant -> the seed of the sweep that catches it, and the property; made by mutants.py\n"]
+    for name, row in rows:
+        lines.append(f'["{name}"]')
+        lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
+        lines.append("")
+    path.write_text("\n".join(lines))
+
+
+def look_for_seeds(
+    path: Path, names: Sequence[str], chosen: Sequence[str], search: Callable[[str], tuple[int, list[str]] | None]
+) -> None:
+    """Looks for a seed that catches each of the chosen mutants, and writes the table anew.
+
+    ``search`` gives the seed and the properties. If none is chosen, all are but those that a scripted scenario catches.
+    """
+    known = read_table(path) if path.exists() else {}
+    wanted = [name for name in names if name in chosen or (not chosen and "scenario" not in known.get(name, {}))]
+    with ProcessPoolExecutor() as pool:
+        for name, found in zip(wanted, pool.map(search, wanted), strict=True):
+            print(name, found or "SURVIVES", flush=True)
+            why = known.get(name, {}).get("survives", "unexplained")
+            known[name] = {"seed": found[0], "property": found[1][0]} if found is not None else {"survives": why}
+    write_table(path, [(name, known[name]) for name in names if name in known])
