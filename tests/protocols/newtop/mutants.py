@@ -103,12 +103,6 @@ class _NoFloor(Delivery):
         """Messages of one kind know nothing of the others."""
 
 
-@with_delivery("block orders do not wait for other kinds")
-class _NotBefore(Delivery):
-    def _nothing_before(self, block: int) -> bool:
-        return True
-
-
 # --- causal orders ----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,8 @@ a slow one when all blocks before it are. *Dependency orders* (the others) deliv
 settled. A message that has to wait is put on the list of the first dependency that is not met, and looked at again when that
 one is; nothing is looked at in between.
 
-**Where kinds meet.** A message of a block order waits until everything with a smaller number is delivered, of whatever order.
+**Where kinds meet.** A message of a block order is delivered after everything with a smaller number, of whatever order: that is
+all here, because the blocks before are complete, it waits for smaller numbers only, and it is looked at first.
 A message of a dependency order carries the ``floor``: the largest number of anything of another kind that happened before it. It
 waits until every group of the receiver is complete and delivered up to the floor, as a slow message would. All waiting is for
 smaller numbers, so that kinds cannot wait for each other in a circle.
@@ -164,13 +165,13 @@ class Delivery:
         """Delivers one message of a block order, if one can be; slow and total ones in the order of their blocks."""
         if self.totals and (not self.slows or self.totals[0][0] <= self.slows[0][0]):
             block, number, _, _, part, column, packet = self.totals[0]
-            if self.ripe(part, block) and self._nothing_before(block):
+            if self.ripe(part, block):
                 heappop(self.totals)
                 self._deliver(part, column, packet, block << RANK_BITS | number)
                 return True
         if self.slows:
             block, _, part, column, packet = self.slows[0]
-            if block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block) and self._nothing_before(block):
+            if block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block):
                 heappop(self.slows)
                 self._deliver(part, column, packet, None)
                 return True
@@ -179,12 +180,6 @@ class Delivery:
     def ripe(self, part: Part, block: int) -> bool:
         """safe1': the block is complete in every group of this process, not only in the message's own."""
         return block <= self.complete
-
-    def _nothing_before(self, block: int) -> bool:
-        """No message of a dependency order with a smaller number is undelivered."""
-        if not self.mixed:
-            return True
-        return all(part.matrix.settled() >= block - 1 for part in self.process.parts.values() if part.kind != BLOCK)
 
     def _deliver(self, part: Part, column: Column, packet: Data, rank: int | None) -> None:
         process = self.process
