@@ -22,7 +22,7 @@ from .spark import MasterOption, RemoteOption, spark_for
 if TYPE_CHECKING:
     from ..lab.reproduce.claims import Claim, Result
 
-_STYLES = {"holds": "green", "holds with a remark": "yellow", "does not hold": "red"}
+_STYLES = {"holds": "green", "holds with a remark": "yellow", "does not hold": "red", "open": "dim"}
 
 
 @guarded
@@ -40,8 +40,9 @@ def reproduce(
     """Re-run a document's experiments: what it claims, what was measured, and whether that holds.
 
     Every claim is measured by simulations, which run as Spark tasks, and judged by a stated rule: "holds", "holds with a
-    remark" or "does not hold", and why. The exit status is 0 if all verdicts are those on record in docs/reproduce.md
-    (also where a claim does not hold: that is a result), 1 if one is not, 2 if the input was wrong.
+    remark" or "does not hold", and why; or "open", if what it is about is not built yet. The exit status is 0 if all verdicts
+    are those on record in docs/reproduce.md (also where a claim does not hold: that is a result), 1 if one is not, 2 if the
+    input was wrong.
 
     Examples:
 
@@ -49,7 +50,7 @@ def reproduce(
 
       plainchant reproduce sequencer --claim 8 --claim 13 --out figures
 
-      plainchant reproduce sequencer --json > claims.json
+      plainchant reproduce newtop --json > claims.json
     """
     from ..lab.reproduce import NAMES, claims_of
     from ..lab.reproduce.claims import Context, measure
@@ -92,7 +93,8 @@ def _tell(results: Sequence[Result], console: Console) -> None:
         table.add_row(str(claim.number), claim.section, claim.claim, measured.measured, verdict)
     console.print(table, soft_wrap=False)
     count = Counter[str](result.measured.verdict for result in results)
-    console.print(f"{len(results)} claims ({', '.join(f'{verdict}: {count[verdict]}' for verdict in _STYLES)})")
+    counts = [f"{verdict}: {count[verdict]}" for verdict in _STYLES if count[verdict] or verdict != "open"]
+    console.print(f"{len(results)} claims ({', '.join(counts)})")
 
 
 @contextmanager

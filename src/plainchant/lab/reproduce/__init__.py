@@ -2,17 +2,19 @@
 
 ``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
 ``baselines`` has the protocols that a document compares itself with, ``observe`` looks into runs. There is one package a
-document: ``sequencer`` (seed 004). It may import what ``lab`` may. Start with ``claims``, then ``sequencer``.
+document: ``sequencer`` (seed 004) and ``newtop`` (seed 001). They may import what ``lab`` may, and not each other. Start with
+``claims``, then ``sequencer``.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 from ...model import UsageError
 from .claims import Claim
 
-NAMES = ("sequencer",)
+NAMES = ("sequencer", "newtop")
 """The documents that can be reproduced, by the name of their protocol."""
 
 
@@ -20,10 +22,9 @@ def claims_of(name: str, numbers: Sequence[int] = ()) -> tuple[Claim, ...]:
     """The claims of a document, all or those of these numbers, in its order."""
     if name not in NAMES:
         raise UsageError(f"there is no {name!r} to reproduce; there are: {', '.join(NAMES)}")
-    from .sequencer import CLAIMS
-
-    known = [claim.number for claim in CLAIMS]
+    claims: tuple[Claim, ...] = importlib.import_module(f".{name}", __package__).CLAIMS
+    known = [claim.number for claim in claims]
     for number in numbers:
         if number not in known:
             raise UsageError(f"{name} has no claim {number}; its claims are {min(known)} to {max(known)}")
-    return tuple(claim for claim in CLAIMS if not numbers or claim.number in numbers)
+    return tuple(claim for claim in claims if not numbers or claim.number in numbers)

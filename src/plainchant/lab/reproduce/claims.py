@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A :class:`Claim` says what a document states, how that is tested, and which verdict is on record; its ``run`` is given a
 :class:`Context`, sweeps over simulations with it, and returns what was :class:`Measured` with a verdict that follows from
-the numbers by a rule that ``how`` states. A verdict that differs from the one on record is news: something has changed.
+the numbers by a rule that ``how`` states. A verdict that differs from the one on record is news: something has changed. A
+claim about something that is not built yet is *open*: it is listed, and never said to hold.
 
 A sweep is a list of specifications and one function, which runs one of them and returns what it found. Python tasks are
 expensive to start, so that a sweep has a few long ones; neighbours in the list, which tend to cost the same, go to
@@ -24,10 +25,12 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Verdict: TypeAlias = Literal["holds", "holds with a remark", "does not hold"]
+Verdict: TypeAlias = Literal["holds", "holds with a remark", "does not hold", "open"]
 HOLDS: Final = "holds"
 REMARK: Final = "holds with a remark"
 FAILS: Final = "does not hold"
+OPEN: Final = "open"
+VERDICTS: Final[tuple[Verdict, ...]] = (HOLDS, REMARK, FAILS, OPEN)
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -58,6 +61,15 @@ class Figure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is shown whole on the page."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
     """What came out of measuring a claim."""
 
@@ -67,6 +79,7 @@ class Measured:
     data: Sequence[Mapping[str, Any]] = ()
     """The rows behind it."""
     figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

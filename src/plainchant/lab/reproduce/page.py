@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import LabError
-from .claims import FAILS, HOLDS, REMARK, Figure, Result
+from .claims import FAILS, HOLDS, OPEN, REMARK, VERDICTS, Figure, Result, Table
 
-_COLOURS: Final = {HOLDS: "#1a7f37", REMARK: "#9a6700", FAILS: "#cf222e"}
+_COLOURS: Final = {HOLDS: "#1a7f37", REMARK: "#9a6700", FAILS: "#cf222e", OPEN: "#59636e"}
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1f2328; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border-bottom: 1px solid #d1d9e0; }
 th { border-bottom-width: 2px; }
-th:nth-child(3) { width: 30%; }
+.claims th:nth-child(3) { width: 30%; }
+.numbers { width: auto; margin-top: 1rem; }
 figure { display: inline-block; margin: 1rem 1rem 0 0; max-width: 100%; }
 figure svg { max-width: 100%; height: auto; }
 figcaption, .how { color: #59636e; }
@@ -87,7 +88,7 @@ def draw(figure: Figure) -> str:
         axes.set_xlabel(figure.x_label)
         axes.set_ylabel(figure.y_label)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylim(bottom=0, top=1.08 * max(max(series.y) for series in figure.series))
+        axes.set_ylim(bottom=0, top=1.08 * (max(max(series.y) for series in figure.series) or 1))
         axes.grid(alpha=0.3)
         axes.legend()
         text = io.StringIO()
@@ -101,11 +102,11 @@ def _repeats(values: Sequence[float]) -> bool:
 
 def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick: bool) -> Iterator[str]:
     count = Counter(result.measured.verdict for result in results)
-    verdicts = ", ".join(f"{verdict}: {count[verdict]}" for verdict in (HOLDS, REMARK, FAILS))
+    verdicts = ", ".join(f"{verdict}: {count[verdict]}" for verdict in VERDICTS if count[verdict] or verdict != OPEN)
     yield f"<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n<title>plainchant reproduce {name}</title>"
     yield f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>Reproduction of <code>{name}</code></h1>"
     yield f"<p>{len(results)} claims ({verdicts}). {'Smaller sweeps (--quick).' if quick else 'Full sweeps.'}</p>"
-    yield "<table>\n<tr><th></th><th>section</th><th>claim</th><th>measured</th><th>verdict, and why</th></tr>"
+    yield "<table class='claims'>\n<tr><th></th><th>section</th><th>claim</th><th>measured</th><th>verdict, and why</th></tr>"
     for result in results:
         claim, measured = result.claim, result.measured
         news = "" if result.as_expected else f" <strong>(on record: {claim.expected})</strong>"
@@ -120,7 +121,17 @@ def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick:
         for figure in result.measured.figures:
             picture = pictures[figure.name]
             yield f"<figure>{picture[picture.index('<svg'):]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
+        for table in result.measured.tables:
+            yield from _table(table, result.claim.number)
     yield "</body>\n</html>"
+
+
+def _table(table: Table, number: int) -> Iterator[str]:
+    yield f"<table class='numbers'>\n<caption>Claim {number}: {_text(table.title)}</caption>"
+    yield "<tr>" + "".join(f"<th>{_text(name)}</th>" for name in table.columns) + "</tr>"
+    for row in table.rows:
+        yield "<tr>" + "".join(f"<td>{_text(str(value))}</td>" for value in row) + "</tr>"
+    yield "</table>"
 
 
 def _text(words: str) -> str:

@@ -8,13 +8,13 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from ....model import MS, Batch, Duration, Packet, ProcessId
+from ....model import MS, Batch, Duration, GroupId, Packet, ProcessId
 from ....protocols.sequencer.packets import Broadcast, Elected, Request
 from ....scenario.model import Delay, Fault, Network, Scenario, Workload
 from ....trace.reference import verify
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
 from ..observe import Observer
-from .runs import DELAY, baseline, count, deliveries, group, one_sender
+from .runs import DELAY, baseline, count, deliveries, group, member, one_sender
 
 # --- 16 and 17: the history's size ----------------------------------------------------------------------------------
 
@@ -69,16 +69,16 @@ class _Arrivals(Observer):
         self._arriving: dict[ProcessId, object] = {}
         self.deliveries = self.waited = 0
 
-    def receiving(self, me: ProcessId, packet: Packet) -> None:
+    def receiving(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Broadcast) and packet.entry.batch is not None:
             self._arriving[me] = (packet.entry.sender, packet.entry.batch.first)
         elif isinstance(packet, Request):
             self._arriving[me] = packet.batch.first
 
-    def received(self, me: ProcessId, packet: Packet) -> None:
+    def received(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         self._arriving.pop(me, None)
 
-    def delivering(self, me: ProcessId, sender: ProcessId, batch: Batch, rank: int | None) -> None:
+    def delivering(self, me: ProcessId, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None) -> None:
         if sender == me == "p1":
             return  # nothing arrives: the sequencer's own messages are delivered when they are numbered
         self.deliveries += 1
@@ -162,9 +162,9 @@ class _Storage(Observer):
         super().__init__()
         self.most = 0
 
-    def received(self, me: ProcessId, packet: Packet) -> None:
+    def received(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if me != "p1":
-            log = self.member(me).log
+            log = member(self, me).log
             self.most = max(self.most, len(log.entries) + len(log.later))
 
 
@@ -229,7 +229,7 @@ class _Seen(Observer):
         if me == "p1" and isinstance(packet, Broadcast) and packet.entry.batch is not None:
             self.numbers[packet.number] = (packet.entry.sender, packet.entry.batch.first)
 
-    def receiving(self, me: ProcessId, packet: Packet) -> None:
+    def receiving(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Broadcast) and packet.epoch == 1:
             self.seen.add(packet.number)
 

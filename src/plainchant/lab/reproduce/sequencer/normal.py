@@ -16,7 +16,7 @@ from ....trace.reference import verify
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
 from ..observe import Observer
 from .ethernet import Load, calibration, scenario_of
-from .runs import CALM, Counts, baseline, count, delays, deliveries, group, names, one_sender
+from .runs import CALM, Counts, baseline, count, delays, deliveries, group, member, names, one_sender
 
 _ROOMY: Final = 1_000_000
 """A history that is never full: nobody acknowledges explicitly."""
@@ -131,7 +131,7 @@ def _purged(table: tuple[int, ...]) -> int:
     load = Workload(senders=("p1",), rate=1000 / _STEP, count=10)
     parameters = {**CALM, "pack": False, "history": 9, "acknowledge_every": 1}
     observer.run(group(len(table) + 1, load, parameters=parameters, seconds=0.2, fault=cuts))
-    return observer.member("p1").log.low
+    return member(observer, "p1").log.low
 
 
 # --- 5: duplicates --------------------------------------------------------------------------------------------------
@@ -278,8 +278,8 @@ class _Commits(Observer):
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         if isinstance(packet, Phase2) and packet.phase not in self.phases:
-            log = self.member(me).log
-            behind = any(self.member(other).log.contiguous < log.contiguous for other in self._members)
+            log = member(self, me).log
+            behind = any(member(self, other).log.contiguous < log.contiguous for other in self._members)
             self.phases[packet.phase] = (not log.entries, behind)
 
 

@@ -13,11 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....model import MS, SECOND, Duration
+from ....model import MS, SECOND, Duration, ProcessId
+from ....protocols.sequencer import Member
 from ....scenario.model import Delay, Fault, Network, Scenario, Workload
 from ....sim import Simulation, Summary
 from ....trace import TraceBuffer
 from ..baselines import BASELINES
+from ..observe import Observer
 
 DELAY: Final = Duration(1 * MS)
 _NEVER: Final = 1_000_000 * SECOND
@@ -116,6 +118,12 @@ def baseline(protocol: str, members: int, messages: int, sender: str = "p2") -> 
     """The same steady sender under another protocol."""
     load = Workload(senders=(sender,), closed=1, count=messages, size=0)
     return group(members, load, parameters={}, seconds=messages * 0.02 + 1, protocol=protocol)
+
+
+def member(observer: Observer, process: ProcessId) -> Member:
+    """A process's part in the group of a run that was observed."""
+    found: Member = observer.engines[process].instances["g"]
+    return found
 
 
 def deliveries(table: pa.Table, process: str, *columns: str) -> list[list[Any]]:
