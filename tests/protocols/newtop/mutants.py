@@ -423,7 +423,7 @@ class _AsTheyCome(Process):
 
 @mutant("a request is sent once")
 class _RequestedOnce(Process):
-    def _repeat_requests(self, part: Part) -> None:
+    def _repeat_request(self, part: Part) -> None:
         """The sequencer will have got it."""
 
 

@@ -30,11 +30,14 @@ from .packets import Request
 class Desk:
     """A member's requests that have not come back numbered."""
 
-    __slots__ = ("last", "open")
+    __slots__ = ("last", "open", "repeats", "watched")
 
     def __init__(self) -> None:
         self.open: dict[int, Request] = {}
         self.last = 0
+        self.watched = 0
+        """The oldest of them when the timer was set; 0: it is not set."""
+        self.repeats = 0
 
     def numbered(self, request: int) -> None:
         for number in [number for number in self.open if number <= request]:

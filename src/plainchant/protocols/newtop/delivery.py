@@ -66,7 +66,7 @@ class Delivery:
         if kind != BLOCK and kind not in self.vectors:
             name = self.process.parameters.vectors if kind == "fast" else kind
             self.vectors[kind] = self.make_vectors(name)
-            self.floors[kind] = 0
+            self.floors[kind] = self.process.counter  # whatever was sent or delivered here before
         self.mixed = len({one.kind for one in self.process.parts.values()}) > 1
         self.recount()
 
@@ -79,6 +79,10 @@ class Delivery:
 
     def complete_in(self, part: Part) -> int:
         return part.matrix.complete
+
+    def fits(self, part: Part, packet: Data) -> bool:
+        """Whether a message carries what the group's order needs: else its sender has other parameters."""
+        return self.vectors[part.kind].fits(part, packet.vector) if part.kind != BLOCK else not packet.vector
 
     # --- arrivals -----------------------------------------------------------------------------------------------------
 
@@ -206,6 +210,9 @@ class Delivery:
     def stamp(self, part: Part) -> Vector:
         """What a message that is sent now carries."""
         return self.vectors[part.kind].stamp(part) if part.kind != BLOCK else ()
+
+    def floor(self, part: Part) -> int:
+        return self.floors[part.kind] if part.kind != BLOCK else 0
 
     def sent(self, part: Part, packet: Data) -> None:
         """One's own message goes out: what is sent from now on happens after it."""

@@ -18,8 +18,9 @@ Null messages wait for the same three. Messages wait for one more:
   then messages pile up that stability alone would let go. Nulls do not wait for this: they are what the messages wait for.
   Who is held up by it alone says so (``Status.wanted``), and is told as soon as it is so.
 
-So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a few
-numbers each. Counters start at 0, the first block is 1.
+So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a
+few numbers each. A member of an asymmetric group has besides at most N requests under way, which its sequencer holds. Counters
+start at 0, the first block is 1.
 """
 
 from __future__ import annotations
@@ -70,6 +71,16 @@ class Flow:
     def unstable(self) -> int:
         """Blocks that there are and that are not known to be stable."""
         return self.matrix.largest_flow - self.mine.stable
+
+    def waited_for(self, behind: int) -> bool:
+        """Whether senders wait, or soon will, for what a process has to say that is so many blocks behind."""
+        if not self.bound:
+            return False
+        quarter = max(1, self.bound // 4)
+        if behind >= quarter:
+            return True
+        self.refresh()
+        return behind > 0 and self.matrix.largest_flow - self.everywhere >= self.bound - quarter
 
     def acknowledged(self) -> int:
         """Everybody has said that it has everything up to here."""

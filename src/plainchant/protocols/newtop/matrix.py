@@ -30,8 +30,8 @@ class Column:
     """One member: what it sent in the group, as far as that is known here, and what it said about itself."""
 
     __slots__ = (
-        "announced", "complete", "count", "done", "early", "flow", "index", "kept", "last", "process", "queue", "stable", "tries",
-        "waited", "watchers",
+        "announced", "asked_at", "complete", "count", "done", "early", "flow", "index", "kept", "last", "process", "queue",
+        "stable", "tries", "waited", "watchers",
     )
 
     def __init__(self, process: ProcessId, index: int) -> None:
@@ -58,7 +58,9 @@ class Column:
         self.done = 0
         """and it has delivered everything up to this one."""
         self.tries = 0
-        """How often its gap was asked for."""
+        """How often its gap was asked for without getting further."""
+        self.asked_at = 0
+        """``last`` when it was asked for."""
         self.waited = 0
         """The block of the last message whose wait was written down."""
         self.watchers: list[tuple[int, int, Any]] = []

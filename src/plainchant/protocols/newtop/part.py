@@ -9,6 +9,7 @@ from ...model import GroupId, ProcessId
 from .asymmetric import Desk, Office
 from .flow import Flow, OneWay
 from .matrix import BlockMatrix
+from .packets import Vector
 from .parameters import Parameters
 from .silence import Silence
 
@@ -20,10 +21,10 @@ class Part:
     """Everything about one group at one process."""
 
     __slots__ = (
-        "announced", "announced_up_to", "announcing", "blocked", "counter", "demand", "desk", "due", "eager", "emitted", "flow",
-        "group", "held", "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office", "open", "openers", "order",
-        "others", "probe_mark", "probes", "ready", "reserve", "said_stable", "seen_stable", "sequencer", "silence", "timer_at",
-        "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
+        "announced", "announced_up_to", "announcing", "begun", "blocked", "counted_at", "counter", "demand", "desk", "due",
+        "eager", "emitted", "flow", "group", "held", "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office",
+        "open", "openers", "order", "others", "probe_mark", "probes", "ready", "reserve", "said_complete", "said_stable",
+        "seen_stable", "sequencer", "silence", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
     )
 
     def __init__(self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters) -> None:
@@ -57,6 +58,8 @@ class Part:
         self.timer_at: int | None = None
         self.held = False
         """Flow control keeps a null message back; it is judged anew."""
+        self.begun: tuple[Vector, int] | None = None
+        """What the first fragment of a message carried, for the others: they happened when it did."""
         self.blocked = ""
         """The condition of flow control that keeps a message back."""
         self.announced = 0
@@ -71,6 +74,8 @@ class Part:
         """Who wants to be told when everything up to a flow number is delivered here."""
         self.reserve = len(group) + max(len(member) for member in members) + 16
         """Bytes of a packet that its messages must leave, beside what the host leaves: for the fields of Again."""
+        self.said_complete = 0
+        """What this process last told the sequencer to have."""
         self.said_stable = 0
         """What this process last said to all to be stable."""
         self.seen_stable = 0
@@ -86,6 +91,7 @@ class Part:
         """The largest block when the probe's timer was set; 0: it is not set."""
         self.probes = 0
         self.most_unstable = 0
+        self.counted_at = 0
         self.watchers: list[tuple[int, int, Any]] = []
         """Who waits until everything up to a block is complete and delivered here (a heap)."""
 

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from ...engine import Engine, Host
 from ...model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
+from .asymmetric import Desk
 from .delivery import RANK_BITS, Delivery
 from .matrix import Column, Multicast
 from .packets import Again, Ask, Data, Emit, Null, Request, Status, Vector
@@ -36,8 +37,8 @@ from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
 
-EARLY: Final = 10_000
-"""Packets of a group that this process has not entered yet, kept until it does."""
+EARLY: Final = {"lossy": 1_000, "fifo": 100_000}
+"""Packets of a group that this process has not entered yet, kept until it does; further ones are lost."""
 LEAST: Final = 64
 """Bytes of messages that a packet may have however large its vector is."""
 SLOWEST: Final = 8
@@ -61,6 +62,10 @@ class Process(Engine):
         self.delivery = self.make_delivery()
         self.repair = Repair(self)
         self._desks: list[Part] = []
+        self._begun_in: Part | None = None
+        """The group in which a message has gone out in part: its last fragment is still to come."""
+        self._kept: dict[Part, None] = {}
+        """Groups that wait until a message in another one has its number."""
         self._early: list[tuple[ProcessId, Packet]] = []
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
             Data: self._multicast, Null: self._multicast, Status: self._status, Ask: self.repair.answer, Again: self._again,
@@ -125,7 +130,7 @@ class Process(Engine):
     def _dispatch(self, source: ProcessId, packet: Packet) -> None:
         part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
         if part is None:
-            if len(self._early) < EARLY:
+            if len(self._early) < EARLY[self.parameters.transport]:
                 self._early.append((source, packet))
             return
         if source not in part.matrix.columns:
@@ -145,7 +150,7 @@ class Process(Engine):
         elif name == "ask":
             self.repair.ask_again(part, part.matrix.columns[rest[0]])
         elif name == "request":
-            self._repeat_requests(part)
+            self._repeat_request(part)
         elif name == "announce":
             self._announce(part)
         self._settle()
@@ -219,32 +224,52 @@ class Process(Engine):
         office = part.office
         part.flow.refresh()
         while part.ready or (office is not None and office.queue):
-            numbering = office is not None and bool(office.queue)
-            if self._desks and not numbering and self._elsewhere(part):
-                return
-            if self._held_up(part):
-                return
-            if office is not None and numbering:
+            if office is not None and office.queue:
+                if self._held_up(part):
+                    return
                 source, request = office.queue.popleft()
-                self._send(part, request.batch, (), source, request.request, request.block)
-                continue
-            vector = self.delivery.stamp(part)
-            batch = self._take(part, vector)
-            if batch is None:
-                part.ready = False
+                self._send(part, request.batch, (), 0, source, request.request, request.block)
+            own = part.ready and not self._elsewhere(part) and not self._held_up(part) and self._send_own(part)
+            if not own and (office is None or not office.queue or part.blocked):
                 return
-            self._send(part, batch, vector)
+
+    def _send_own(self, part: Part) -> bool:
+        """Takes a message and sends it."""
+        vector, floor = part.begun or (self.delivery.stamp(part), self.delivery.floor(part))
+        batch = self._take(part, vector)
+        if batch is None:
+            return False
+        part.begun = (vector, floor) if self._begun_in is part else None
+        self._send(part, batch, vector, floor)
+        return True
 
     def _take(self, part: Part, vector: Vector = ()) -> Batch | None:
         """Messages for one packet, which has to hold the vector too, and to fit into another one if it is sent again."""
         room = self.host.max_packet - part.reserve
         if vector:
             room -= sum([len(name) + 6 + 9 * len(numbers) for name, numbers in vector])
-        return self.host.take(part.group, max(LEAST, room), 0 if self.parameters.pack else 1)
+        batch = self.host.take(part.group, max(LEAST, room), 0 if self.parameters.pack else 1)
+        if batch is None:
+            part.ready = False
+        elif batch.total and not batch.count:
+            self._begun_in = part
+        elif self._begun_in is part:
+            self._begun_in = None
+            self._touch_all()
+        return batch
 
     def _elsewhere(self, part: Part) -> bool:
-        """A message of ours in another group has no number yet: nothing of ours may get one before it."""
-        return any(other.desk is not None and other.desk.open and other is not part for other in self._desks)
+        """A message of ours in another group has no number yet, or not all of its fragments have: what is sent here now, after
+        it, must not get a smaller one. Others who wait like that come first when it is over."""
+        other = self._begun_in
+        waits = (other is not None and other is not part) or (
+            bool(self._desks) and any(one.desk is not None and one.desk.open and one is not part for one in self._desks)
+        )
+        if waits:
+            self._kept[part] = None
+        elif self._kept:
+            self._kept.pop(part, None)
+        return waits
 
     def _held_up(self, part: Part) -> bool:
         """Whether flow control keeps the next message back; writes down when that begins and ends. ``refresh`` first."""
@@ -266,13 +291,12 @@ class Process(Engine):
         return bool(why)
 
     def _send(
-        self, part: Part, batch: Batch, vector: Vector, sender: ProcessId = "", request: int = 0, above: int = 0
+        self, part: Part, batch: Batch, vector: Vector, floor: int, sender: ProcessId = "", request: int = 0, above: int = 0
     ) -> None:
         """psend: numbers a message, multicasts it, and has the other groups catch up."""
         me, delivery = part.me, self.delivery
         block = self.next_block(part, above)
         part.counter = flow = max(part.counter, me.flow) + 1
-        floor = delivery.floors[part.kind] if part.kind != BLOCK else 0
         previous = me.last if self.lossy else 0
         packet = Data(
             part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request
@@ -354,6 +378,9 @@ class Process(Engine):
         self._heard(column, packet)
         if part.sequencer and source != part.sequencer:
             return
+        if isinstance(packet, Data) and not self.delivery.fits(part, packet):
+            self.host.record("refuse", part.group, process=source, text=f"{source} sends in another order than {part.order}")
+            return
         if packet.block > column.last:
             if not part.eager and packet.block > part.matrix.largest and (isinstance(packet, Null) or packet.floor):
                 part.urgent = True
@@ -385,7 +412,9 @@ class Process(Engine):
         self.touched[part] = None
 
     def _touch_all(self) -> None:
-        for part in self.parts.values():
+        """All groups may go on; those that were kept waiting are tended to first, which is last in."""
+        for part in (*self.parts.values(), *self._kept):
+            self.touched.pop(part, None)
             self.touched[part] = None
 
     def _heard(self, column: Column, packet: Data | Null | Status) -> None:
@@ -411,7 +440,7 @@ class Process(Engine):
         if self.lossy:
             self.repair.told(part, column, status)
         if status.wanted > 0:
-            part.wanted_by[source] = status.wanted
+            part.wanted_by[source] = max(status.wanted, part.wanted_by.get(source, 0))
         if status.have >= 0:
             self._fulfil(part)
             self.host.send((source,), self.status(part))
@@ -460,8 +489,14 @@ class Process(Engine):
         if part.matrix.largest_flow - part.me.stable > part.most_unstable:
             flow.refresh()
             if flow.unstable > part.most_unstable:
+                # What is held is counted one by one: not each time that it grows by one.
+                much = part.most_unstable == 0 or flow.unstable >= 9 * part.counted_at // 8
                 part.most_unstable = flow.unstable
-                self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
+                if much:
+                    part.counted_at = flow.unstable
+                    self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
+                else:
+                    self.host.record("state", part.group, unstable=flow.unstable)
         if self.lossy:
             self.repair.watch(part)
         self._mean_to_announce(part)
@@ -528,6 +563,8 @@ class Process(Engine):
             part.due = None
             part.urgent = False
             return
+        if not part.eager and not part.urgent and part.flow.waited_for(part.matrix.largest_flow - part.me.flow):
+            part.urgent = True
         if part.held or (part.due is not None and not part.urgent):
             return
         now = self.host.now
@@ -573,8 +610,9 @@ class Process(Engine):
                 del part.wanted_by[process]
 
     def waits(self, part: Part, column: Column, packet: Data, owner: Any, number: int) -> None:
-        """A message is here and waits: written down once."""
-        if column.waited < packet.block:
+        """A message is here, all of it, and waits: written down once."""
+        whole = packet.batch.count or not packet.batch.total
+        if whole and column.waited < packet.block:
             column.waited = packet.block
             if isinstance(owner, Column):
                 what = f"{owner.process} up to {number}"
@@ -590,10 +628,12 @@ class Process(Engine):
     def _pump_requests(self, part: Part) -> None:
         desk = part.desk
         assert desk is not None
-        while part.ready and len(desk.open) < REQUESTS and not self._elsewhere(part):
+        most = min(REQUESTS, part.flow.bound or REQUESTS)
+        while part.ready and len(desk.open) < most and not self._elsewhere(part):
+            if desk.open and self._kept and self._begun_in is None:
+                return  # another group's turn comes when all of these have their numbers
             batch = self._take(part)
             if batch is None:
-                part.ready = False
                 return
             part.flow.refresh()
             desk.last += 1
@@ -601,16 +641,27 @@ class Process(Engine):
             part.announced = part.me.done
             desk.open[desk.last] = request
             self.host.send((part.sequencer,), request)
-            if len(desk.open) == 1 and self.lossy:
-                self.host.set_timer(("request", part.group), self.host.now + self.parameters.probe_after)
+            if not desk.watched and self.lossy:
+                self._watch_requests(part, desk)
 
-    def _repeat_requests(self, part: Part) -> None:
+    def _watch_requests(self, part: Part, desk: Desk) -> None:
+        """Sees to it that the oldest request is repeated if it stays away."""
+        desk.watched = next(iter(desk.open), 0)
+        if desk.watched:
+            wait = self.parameters.probe_after << min(desk.repeats, SLOWEST.bit_length() - 1)
+            self.host.set_timer(("request", part.group), self.host.now + wait)
+
+    def _repeat_request(self, part: Part) -> None:
+        """The others follow when the first one is there: the sequencer takes them in order."""
         desk = part.desk
-        if desk is not None and desk.open:
-            for request in list(desk.open.values())[:REQUESTS // 4]:
-                self.host.send((part.sequencer,), request)
-            self.host.record("retransmit", part.group, to=part.sequencer, packets=len(desk.open), situation="request again")
-            self.host.set_timer(("request", part.group), self.host.now + self.parameters.probe_after)
+        assert desk is not None
+        if desk.watched in desk.open:
+            self.host.send((part.sequencer,), desk.open[desk.watched])
+            self.host.record("retransmit", part.group, to=part.sequencer, packets=1, situation="request again")
+            desk.repeats += 1
+        else:
+            desk.repeats = 0
+        self._watch_requests(part, desk)
 
     def emit(self, part: Part) -> None:
         """An idle sequencer is asked for a number."""
@@ -622,7 +673,7 @@ class Process(Engine):
         """A member tells the sequencer what it has: after a quarter of N, and when it has been silent for a while."""
         part.flow.refresh()
         me = part.me
-        if me.done <= part.announced and me.complete <= part.announced:
+        if me.done <= part.announced and me.complete <= part.said_complete:
             return
         if part.flow.bound and me.done - part.announced >= max(1, part.flow.bound // 4):
             self._tell_sequencer(part)
@@ -632,7 +683,7 @@ class Process(Engine):
 
     def _tell_sequencer(self, part: Part) -> None:
         status = self.status(part)
-        part.announced, part.said_stable = status.delivered, status.stable
+        part.announced, part.said_complete, part.said_stable = status.delivered, status.complete, status.stable
         self.host.send((part.sequencer,), status)
 
 

@@ -7,8 +7,9 @@ does not help, the other members in turn, who keep what they have received until
 
 The last message of a burst is followed by nothing that could show the gap. But a block stays incomplete: whoever sent the
 message, or got it, misses the others' completion. Who has an incomplete block for ``probe_after`` tells those whose part is
-missing where it stands and what it has of them (``Status``). They see what they lack and ask for it, send again what the
-other lacks, and complete the block if they owe that. Probes get rarer while they do not help.
+missing where it stands and what it has of them (``Status``). They see what they
+lack and ask for it, complete the block if they owe that, and say where they stand, so that the other sees what it lacks. Probes
+and questions get rarer while they do not help.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 MOST_GAPS: Final = 8
 MOST_AGAIN: Final = 64
 """Packets that answer one request at the most."""
+RAREST: Final = 5
+"""A gap that stays is asked for at most two to this power times as rarely."""
 SLOWEST: Final = 8
 """Probes are at most so many times ``probe_after`` apart."""
 
@@ -53,6 +56,8 @@ class Repair:
     def ask_again(self, part: Part, column: Column) -> None:
         """The answer has not come, or not all of it."""
         if column.gaps():
+            if column.last > column.asked_at:
+                column.tries = 1
             self.ask(part, column)
         else:
             column.tries = 0
@@ -64,7 +69,9 @@ class Repair:
         situation = "asks another" if target != column.process else "gap"
         self.host.record("ask", part.group, process=column.process, asked=target, situation=situation)
         column.tries += 1
-        self.host.set_timer(("ask", part.group, column.process), self.host.now + self.parameters.ask_after)
+        column.asked_at = column.last
+        wait = self.parameters.ask_after << min(column.tries // 2 - 1, RAREST)
+        self.host.set_timer(("ask", part.group, column.process), self.host.now + wait)
 
     def _whom(self, part: Part, column: Column) -> ProcessId:
         """The source first, then by turns another member and the source again."""
@@ -111,7 +118,7 @@ class Repair:
         if part.blocked == "room":
             self.process.want_room(part)
         if not self._incomplete(part):
-            part.probes = 0
+            part.probes = part.probes + 1 if part.blocked == "room" else 0
             self.watch(part)
             return
         if matrix.complete < mark or matrix.complete >= matrix.largest:
@@ -141,5 +148,3 @@ class Repair:
         if status.block > column.last:
             column.announced = max(column.announced, status.block)
             self.gap(part, column)
-        if 0 <= status.have < part.me.last:
-            self._send_again(part, column.process, part.me, status.have, part.me.last)

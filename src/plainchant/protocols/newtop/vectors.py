@@ -41,6 +41,10 @@ class Vectors:
         """What a message that is sent now carries."""
         raise NotImplementedError
 
+    def fits(self, part: Part, vector: Vector) -> bool:
+        """Whether a vector has the shape of this order."""
+        raise NotImplementedError
+
     def unmet(self, part: Part, packet: Data) -> Need | None:
         """A dependency that is not met here yet."""
         raise NotImplementedError
@@ -62,6 +66,16 @@ class Keyed(Vectors):
 
     def stamp(self, part: Part) -> Vector:
         return tuple(self.known.items())
+
+    def fits(self, part: Part, vector: Vector) -> bool:
+        parts, known = self.parts, self.known
+        for group, numbers in vector:
+            if group in parts:
+                if len(numbers) != len(parts[group].members):
+                    return False
+            elif group in known and len(numbers) != len(known[group]):
+                return False
+        return True
 
     def unmet(self, part: Part, packet: Data) -> Need | None:
         for group, numbers in packet.vector:
@@ -111,6 +125,9 @@ class Compact(Vectors):
     def stamp(self, part: Part) -> Vector:
         return tuple([(process, (number,)) for process, number in self.known.items()])
 
+    def fits(self, part: Part, vector: Vector) -> bool:
+        return all([len(numbers) == 1 for _, numbers in vector])
+
     def unmet(self, part: Part, packet: Data) -> Need | None:
         for process, (number,) in packet.vector:
             for here in self.parts.values():
@@ -150,6 +167,11 @@ class Relative(Vectors):
         last = self.last.get(part.group)
         own = (part.group, tuple(last) if last is not None else (0,) * len(part.members))
         return (own, *[(group, (number,)) for group, number in self.groups.items() if group != part.group])
+
+    def fits(self, part: Part, vector: Vector) -> bool:
+        if not vector or vector[0][0] != part.group or len(vector[0][1]) != len(part.members):
+            return False
+        return all([len(numbers) == 1 for _, numbers in vector[1:]])
 
     def unmet(self, part: Part, packet: Data) -> Need | None:
         (_, numbers), *others = packet.vector
