@@ -359,8 +359,13 @@ class Process(Engine):
         if self.sets_off(part, packet):
             block = packet.block
             for other in self.parts.values():
-                if other is not part and block > other.matrix.largest and block > other.demand:
+                if other is part:
+                    continue
+                if block > other.matrix.largest and block > other.demand:
                     other.demand = block
+                    self.touched[other] = None
+                elif not other.eager and block > other.matrix.complete:
+                    other.urgent = True
                     self.touched[other] = None
 
     def sets_off(self, part: Part, packet: Multicast) -> bool:
@@ -382,7 +387,7 @@ class Process(Engine):
             self.host.record("refuse", part.group, process=source, text=f"{source} sends in another order than {part.order}")
             return
         if packet.block > column.last:
-            if not part.eager and packet.block > part.matrix.largest and (isinstance(packet, Null) or packet.floor):
+            if not part.eager and packet.block > part.me.last and (isinstance(packet, Null) or packet.floor):
                 part.urgent = True
             self._enter(part, column, packet)
             if column.early:

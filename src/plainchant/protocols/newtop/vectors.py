@@ -8,8 +8,8 @@ whole matrix is. There is one block counter a process for every order: then m ->
 that a message waits only for messages with smaller numbers, and nothing can wait in a circle. (Relative order with a
 counter a group, as 5.6 has it, can; see docs/errata.md.)
 
-- :class:`Keyed` (fast): a number for each (process, group). As early as possible: what a message waits for is a message that
-  happened before it, nothing else.
+- :class:`Keyed` (fast): a number for each (process, group). As early as possible: what a message that is here waits for is a
+  message that happened before it, nothing else. (Over a lossy transport it is here when its column has no gap before it.)
 - :class:`Compact` (fast): a number for each process (GLDV, 5.5), as printed, except that a number of another group is
   settled by a null message of that process in *this* group: 4.4 has it send one. The wait is bounded by time-silence.
 - :class:`Relative` (5.6): numbers of the members of the message's own group (LDV), one number for each other group (GBN).

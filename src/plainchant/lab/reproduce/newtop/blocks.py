@@ -295,8 +295,7 @@ def redundant(context: Context) -> Measured:
         f"{slow[0]:,}",
         judge(holds=bool(total[0]) and not total[1] and bool(slow[1])),
         "a block is not complete before the process itself has sent something with its number, and has advanced its counter for "
-        "that; slow order delivers before completion (5.4), so that the rule is needed there. In an asymmetric group (9.2) "
-        "members complete nothing, and it is needed for total order too",
+        "that; slow order delivers before completion (5.4), so that the rule is needed there",
         [{"order": order, **dataclasses.asdict(run)} for order, runs in found.items() for run in runs],
     )
 
