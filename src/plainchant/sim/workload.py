@@ -89,7 +89,8 @@ class Source:
 
     def taken(self) -> None:
         """The protocol took messages: a queue that runs low is filled again, soon."""
-        if self.greedy and self._kernel.now >= self._workload.start and len(self._host.queues.get(self.group, ())) <= WAITING // 2:
+        begun = self._kernel.now >= self._workload.start
+        if self.greedy and begun and len(self._host.queues.get(self.group, ())) <= WAITING // 2:
             self._refill_soon()
 
     def done(self) -> None:

@@ -1,8 +1,8 @@
 """Variants of newtop with one rule taken out or turned round, each a class that overrides the method that the rule is.
 
 ``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property or bound that does not
-hold; or, for a few that need a particular course of events, a scenario of ``scripted``. After a change of the protocol or the
-sweep:
+hold; or, for a few that need a particular course of events, a scenario or course of ``scripted``. After a change of the protocol
+or the sweep:
 
     python -m tests.protocols.newtop.mutants            # look for seeds that catch, and rewrite mutants.toml
 """
@@ -101,6 +101,15 @@ class _OwnOvertake(Delivery):
 class _NoFloor(Delivery):
     def raise_floors(self, kind: str, block: int, floor: int) -> None:
         """Messages of one kind know nothing of the others."""
+
+
+@with_delivery("a kind that begins late has nothing below it")
+class _NothingBelow(Delivery):
+    def add(self, part: Part) -> None:
+        begins = part.kind != BLOCK and part.kind not in self.vectors
+        super().add(part)
+        if begins:
+            self.floors[part.kind] = 0
 
 
 # --- causal orders ----------------------------------------------------------------------------------------------------
@@ -385,13 +394,40 @@ class _NoRoomAsymmetric(Process):
         return part
 
 
+# --- messages of many packets -----------------------------------------------------------------------------------------
+
+
+@mutant("a message that has gone out in part may be overtaken by another group's")
+class _OvertakenInPart(Process):
+    def _elsewhere(self, part: Part) -> bool:
+        begun, self._begun_in = self._begun_in, None
+        waits = super()._elsewhere(part)
+        self._begun_in = begun
+        return waits
+
+
+@mutant("later fragments wait for what was delivered since the first")
+class _LaterFragments(Process):
+    def _send_own(self, part: Part) -> bool:
+        part.begun = None
+        return super()._send_own(part)
+
+
 # --- asymmetric groups ------------------------------------------------------------------------------------------------
 
 
 @mutant("a request may be overtaken")
 class _Overtaken(Process):
     def _elsewhere(self, part: Part) -> bool:
-        return False
+        return self._begun_in is not None and self._begun_in is not part
+
+
+@mutant("groups that were kept waiting get no turn")
+class _NoTurn(Process):
+    def _elsewhere(self, part: Part) -> bool:
+        waits = super()._elsewhere(part)
+        self._kept.clear()
+        return waits
 
 
 @mutant("a number that comes back teaches nothing")
@@ -443,6 +479,8 @@ def table() -> dict[str, dict[str, Any]]:
 
 def catch(variant: Make | None, row: Mapping[str, Any]) -> list[str]:
     """What a variant (or the protocol itself) violates in the run that a row of the table names."""
+    if row.get("scenario") in scripted.COURSES:
+        return scripted.COURSES[row["scenario"]](variant or Process)
     if "scenario" in row:
         return sweep.run(0, variant, scripted.SCENARIOS[row["scenario"]], least_events=0).violated
     return sweep.run(row["seed"], variant).violated

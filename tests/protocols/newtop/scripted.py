@@ -1,12 +1,21 @@
-"""Scenarios made by hand for what a random one hardly ever comes to."""
+"""Made by hand, for what a random scenario hardly ever comes to: scenarios, and courses of events that no scenario can have.
+
+In a scenario all groups begin at once, and nothing is wrong as long as everything is delivered in order at last. A course brings
+packets one by one; it is given the engine, and tells what it violated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-from plainchant.model import MS, SECOND, Duration, GroupId, ProcessId
+from plainchant.model import MS, SECOND, Duration, Form, GroupId, ProcessId
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
+from tests.papers.newtop_by_hand import ByHand, link
+
+from ..sweeping import Make
+
+Course: TypeAlias = Callable[[Make], list[str]]
 
 
 def _at(milliseconds: int, sender: ProcessId, group: GroupId, count: int = 1) -> Workload:
@@ -48,3 +57,33 @@ SCENARIOS: Mapping[str, Scenario] = {
         _at(0, "k", "g1"), _at(10, "j", "g2"), _at(20, "l", "g3"),
     ),
 }
+
+
+def late_kind(engine: Make, order: str = "fast") -> list[str]:
+    """b has delivered m of x when it enters f and sends n there; c, in both, gets m last of all."""
+    hands = ByHand({"x": "a b c"}, engine, orders={"f": order})
+    hands.say("a", "x", "m")
+    hands.rest(keep=link("a", "c"))
+    assert hands.delivered("b") == ["m"]
+    assert not hands.delivered("c")
+    members = hands.groups["f"] = ("b", "c")
+    for name in members:
+        hands[name].join("f", Form(members))
+    hands.rest(keep=link("a", "c"))
+    hands.say("b", "f", "n")
+    hands.rest(keep=link("a", "c"))
+    hands.rest()
+    return ["causal"] if hands.causal_violations() else ["quiet"] if hands.undelivered() or hands.waiting() else []
+
+
+def turns(engine: Make) -> list[str]:
+    """a has very much to send in an asymmetric group when it sends one message in another."""
+    hands = ByHand({"x": "a b", "y": "a b c"}, engine, sequencers={"y": "c"})
+    hands.say("a", "y", *(f"y{number}" for number in range(400)))
+    hands.say("a", "x", "turn")
+    hands.rest()
+    before = list(hands.data).index("turn")
+    return ["quiet"] if len(hands.data) != 401 or hands.waiting() else ["turn"] if before > 100 else []
+
+
+COURSES: Mapping[str, Course] = {"a kind of order that begins late": late_kind, "a turn for every group": turns}

@@ -2,12 +2,14 @@
 
 A seed decides how many processes and groups there are and in what shape the groups overlap, their orders, the parameters, the
 network, the load and the faults. Seeds fall into families, so that every order and every kind of trouble has its share. In many
-runs some groups are silent: what completes their blocks is null messages alone.
+runs some groups are silent: what completes their blocks is null messages alone. In some families half of the runs have messages
+of up to 20 packets, which flow control stops half way.
 
 What a trace does not show is watched from inside the stack (:class:`Watch`), by bounds:
 
 - *held*: flow control with N blocks lets a process hold at most N packets of each member in a group that are not stable, and at
-  most N messages of each that are not delivered. What arrives while an application does not read is at most as much again.
+  most N messages of each that are not delivered. What arrives while an application does not read is at most as much again. A
+  sequencer holds besides at most N requests of each member.
 - *nulls*: a null message is sent for a block that somebody's message created, in its own group or, by 4.4, in one that shares a
   member with it. So a group sees at most one null of each member for each message in these. Null messages that breed null
   messages reach groups further away. *Statuses* follow multicasts, or time passing: at most two of each member for each of the
@@ -40,6 +42,10 @@ FAMILIES = (
     "total", "slow", "keyed", "compact", "relative", "cbcast", "mixed", "asymmetric", "flow", "fifo", "silence", "distances",
     "faults", "unread",
 )
+LARGE = ("mixed", "asymmetric", "flow")
+"""Families of which every second run has messages of many packets."""
+MAX_PACKET = 200
+"""Bytes of a packet in those runs."""
 SHAPES = ("chain", "ring", "star", "clique", "random", "one")
 ORDERS: Mapping[str, Mapping[str, str]] = {
     "total": {"order": "total"},
@@ -132,6 +138,9 @@ class Watch(Layer):
                 most = max(len(column.kept) + len(column.early), len(column.queue)) / part.flow.bound
                 if most > self.watched.fullest:
                     self.watched.fullest = most
+            if part.office is not None:
+                asked = Counter([source for source, _ in (*part.office.queue, *part.office._early)])
+                self.watched.fullest = max(self.watched.fullest, max(asked.values(), default=0) / part.flow.bound)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,11 +206,16 @@ def scenario_of(seed: int) -> Scenario:
     members = tuple(sorted({name for names in groups.values() for name in names}, key=lambda name: int(name[1:])))
     parameters = _parameters(random, family, groups)
     duration = ms(400, 900, random) if family != "distances" else ms(900, 1400, random)
-    return Scenario(
+    scenario = Scenario(
         protocol="newtop", name=f"sweep-{seed}", about=family, seed=seed, duration=duration, drain=Duration(30 * SECOND),
         members=members, groups=groups, parameters=parameters, network=_network(random, family, members),
         workload=_workload(random, family, groups, duration), random=_faults(random, family),
     )
+    return _with_large_messages(scenario) if has_large_messages(seed) else scenario
+
+
+def has_large_messages(seed: int) -> bool:
+    return family_of(seed) in LARGE and seed // len(FAMILIES) % 2 == 1
 
 
 def groups_of(random: Random, shape: str) -> dict[GroupId, tuple[ProcessId, ...]]:
@@ -362,6 +376,21 @@ def _load(
     if kind == "closed":
         return Workload(group=group, senders=senders, closed=random.choice((1, 3)), count=each, size=size)
     return Workload(group=group, senders=senders, rate=rate, arrivals="poisson" if kind == "poisson" else "regular", size=size)
+
+
+def _with_large_messages(scenario: Scenario) -> Scenario:
+    """The same with small packets, where some load is in messages of many packets, and of fewer messages for that."""
+    random = Random(f"newtop large {scenario.name}")
+    sizes = [random.choice((20, 600, 1500, 3000)) for _ in scenario.workload]
+    sizes[random.randrange(len(sizes))] = 3000
+    loads = []
+    for load, size in zip(scenario.workload, sizes, strict=True):
+        packets = -(-size // MAX_PACKET)
+        count = max(1, load.count // packets) if load.count else 0
+        loads.append(dataclasses.replace(load, size=size, count=count, rate=load.rate / packets, burst=min(load.burst, 4)))
+    return dataclasses.replace(
+        scenario, workload=tuple(loads), network=dataclasses.replace(scenario.network, max_packet=MAX_PACKET)
+    )
 
 
 def unread_of(scenario: Scenario) -> tuple[Unread, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plainchant.protocols.newtop import Process
+
 from . import scripted, sweep
 from .mutants import MUTANTS, SEEDS, catch, table
 
@@ -16,8 +18,9 @@ def test_the_table_names_every_mutant_and_no_other() -> None:
 
 
 def test_mutants_are_caught_within_the_ordinary_seeds_or_by_a_scenario_that_exists() -> None:
+    made = {*scripted.SCENARIOS, *scripted.COURSES}
     for row in CAUGHT.values():
-        assert row["scenario"] in scripted.SCENARIOS if "scenario" in row else 0 <= row["seed"] < SEEDS
+        assert row["scenario"] in made if "scenario" in row else 0 <= row["seed"] < SEEDS
 
 
 def test_the_few_that_survive_say_why() -> None:
@@ -35,3 +38,8 @@ def test_the_mutant_is_caught_and_the_protocol_is_not(name: str) -> None:
 @pytest.mark.parametrize("name", scripted.SCENARIOS)
 def test_the_protocol_comes_through_every_scripted_scenario(name: str) -> None:
     assert not sweep.run(0, scenario=scripted.SCENARIOS[name], least_events=0).violated
+
+
+@pytest.mark.parametrize("name", scripted.COURSES)
+def test_the_protocol_comes_through_every_course_of_events(name: str) -> None:
+    assert not scripted.COURSES[name](Process)
