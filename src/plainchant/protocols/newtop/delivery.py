@@ -198,7 +198,8 @@ class Delivery:
                 self.raise_floors(part.kind, packet.block, 0)
                 self.settled_in(part, column)
             return
-        if column is not part.me:
+        # Of a message in fragments nothing is learnt before its last one: until then it is not delivered.
+        if column is not part.me and (packet.batch.count or not packet.batch.total):
             self.vectors[part.kind].learn(part, column, packet, column.count)
             self.raise_floors(part.kind, packet.block, packet.floor)
         if column.queue:

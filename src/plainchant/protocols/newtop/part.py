@@ -23,8 +23,9 @@ class Part:
     __slots__ = (
         "announced", "announced_up_to", "announcing", "begun", "blocked", "counted_at", "counter", "demand", "desk", "due",
         "eager", "emitted", "flow", "group", "held", "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office",
-        "open", "openers", "order", "others", "probe_mark", "probes", "ready", "reserve", "said_complete", "said_stable",
-        "seen_stable", "sequencer", "silence", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
+        "open", "openers", "order", "others", "probe_mark", "probes", "ready", "refused", "reserve", "said_complete",
+        "said_stable", "seen_stable", "sequencer", "silence", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by",
+        "watchers",
     )
 
     def __init__(self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters) -> None:
@@ -87,6 +88,8 @@ class Part:
         """Messages may be sent: every member has said from where on it numbers them here."""
         self.openers: dict[ProcessId, None] = {}
         """Asymmetric group: who has told the sequencer."""
+        self.refused: dict[ProcessId, None] = {}
+        """Whose messages cannot be of this group's order."""
         self.probe_mark = 0
         """The largest block when the probe's timer was set; 0: it is not set."""
         self.probes = 0

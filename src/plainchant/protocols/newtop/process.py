@@ -338,15 +338,18 @@ class Process(Engine):
         if not part.held:
             me.flow = flow
             part.counter = max(part.counter, flow)
-            status = self.status(part)
-            part.announced, part.said_stable = me.done, me.stable
-            self.host.send(part.others, status)
+            self._tell_all(part, self.status(part))
             self.host.record("null", part.group, why="flow", situation="null: flow")
 
     def want_room(self, part: Part) -> None:
-        """Asks those who have not delivered enough to say so when they have."""
-        late = [column for column in part.matrix.members if column.done < part.told_wanted and column is not part.me]
-        self.host.send(tuple([column.process for column in late]), self.status(part, wanted=part.told_wanted))
+        """Asks those who have not delivered enough to say so when they have. Everybody hears it: what is complete and stable here
+        must not be known to some only, who would run ahead while the others' null messages wait for it."""
+        self._tell_all(part, self.status(part, wanted=part.told_wanted))
+
+    def _tell_all(self, part: Part, status: Status) -> None:
+        """To everybody; in an asymmetric group, to the sequencer."""
+        part.announced, part.said_complete, part.said_stable = status.delivered, status.complete, status.stable
+        self.host.send(part.others if part.desk is None else (part.sequencer,), status)
 
     def status(self, part: Part, *, wanted: int = 0, have: int = -1) -> Status:
         """Where this process stands in a group."""
@@ -384,7 +387,10 @@ class Process(Engine):
         if part.sequencer and source != part.sequencer:
             return
         if isinstance(packet, Data) and not self.delivery.fits(part, packet):
-            self.host.record("refuse", part.group, process=source, text=f"{source} sends in another order than {part.order}")
+            if source not in part.refused:
+                part.refused[source] = None
+                text = f"{source} sends in another order than {part.order}"
+                self.host.record("refuse", part.group, process=source, text=text)
             return
         if packet.block > column.last:
             if not part.eager and packet.block > part.me.last and (isinstance(packet, Null) or packet.floor):
@@ -405,6 +411,7 @@ class Process(Engine):
                 delivery.arrived(part, column, one)
                 if part.desk is not None and one.sender == self.host.me:
                     part.desk.numbered(one.request)
+                    self._send_the_rest(part, part.desk)
                     self.raise_counter(part, one.block)
                     if delivery.floors:
                         delivery.raise_floors(part.kind, one.block, 0)
@@ -524,11 +531,7 @@ class Process(Engine):
             return
         due = part.last_sent + patience
         if self.host.now >= due:
-            if part.desk is not None:
-                self.host.send((part.sequencer,), self.status(part, wanted=-1))
-            else:
-                self.host.send(part.others, self.status(part, wanted=-1))
-            part.announced, part.said_stable = part.me.done, part.me.stable
+            self._tell_all(part, self.status(part, wanted=-1))
             part.last_sent = self.host.now
             part.announcing = min(2 * part.announcing, SLOWEST)
             due = self.host.now + part.announcing * patience
@@ -594,7 +597,7 @@ class Process(Engine):
     def _fulfil(self, part: Part) -> None:
         """Sends the null message that is owed, if one still is."""
         if part.desk is not None:
-            self._tell_sequencer(part)
+            self._tell_all(part, self.status(part))
         elif part.office is not None and not part.open:
             return
         elif part.owes_block:
@@ -610,7 +613,7 @@ class Process(Engine):
         part.flow.refresh()
         told = tuple([process for process, wanted in part.wanted_by.items() if wanted <= part.me.done])
         if told:
-            self.host.send(told, self.status(part))
+            self._tell_all(part, self.status(part))
             for process in told:
                 del part.wanted_by[process]
 
@@ -668,6 +671,13 @@ class Process(Engine):
             desk.repeats = 0
         self._watch_requests(part, desk)
 
+    def _send_the_rest(self, part: Part, desk: Desk) -> None:
+        """A request that had to be repeated has come back: those after it were lost as well, or wait behind it."""
+        if desk.repeats:
+            desk.repeats = 0
+            for request in desk.open.values():
+                self.host.send((part.sequencer,), request)
+
     def emit(self, part: Part) -> None:
         """An idle sequencer is asked for a number."""
         if part.demand > part.matrix.complete:
@@ -681,15 +691,11 @@ class Process(Engine):
         if me.done <= part.announced and me.complete <= part.said_complete:
             return
         if part.flow.bound and me.done - part.announced >= max(1, part.flow.bound // 4):
-            self._tell_sequencer(part)
+            self._tell_all(part, self.status(part))
         elif part.timer_at is None:
             part.due = part.timer_at = self.host.now + self.parameters.stability_after
             self.host.set_timer(("silence", part.group), part.timer_at)
 
-    def _tell_sequencer(self, part: Part) -> None:
-        status = self.status(part)
-        part.announced, part.said_complete, part.said_stable = status.delivered, status.complete, status.stable
-        self.host.send((part.sequencer,), status)
 
 
 _CONDITIONS: Final = {
