@@ -68,6 +68,8 @@ class Description:
     """The same parameters, fitted to where the engine is to run; what the user has set is not changed."""
     changes: bool = True
     """Whether groups can change: members join, leave and crash. If not, a group is formed once and ends as a whole."""
+    lossless: Callable[[Mapping[str, Any]], bool] = lambda given: False
+    """Whether, with these parameters, it takes the network for one that loses nothing and overtakes nothing."""
     recorded: frozenset[str] = frozenset()
     """Kinds of row, of those that a protocol may leave out (``lab.metrics.OPTIONAL``), that it writes whenever they happen."""
 

@@ -53,6 +53,10 @@ def fault_keys(kind: str) -> tuple[str, ...]:
     return ("kind", *_NEEDS[kind], *_MAY_HAVE[kind])
 
 
+_LOSES: Final = ("partition", "cut", "clog", "loss")
+"""Faults with which packets are lost or overtake each other."""
+
+
 def check(scenario: Scenario, document: Document, reader: Reader, description: Description) -> None:
     """Fails at the first thing that cannot be; ``description`` is the protocol's."""
     _Check(scenario, document, reader, description).all()
@@ -80,6 +84,8 @@ class _Check:
             self._fault(fault, ("fault", number))
         if not self.description.changes:
             self._no_changes()
+        if self.description.lossless(self.scenario.parameters):
+            self._lossless()
 
     def _groups(self) -> None:
         for number, name in enumerate(self.scenario.later):
@@ -116,6 +122,24 @@ class _Check:
             self.reader.fail(("random", "crash"), f"{name} does not survive crashes yet: {_WAIT}; set it to 0, {other}")
         if scenario.random.leave:
             self.reader.fail(("random", "leave"), f"{fixed}, so nobody can leave them; set it to 0, {other}")
+
+    def _lossless(self) -> None:
+        """A protocol that was told that the network is a lossless stream."""
+        network, told = self.scenario.network, "is what parameters.transport = \"fifo\" excludes"
+        links = (((), network), *((("link", number), link) for number, link in enumerate(network.link)))
+        for path, link in links:
+            for rate in ("loss", "duplicate", "reorder", "corrupt"):
+                if getattr(link, rate):
+                    self.reader.fail(("network", *path, rate), f'{rate} {told}; set it to 0, or take transport = "lossy"')
+            if link.delay.kind != "constant":
+                hint = 'write a single duration, or take transport = "lossy"'
+                self.reader.fail(("network", *path, "delay"), f"a delay that varies lets packets overtake, which {told}; {hint}")
+        for number, fault in enumerate(self.scenario.fault):
+            if fault.kind in _LOSES:
+                self.reader.fail(("fault", number, "kind"), f'a {fault.kind} {told}; leave it out, or take transport = "lossy"')
+        for kind in _LOSES:
+            if getattr(self.scenario.random, kind, 0):
+                self.reader.fail(("random", kind), f'a {kind} {told}; set it to 0, or take transport = "lossy"')
 
     def _network(self) -> None:
         network = self.scenario.network

@@ -77,6 +77,7 @@ DESCRIPTION = Description(
     check=check,
     tune=tune,
     changes=False,
+    lossless=lambda given: given.get("transport") == "fifo",
     recorded=frozenset({"null", "retransmit", "unblock"}),
 )
 __all__ = ["DESCRIPTION", "Parameters", "Process"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from ...model import MS
+from ...model import MS, UsageError
 from ..buffers import room
 from ..registry import Surroundings
 from .parameters import Parameters
@@ -22,6 +22,11 @@ SILENCE: Final = 2 * MS
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     """The parameters fitted to a network and to real time, except for those that were given."""
+    if parameters.transport == "fifo" and surroundings.live and surroundings.buffer:
+        raise UsageError(
+            'the parameter transport is "fifo", which needs a network that loses nothing; leave it out, or give the node '
+            'transport="tcp"'
+        )
     packets = room(surroundings.buffer, surroundings.packet)
     chosen: dict[str, Any] = {"blocks": min(max(packets // max(1, surroundings.members - 1), LEAST_BLOCKS), MOST_BLOCKS)}
     if surroundings.live:
