@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from plainchant.engine import Engine, Host
+from plainchant.engine import Host
 from plainchant.model import GroupId, PlainchantError, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
 from plainchant.protocols.newtop.asymmetric import Office
@@ -35,7 +35,7 @@ TABLE = Path(__file__).with_name("mutants.toml")
 SEEDS = 504
 """The ordinary sweep: a mutant has to be caught within it."""
 
-MUTANTS: dict[str, Callable[[Host, Parameters], Engine]] = {}
+MUTANTS: dict[str, scripted.MakeProcess] = {}
 
 
 def mutant(name: str) -> Callable[[type[Process]], type[Process]]:
@@ -477,7 +477,7 @@ def table() -> dict[str, dict[str, Any]]:
     return sweeping.read_table(TABLE)
 
 
-def catch(variant: Make | None, row: Mapping[str, Any]) -> list[str]:
+def catch(variant: scripted.MakeProcess | None, row: Mapping[str, Any]) -> list[str]:
     """What a variant (or the protocol itself) violates in the run that a row of the table names."""
     if row.get("scenario") in scripted.COURSES:
         return scripted.COURSES[row["scenario"]](variant or Process)

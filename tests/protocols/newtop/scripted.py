@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from plainchant.model import MS, SECOND, Duration, Form, GroupId, ProcessId
+from plainchant.protocols.newtop import Parameters, Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from tests.papers.newtop_by_hand import ByHand, link
 
-from ..sweeping import Make
-
-Course: TypeAlias = Callable[[Make], list[str]]
+MakeProcess: TypeAlias = Callable[[Any, Parameters], Process]
+Course: TypeAlias = Callable[[MakeProcess], list[str]]
 
 
 def _at(milliseconds: int, sender: ProcessId, group: GroupId, count: int = 1) -> Workload:
@@ -59,7 +59,7 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def late_kind(engine: Make, order: str = "fast") -> list[str]:
+def late_kind(engine: MakeProcess, order: str = "fast") -> list[str]:
     """b has delivered m of x when it enters f and sends n there; c, in both, gets m last of all."""
     hands = ByHand({"x": "a b c"}, engine, orders={"f": order})
     hands.say("a", "x", "m")
@@ -76,7 +76,7 @@ def late_kind(engine: Make, order: str = "fast") -> list[str]:
     return ["causal"] if hands.causal_violations() else ["quiet"] if hands.undelivered() or hands.waiting() else []
 
 
-def turns(engine: Make) -> list[str]:
+def turns(engine: MakeProcess) -> list[str]:
     """a has very much to send in an asymmetric group when it sends one message in another."""
     hands = ByHand({"x": "a b", "y": "a b c"}, engine, sequencers={"y": "c"})
     hands.say("a", "y", *(f"y{number}" for number in range(400)))

@@ -83,6 +83,9 @@ def test_the_seeds_cover_the_sizes_shapes_and_parameters_that_are_promised() -> 
     assert len(silent) >= 150
     loss = [scenario for scenario in scenarios if scenario.network.loss and scenario.network.reorder]
     assert len(loss) >= 150
+    large = [scenario for scenario in scenarios if scenario.network.max_packet == sweep.MAX_PACKET]
+    assert {scenario.about for scenario in large} == set(sweep.LARGE)
+    assert sum(any(load.size == 3000 for load in scenario.workload) for scenario in large) >= 50
 
 
 def test_too_many_null_messages_are_noticed() -> None:

@@ -43,6 +43,8 @@ LEAST: Final = 64
 """Bytes of messages that a packet may have however large its vector is."""
 SLOWEST: Final = 8
 """Announcements in an idle group are at most so many times ``announce_after`` apart."""
+REPEATS: Final = 2
+"""A request that is repeated more often was not only slow: it, and others with it, met a network that was cut."""
 REQUESTS: Final = 32
 """Requests that a member may have under way to a sequencer."""
 
@@ -672,11 +674,11 @@ class Process(Engine):
         self._watch_requests(part, desk)
 
     def _send_the_rest(self, part: Part, desk: Desk) -> None:
-        """A request that had to be repeated has come back: those after it were lost as well, or wait behind it."""
-        if desk.repeats:
-            desk.repeats = 0
+        """A request that had to be repeated for long has come back: those after it are probably lost as well."""
+        if desk.repeats > REPEATS:
             for request in desk.open.values():
                 self.host.send((part.sequencer,), request)
+        desk.repeats = 0
 
     def emit(self, part: Part) -> None:
         """An idle sequencer is asked for a number."""
