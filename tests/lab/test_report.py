@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from plainchant.lab.errors import LabError
 from plainchant.lab.metrics import measure
 from plainchant.lab.report import SIZE_MAX, Subject, page, source, subject_at
 from plainchant.lab.report.choose import prepare, scene_of_violation
-from plainchant.lab.report.overview import overview
+from plainchant.lab.report.overview import in_bins, overview
 from plainchant.lab.report.source import Rows
+from plainchant.lab.report.timeline import left_out, timeline
 from plainchant.lab.tables import OUTCOMES, RUNS, violation_rows
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
@@ -308,6 +310,51 @@ def test_many_processes_views_and_faults_are_cut_and_said_to_be(tmp_path: Path) 
     broken = Violation("r0", "agreement", "g", involved, (("g", "p0", 1),), (("p0", 290),), "nobody else delivers it")
     reading = read_page(page(dataclasses.replace(subject, violations=(broken,))))
     assert "Showing 8 of 60 processes involved" in reading.text
+
+
+def in_groups(*groups: str) -> str:
+    return " | ".join(f"view 1 p,q group={group}" for group in groups) + " | end"
+
+
+def drawn_over_time(histories: dict[str, str], directory: Path) -> tuple[Reading, list[str]]:
+    """The time line of a trace, and what is said to be left out of it."""
+    rows = Rows(written(trace(histories), directory))
+    run = in_bins(rows, "r0", overview(rows).runs["r0"])
+    return Reading(timeline(run, "title")), left_out(run)
+
+
+def places(reading: Reading, tag: str, style: str) -> list[float]:
+    return [
+        float(attributes["y"] or 0) for name, attributes in reading.tags if name == tag and style in (attributes["class"] or "")
+    ]
+
+
+def test_a_lane_has_a_bar_for_each_group_of_its_process_and_none_for_others(tmp_path: Path) -> None:
+    alone = [f"g{number}" for number in range(1, 6)]
+    reading, cut = drawn_over_time({"p": in_groups(*alone, "h"), "q": in_groups("h"), "r": "end"}, tmp_path)
+    bars = places(reading, "rect", "view")
+    assert cut == []
+    assert all(f"{group} view 1" in reading.text for group in [*alone, "h"])
+    assert [below - above for above, below in pairwise(bars)] == [13, 13, 13, 13, 13, 13 + 8]
+    of_p, of_q, of_r = places(reading, "text", "lane")
+    assert bars[0] < of_p < bars[5]
+    assert bars[6] < of_q <= bars[6] + 13 < of_r
+
+
+def test_groups_of_one_process_beyond_the_limit_are_left_out_and_said_to_be(tmp_path: Path) -> None:
+    many = [f"g{number}" for number in range(1, 11)]
+    reading, cut = drawn_over_time({"p": in_groups(*many), "q": in_groups("g10")}, tmp_path)
+    assert len(places(reading, "rect", "view")) == 6 + 1
+    assert cut == ["a lane shows the views of 6 groups at most; a process is in up to 10"]
+    assert "g10 view 1" in reading.text, "q has room for it"
+
+
+def test_a_mark_is_beside_the_bar_of_its_group(tmp_path: Path) -> None:
+    history = "view 1 p group=g | view 1 p group=h | leave group=h | end"
+    reading, _ = drawn_over_time({"p": history}, tmp_path)
+    of_g, of_h = places(reading, "rect", "view")
+    (left,) = places(reading, "rect", "left")
+    assert of_g + 12 < left + 4 < of_h + 12
 
 
 def test_latencies_are_counted_with_three_digits(clean: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +91,23 @@ def test_the_page_has_everything_in_one_file_and_the_data_beside_it(tmp_path: Pa
 
 def test_the_same_figure_is_the_same_bytes() -> None:
     assert draw(FIGURE) == draw(FIGURE)
+
+
+def texts(figure: Figure) -> list[str]:
+    return re.findall("<text [^>]*>([^<]*)</text>", draw(figure))
+
+
+def test_lines_that_lie_on_each_other_are_one_line_with_both_labels() -> None:
+    several = (*SERIES, Series("again", [1, 2, 3], [1, 4, 9]), Series("other", [1, 2, 3], [1, 4, 8]))
+    assert texts(dataclasses.replace(FIGURE, series=several))[-3:] == ["measured and again", "paper", "other"]
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    series = (Series("measured", [6, 50, 400], [20_000, 300, 3]),)
+    figure = Figure("steep", "Steep", "interval", "delay", series, log_x=True, log_y=True)
+    found = texts(figure)
+    assert found[:4] == ["6", "50", "400", "interval"], "what was measured"
+    assert found[4:-3] == [f"{digit * 10**power:,}" for power in range(5) for digit in (1, 2, 5)][1:-1]
 
 
 def test_what_cannot_be_reproduced_is_refused_with_what_can() -> None:

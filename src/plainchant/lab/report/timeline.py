@@ -3,7 +3,7 @@ and the faults as bands through all of it. Unlike in a space-time diagram, time 
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Final
 
 from ...model import SECOND
@@ -11,9 +11,10 @@ from . import words
 from .charts import compact
 from .overview import BINS, LANES_MAX, RunInBins
 from .svg import Drawing, short, steps_between, width_of
-from .words import Row, duration, moment
+from .words import Row, duration, moment, natural
 
-_GROUPS_MAX: Final = 4
+_GROUPS_MAX: Final = 6
+"""So many of its groups a process's lane shows."""
 _FAULTS_MAX: Final = 200
 _LABELLED: Final = 6
 _WIDTH: Final = 1_080
@@ -37,9 +38,9 @@ def left_out(run: RunInBins) -> list[str]:
         told.append(f"{LANES_MAX} of {len(run.processes):,} processes have a lane here")
     if run.sparse_left_out:
         told.append(f"the last {run.sparse_left_out:,} of the run's views, crashes and suspicions are left out")
-    groups = {row["group"] for row in run.sparse if row["kind"] == "view"}
-    if len(groups) > _GROUPS_MAX:
-        told.append(f"views of {_GROUPS_MAX} of {len(groups):,} groups are shown")
+    most = max(map(len, _groups(run).values()), default=0)
+    if most > _GROUPS_MAX:
+        told.append(f"a lane shows the views of {_GROUPS_MAX} groups at most; a process is in up to {most:,}")
     if len(_once(run)) > _FAULTS_MAX:
         told.append(f"{_FAULTS_MAX} of {len(_once(run)):,} faults are drawn")
     return told
@@ -53,6 +54,15 @@ def _once(run: RunInBins) -> list[Row]:
     return list(once.values())
 
 
+def _groups(run: RunInBins) -> dict[str, list[str]]:
+    """The groups of which a process installed views, by process."""
+    found: dict[str, set[str]] = {name: set() for name in run.lanes}
+    for row in run.sparse:
+        if row["kind"] == "view":
+            found[row["process"]].add(str(row["group"]))
+    return {name: sorted(groups, key=natural) for name, groups in found.items()}
+
+
 class _Picture:
     def __init__(self, run: RunInBins, title: str) -> None:
         self.run = run
@@ -60,11 +70,14 @@ class _Picture:
         self.labelled = len(self.faults) <= _LABELLED
         self.flow_top = 22 + (_ROW * len(self.faults) if self.labelled else _ROW if self.faults else 0)
         self.top = self.flow_top + _FLOW + 22
-        self.groups = sorted({str(row["group"]) for row in run.sparse if row["kind"] == "view"})[:_GROUPS_MAX]
-        self.bar = _BAR if len(self.groups) <= 1 else _BAR - 3
-        self.lane = 8 + self.bar * max(len(self.groups), 1)
-        self.y = {name: self.top + self.lane * number for number, name in enumerate(run.lanes)}
-        self.bottom = self.top + self.lane * len(run.lanes)
+        self.groups = {name: groups[:_GROUPS_MAX] for name, groups in _groups(run).items()}
+        self.one_group = len({group for groups in self.groups.values() for group in groups}) <= 1
+        self.bar = _BAR if self.one_group else _BAR - 3
+        heights = {name: 8 + self.bar * max(len(groups), 1) for name, groups in self.groups.items()}
+        ends = list(accumulate(heights.values(), initial=self.top))
+        self.y = dict(zip(heights, ends, strict=False))
+        self.middle = {name: self.y[name] + height / 2 for name, height in heights.items()}
+        self.bottom = ends[-1]
         self.picture = Drawing(_WIDTH, self.bottom + 30, title)
 
     def x(self, time: int) -> float:
@@ -142,15 +155,13 @@ class _Picture:
         mine = sorted(self.run.sparse, key=lambda row: (row["process"], row["index"]))
         for name, rows in groupby(mine, key=lambda row: row["process"]):
             told = list(rows)
-            for number, group in enumerate(self.groups):
+            for number, group in enumerate(self.groups[name]):
                 here = [row for row in told if row["kind"] in ("crash", "end") or str(row["group"]) == group]
                 changes = [row for row in here if row["kind"] in ("view", "leave", "crash", "end")]
                 self._bars(changes, self.y[name] + 4 + self.bar * number, colours)
-        for name, y in self.y.items():
+        for name, y in self.middle.items():
             sent, delivered = self.run.processes[name]
-            self.picture.text(
-                8, y + self.lane / 2 + 4, short(name, 12), "lane", title=f"{name}: {sent:,} sent, {delivered:,} delivered"
-            )
+            self.picture.text(8, y + 4, short(name, 12), "lane", title=f"{name}: {sent:,} sent, {delivered:,} delivered")
 
     def _bars(self, rows: list[Row], y: float, colours: dict[tuple[str, int, tuple[str, ...]], int]) -> None:
         for place, row in enumerate(rows):
@@ -162,7 +173,7 @@ class _Picture:
             self.picture.box(
                 x, y, until - x, self.bar - 1, style, title=f"{moment(row['moment'])}: {words.event(row)}", round_by=2
             )
-            group = f"{short(row['group'], 8)} " if len(self.groups) > 1 else ""
+            group = f"{short(row['group'], 8)} " if not self.one_group else ""
             for text in (f"{group}view {row['view']}: {words.listed(row['members'] or ())}", f"{group}view {row['view']}"):
                 if width_of(text) < until - x - 6:
                     self.picture.text(x + 4, y + self.bar / 2 + 3.5, text, "bartext")
@@ -170,7 +181,7 @@ class _Picture:
 
     def _marks(self) -> None:
         for row in self.run.sparse:
-            x, y = self.x(row["moment"]), self.y[row["process"]] + self.lane / 2
+            x, y = self.x(row["moment"]), self._beside(row)
             told = f"{moment(row['moment'])}: {words.event(row)}"
             if row["kind"] == "crash":
                 for slope in (1, -1):
@@ -179,6 +190,13 @@ class _Picture:
                 self.picture.shape([(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)], "suspect", title=told)
             elif row["kind"] == "leave":
                 self.picture.box(x - 4, y - 4, 8, 8, "left", title=told)
+
+    def _beside(self, row: Row) -> float:
+        """The middle of the bar of the row's group, or of the lane where there is none."""
+        groups = self.groups[row["process"]]
+        if row["group"] not in groups:
+            return self.middle[row["process"]]
+        return self.y[row["process"]] + 4 + self.bar * (groups.index(row["group"]) + 0.5)
 
     def _axis(self) -> None:
         y = self.bottom + 4

@@ -58,6 +58,9 @@ class Figure:
     x_label: str
     y_label: str
     series: tuple[Series, ...]
+    log_x: bool = False
+    """A logarithmic axis, with the measured values as its ticks."""
+    log_y: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

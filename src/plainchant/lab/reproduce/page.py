@@ -7,6 +7,7 @@ date and no drawn identifiers.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import html
 import importlib.util
 import io
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import LabError
-from .claims import FAILS, HOLDS, OPEN, REMARK, VERDICTS, Figure, Result, Table
+from .claims import FAILS, HOLDS, OPEN, REMARK, VERDICTS, Figure, Result, Series, Table
 
 _COLOURS: Final = {HOLDS: "#1a7f37", REMARK: "#9a6700", FAILS: "#cf222e", OPEN: "#59636e"}
 _STYLE: Final = """
@@ -67,17 +68,20 @@ def _csv(result: Result) -> str:
 
 
 def draw(figure: Figure) -> str:
-    """A figure as SVG: what was measured as a line with points, the document's own points as open circles or a dashed line."""
+    """A figure as SVG: what was measured as a line with points, the document's own points as open circles or a dashed line.
+
+    Lines that lie on each other are drawn as one, which has the labels of all.
+    """
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     with matplotlib.rc_context({"svg.hashsalt": figure.name, "svg.fonttype": "none", "font.size": 10}):
         canvas = Canvas(figsize=(6, 3.8), layout="constrained")
         FigureCanvasSVG(canvas)
         axes = canvas.add_subplot()
-        for number, series in enumerate(figure.series):
+        for number, series in _joined(figure.series):
             look: dict[str, Any] = {"linestyle": "none" if _repeats(series.x) else "-", "marker": "o", "markersize": 4}
             if series.from_document:
                 look = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
@@ -87,13 +91,36 @@ def draw(figure: Figure) -> str:
         axes.set_title(figure.title)
         axes.set_xlabel(figure.x_label)
         axes.set_ylabel(figure.y_label)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylim(bottom=0, top=1.08 * (max(max(series.y) for series in figure.series) or 1))
+        if figure.log_x:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(FixedLocator(sorted({x for series in figure.series for x in series.x})))
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if figure.log_y:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        else:
+            axes.set_ylim(bottom=0, top=1.08 * (max(max(series.y) for series in figure.series) or 1))
+        for axis, logarithmic in ((axes.xaxis, figure.log_x), (axes.yaxis, figure.log_y)):
+            if logarithmic:
+                axis.set_minor_locator(NullLocator())
+                axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.grid(alpha=0.3)
         axes.legend()
         text = io.StringIO()
         canvas.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
+
+
+def _joined(several: Sequence[Series]) -> list[tuple[int, Series]]:
+    """Each set of points once, with the number of the first series that has them and the labels of all."""
+    found: dict[tuple[bool, tuple[float, ...], tuple[float, ...]], tuple[int, Series]] = {}
+    for number, series in enumerate(several):
+        points = (series.from_document, tuple(series.x), tuple(series.y))
+        first, joint = found.get(points, (number, series))
+        label = series.label if first == number else f"{joint.label} and {series.label}"
+        found[points] = (first, dataclasses.replace(joint, label=label))
+    return list(found.values())
 
 
 def _repeats(values: Sequence[float]) -> bool:

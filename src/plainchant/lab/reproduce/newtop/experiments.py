@@ -240,6 +240,7 @@ def interval_of_three(context: Context) -> Measured:
                 tuple(
                     Series(f"{cost / 1000:g} ms a packet", list(line.x), line.values(_delay)) for cost, line in sweeps.items()
                 ),
+                log_x=True, log_y=True,
             ),
         ),
         (_by_cost("mean delay overhead in ms, by interval (ms)", sweeps, _delay),),
@@ -440,6 +441,7 @@ def flow_control(context: Context) -> Measured:
                     Series("unstable blocks, at most", list(off.x), off.values(_unstable_at_sender)),
                     Series("delay overhead (ms)", list(off.x), off.values(_at_sender)),
                 ),
+                log_x=True, log_y=True,
             ),
             Figure(
                 "fig-8-3", f"Fig. 8.3: flow control on (N = {N}), at the sender", label, "blocks, or ms",
@@ -447,6 +449,7 @@ def flow_control(context: Context) -> Measured:
                     Series("unstable blocks, at most", list(on.x), on.values(_unstable_at_sender)),
                     Series("delay overhead (ms)", list(on.x), on.values(_at_sender)),
                 ),
+                log_x=True, log_y=True,
             ),
         ),
         (

@@ -196,7 +196,8 @@ def constant(context: Context) -> Measured:
         ],
         (
             Figure(
-                "bytes-by-groups", "Bytes for the order, groups of 16 on one another", "groups", "bytes",
+                "bytes-by-groups", "Bytes for a message's order: groups of the same 16 members", "groups",
+                "bytes of block and vector",
                 tuple(_line(found, order) for order in ORDERS),
             ),
         ),
