@@ -150,6 +150,70 @@ def test_who_ends_while_there_is_something_to_do_is_told_so() -> None:
     run(main())
 
 
+# --- which groups there are -------------------------------------------------------------------------------------------
+
+
+def test_groups_that_overlap_are_entered_with_the_members_that_the_node_was_told() -> None:
+    async def main() -> None:
+        peers = addresses("a", "b", "c")
+        groups = {"red": ["a", "b"], "blue": ["b", "c"]}
+
+        async def views(me: str) -> dict[str, tuple[str, ...]]:
+            names = [name for name, members in groups.items() if me in members]
+            async with Node(protocol="plainsong", me=me, peers=peers, groups=groups) as node, AsyncExitStack() as stack:
+                entered = [await stack.enter_async_context(node.join(name)) for name in names]
+                return {group.name: group.members for group in entered}
+
+        red, blue = {"red": ("a", "b")}, {"blue": ("b", "c")}
+        assert await asyncio.gather(*map(views, peers)) == [red, red | blue, blue]
+
+    run(main())
+
+
+def test_members_may_be_said_again_but_not_otherwise() -> None:
+    node = Node(protocol="plainsong", me="a", peers=PEERS, groups={"g": ["a", "b"], "alone": ["a"]})
+    node.join("g", members=["b", "a"])
+    node.join("alone")
+    with pytest.raises(UsageError, match="members of 'alone' are a, b, and a in the groups of this node; make both the same"):
+        node.join("alone", members=["a", "b"])
+    with pytest.raises(UsageError, match=r"group 'h' is not in the groups of this node \(g, alone\); add it there"):
+        node.join("h")
+    with pytest.raises(UsageError, match=r"group 'h' is not in the groups of this node \(none\)"):
+        Node(protocol="plainsong", me="a", peers=PEERS, groups={}).join("h", members=["a"])
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        (["a", "z"], "members of 'g' that are not among the peers: z"),
+        ([], "members of 'g' is empty"),
+        (["a", "b", "a"], "members of 'g' that are named twice: a"),
+        ("ab", "members of 'g' is 'ab'; it must be a list of names"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused_wherever_they_are_named(members: Sequence[str], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        Node(protocol="plainsong", me="a", peers=PEERS, groups={"g": members})
+    with pytest.raises(UsageError, match=problem):
+        Node(protocol="plainsong", me="a", peers=PEERS).join("g", members=members)
+    with pytest.raises(UsageError, match=problem):
+        joining(PEERS, "a", members=members)
+
+
+def test_groups_entered_in_different_orders_are_told_so() -> None:
+    async def main() -> None:
+        peers = addresses("a", "b")
+        async with Node(protocol="plainsong", me="a", peers=peers) as a, Node(protocol="plainsong", me="b", peers=peers) as b:
+            other = asyncio.create_task(_enter(b, "h"))
+            with pytest.raises(JoinTimeout, match="b waits for h first: enter groups in the same order everywhere"):
+                await a.enter("g", ("a", "b"), 1.0, {})
+            other.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await other
+
+    run(main())
+
+
 # --- parameters by group ----------------------------------------------------------------------------------------------
 
 

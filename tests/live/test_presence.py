@@ -112,6 +112,68 @@ def test_nothing_is_formed_while_one_is_missing_and_the_sentence_says_who() -> N
     assert set(town.formed) == set(PLACES)
 
 
+def test_who_waits_for_another_group_is_named_with_it() -> None:
+    town = Town()
+    town.start("a")
+    town.start("b")
+    town.start("c", group="h")
+    town.run()
+    said = town.processes["a"].missing("g")
+    assert said.startswith("there, but not in this group: c; c waits for h first: enter groups in the same order everywhere")
+    assert "a waits for g first, b waits for g first: " in town.processes["c"].missing("h")
+
+
+def test_those_who_gave_up_and_went_away_are_not_said_to_wait() -> None:
+    town = Town()
+    town.start("a")
+    town.start("b")
+    late = town.start("c", group=None)
+    town.run()
+    town.stop("a")
+    town.stop("b")
+    late.want("g", PLACES)
+    town.run()
+    assert late.missing("g") == "heard before, but not any more: a at 10.0.0.1:7097, b at 10.0.0.1:7098"
+    town.start("a", group=None)
+    town.run()
+    assert late.missing("g") == "heard before, but not any more: b at 10.0.0.1:7098; there, but not in this group: a"
+
+
+def test_what_is_known_is_said_where_everybody_waits_and_nothing_is_formed() -> None:
+    town = Town()
+    town.start("a", first=("a", "d"))
+    for place in ("b", "c"):
+        town.start(place)
+    town.run()
+    assert town.processes["c"].missing("g") == (
+        "everybody is heard and waits; a begins it, once it has heard all whom it was given as members"
+    )
+    town.start("c", first=("a", "b"))
+    town.run()
+    assert town.processes["c"].missing("g") == "nobody is a member yet; it is formed by a, b"
+    town.start("c", first=())
+    town.run()
+    assert town.processes["c"].missing("g") == "nobody is a member yet"
+
+
+def test_who_is_left_out_by_those_who_form_a_group_is_told_so() -> None:
+    town = Town()
+    left_out = town.start("c", group=None)
+    first = town.start("a", first=("a", "b"))
+    town.start("b", first=("a", "b"))
+    for _ in range(200):
+        if first.standing["g"].state == BOUND:
+            break
+        town.step()
+    assert first.standing["g"].state == BOUND
+    town.start("b", group=None)  # it never learns of the list that it is in
+    town.run()
+    left_out.want("g", ("c",))
+    town.run()
+    assert not town.formed
+    assert left_out.missing("g") == "a agreed to form it without c; give everybody the same members"
+
+
 def test_a_process_that_comes_back_gets_the_next_name_and_joins() -> None:
     town = Town()
     for place in PLACES:

@@ -86,7 +86,8 @@ class Node:
     under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must
     agree on, who joins a group that exists gets the application's state from a member: its first events are the view and a
     ``State``, and a member is asked for it by a ``StateRequest`` in its stream. ``groups`` are the groups that there are, with
-    the places that form them: where groups share members some protocols promise less, so without it the least is promised.
+    the places that form them: ``join`` takes the members from it and enters no others. Where groups share members some
+    protocols promise less, so without it the least is promised.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Node:
         self.place = me
         self._given = dict(parameters or {})
         self._parameters = _parameters(self.description, self._given)
-        self._groups = {name: tuple(members) for name, members in groups.items()} if groups is not None else None
+        self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
         self._peers = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()
         }
@@ -261,21 +262,11 @@ class Node:
     ) -> Joining:
         """Joins a group: ``async with node.join("bank") as group``.
 
-        ``members`` are the places whose processes form the group together if it does not exist; by default all peers. Once it
-        exists, whoever comes is let in by its members. Raises :class:`JoinTimeout`, saying what it waited for.
+        ``members`` are the places whose processes form the group together if it does not exist; by default those that the
+        node's ``groups`` names, or all peers. Once it exists, whoever comes is let in by its members. Raises
+        :class:`JoinTimeout`, saying what it waited for.
         """
-        _check_length(group)
-        if isinstance(members, str):
-            raise UsageError(f"members is {members!r}; it must be a list of names, even of one")
-        first = tuple(members) if members is not None else tuple(self._peers)
-        unknown = [place for place in first if place not in self._peers]
-        if unknown:
-            raise UsageError(f"members of {group!r} that are not among the peers: {', '.join(unknown)}")
-        if not first:
-            raise UsageError(f"members of {group!r} is empty, so nobody forms the group; name at least one, or leave it out")
-        twice = sorted({place for place in first if first.count(place) > 1})
-        if twice:
-            raise UsageError(f"members of {group!r} that are named twice: {', '.join(twice)}; every process is named once")
+        first = self._first_members(group, members)
         if self._state and not listen:
             raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
         if not self.description.changes and self.place not in first:
@@ -287,6 +278,22 @@ class Node:
         check_buffers(outgoing, unread)
         buffers = {"outgoing": outgoing, "unread": unread, "listen": listen}
         return Joining(self, group, first, timeout, leave_timeout, buffers)
+
+    def _first_members(self, group: str, given: Sequence[str] | None) -> tuple[str, ...]:
+        """Who forms a group: as ``join`` was told, as ``groups`` says, or everybody. The first two may not contradict."""
+        first = _members(group, given, self._peers) if given is not None else None
+        if self._groups is None:
+            return first if first is not None else _members(group, tuple(self._peers), self._peers)
+        if group not in self._groups:
+            there = ", ".join(self._groups) or "none"
+            raise UsageError(f"group {group!r} is not in the groups of this node ({there}); add it there, at every process")
+        known = self._groups[group]
+        if first is not None and set(first) != set(known):
+            raise UsageError(
+                f"members of {group!r} are {', '.join(first)}, and {', '.join(known)} in the groups of this node; "
+                f"make both the same, or leave members out"
+            )
+        return first if first is not None else known
 
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
@@ -572,7 +579,7 @@ def join(
     that form the group together if it does not exist (all of ``peers`` by default). ``timeout`` and ``leave_timeout`` are
     seconds. The rest is as :class:`Node` and :meth:`Node.join` have it. To join several groups from one process, make a node.
     """
-    first = tuple(members) if members is not None else tuple(peers)
+    first = members if members is not None else tuple(peers)
 
     def make_node() -> Node:
         return Node(
@@ -617,6 +624,23 @@ def _term(value: Any, declared: Declared) -> str:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False)
         return text if len(text) <= LONGEST_TERM else f"{len(value)} entries of digest {sha256(text.encode()).hexdigest()[:12]}"
     return format_duration(value) if declared.unit == "duration" else str(value)
+
+
+def _members(group: str, given: Sequence[str], peers: Mapping[str, Any]) -> tuple[str, ...]:
+    """The places that form a group, each of them a peer."""
+    _check_length(group)
+    if isinstance(given, str):
+        raise UsageError(f"members of {group!r} is {given!r}; it must be a list of names, even of one")
+    members = tuple(given)
+    unknown = [place for place in members if place not in peers]
+    if unknown:
+        raise UsageError(f"members of {group!r} that are not among the peers: {', '.join(unknown)}")
+    if not members:
+        raise UsageError(f"members of {group!r} is empty, so nobody forms the group; name at least one, or leave it out")
+    twice = sorted({place for place in members if members.count(place) > 1})
+    if twice:
+        raise UsageError(f"members of {group!r} that are named twice: {', '.join(twice)}; every process is named once")
+    return members
 
 
 def _check_length(name: str) -> None:

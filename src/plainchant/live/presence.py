@@ -41,6 +41,9 @@ BOUND: Final = "bound"
 JOINING: Final = "joining"
 MEMBER: Final = "member"
 
+SILENT: Final = 5
+"""Ticks without a hello from somebody who was heard before: then it counts as not there any more, in what is said of it."""
+
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a process stands to a group. ``first``: the first members it is bound to, or formed the group with."""
@@ -82,6 +85,7 @@ class Peer:
     incarnation: int = 0
     boot: bytes = b""
     knows_us: bool = False
+    unanswered: int = 0
     terms: str = ""
     groups: dict[GroupId, Standing] = dataclasses.field(default_factory=dict)
 
@@ -112,6 +116,15 @@ def _asked(first: tuple[ProcessId, ...]) -> list[ProcessId]:
     """Those whose yes a list of first members needs: all but the one who made it."""
     maker = min(first, key=base_of)
     return [name for name in first if name != maker]
+
+
+def _places(peers: Iterable[Peer]) -> str:
+    return ", ".join(f"{peer.base} at {format_address(peer.address)}" for peer in peers)
+
+
+def _awaited(peer: Peer) -> list[GroupId]:
+    """The groups that somebody waits to enter."""
+    return [group for group, standing in peer.groups.items() if standing.state in (WAITING, BOUND)]
 
 
 class Presence:
@@ -180,6 +193,7 @@ class Presence:
         if is_news is None:
             self.greet((source,), answer=False)  # an old incarnation, or one that does not know its name is taken
             return
+        peer.unanswered = 0
         self._learn(hello)
         about_us = hello.known.get(self.base)
         knew_us = peer.knows_us
@@ -250,6 +264,8 @@ class Presence:
         wanted = self.seeking or any(standing.state in (WAITING, BOUND) for standing in self.standing.values())
         if wanted:
             self.greet()
+            for peer in self.peers.values():
+                peer.unanswered += 1
         strangers = [source for source in self._strangers if all(source != peer.address for peer in self.peers.values())]
         if strangers:
             self.greet(strangers)
@@ -366,16 +382,28 @@ class Presence:
             ]
             return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
         differing = {base: peer.terms for base, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
-        silent = [
-            f"{base} at {format_address(peer.address)}"
-            for base, peer in self.peers.items() if base not in certain and base not in differing
-        ]
-        idle = [base for base, peer in certain.items() if group not in peer.groups and base in self._first[group]]
+        first = self._first[group]
+        unheard = [peer for base, peer in self.peers.items() if base not in certain and base not in differing]
+        gone = [peer for peer in certain.values() if peer.unanswered >= SILENT]
+        idle = [peer for peer in certain.values() if peer not in gone and group not in peer.groups and peer.base in first]
         parts = [f"{base} works with {terms}, and {self.name} with {self.terms}" for base, terms in differing.items()]
-        if silent:
-            parts.append(f"not heard: {', '.join(silent)}")
+        if unheard:
+            parts.append(f"not heard: {_places(unheard)}")
+        if gone:
+            parts.append(f"heard before, but not any more: {_places(gone)}")
         if idle:
-            parts.append(f"there, but not in this group: {', '.join(idle)}")
-        if not parts and self._first[group] and self.base not in self._first[group]:
-            parts.append(f"nobody is a member yet; it is formed by {', '.join(self._first[group])}")
-        return "; ".join(parts) or "everybody is heard and waits; the group is about to form"
+            parts.append(f"there, but not in this group: {', '.join(peer.base for peer in idle)}")
+        elsewhere = [f"{peer.base} waits for {', '.join(groups)} first" for peer in idle if (groups := _awaited(peer))]
+        if elsewhere:
+            parts.append(f"{', '.join(elsewhere)}: enter groups in the same order everywhere, or at once with asyncio.gather")
+        return "; ".join(parts) or self._not_formed(group, certain)
+
+    def _not_formed(self, group: GroupId, certain: dict[str, Peer]) -> str:
+        """What is known of a group that is not formed though everybody whom it needs is there and wants it."""
+        first = self._first[group]
+        without_us = [peer.base for peer in certain.values() if group in peer.groups and peer.groups[group].state == BOUND]
+        if without_us:
+            return f"{', '.join(without_us)} agreed to form it without {self.name}; give everybody the same members"
+        if self.base not in first:
+            return "nobody is a member yet" + (f"; it is formed by {', '.join(first)}" if first else "")
+        return f"everybody is heard and waits; {min(first)} begins it, once it has heard all whom it was given as members"
