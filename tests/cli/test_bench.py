@@ -32,6 +32,11 @@ def test_each_message_travels_in_a_packet_of_its_own() -> None:
     assert what.network.loss == 0
 
 
+def test_an_order_that_there_is_not_is_refused_before_anything_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "groups", "--order", "fats"]) == 2
+    assert capsys.readouterr().err == 'plainchant: there is no order "fats"; did you mean "fast"?\n'
+
+
 def test_groups_come_to_rest_and_steady_traffic_needs_hardly_a_null_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "groups", "--members", "30", "--groups", "3", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]

@@ -309,6 +309,15 @@ def test_protocols(plainchant: Callable[..., Ended]) -> None:
     assert [one["name"] for one in json.loads(plainchant("protocols", "--json").out)] == ["sequencer", "newtop"]
 
 
+def test_a_promise_with_two_conditions_is_shown_once(plainchant: Callable[..., Ended]) -> None:
+    shown = plainchant("protocols", "newtop").out
+    for name in ("identical", "total", "acyclic"):
+        assert len([line for line in shown.splitlines() if line.startswith(f"{name} ")]) == 1
+    words = " ".join(shown.split())
+    assert 'acyclic all members live, and the network heals, and every group has order "total" (the default)' in words
+    assert "(blocks)" not in words
+
+
 def test_trace_filters_and_limits(plainchant: Callable[..., Ended]) -> None:
     plainchant("run", "small.toml", "--out", "out")
     assert len(plainchant("trace", "out", "--limit", "4").out.splitlines()) == 4

@@ -45,7 +45,7 @@ def test_the_life_of_a_message_as_json(crash: str, capsys: pytest.CaptureFixture
         (["--message", "g"], "does not name a message"),
         (["--view", "g"], "does not name a view"),
         (["--view", "g/77"], "its views are 1, 2 and 3"),
-        (["--message", "g/p1/70000"], "there is no message g/p1/70000"),
+        (["--message", "g/p1/70000"], "there is no message g/p1/70000 in this run; list those there are with: plainchant trace"),
         (["--message", "g/p1/1", "--run", "nope"], 'there is no run "nope"'),
     ],
 )

@@ -50,6 +50,7 @@ def test_a_trace_that_is_a_file_needs_a_place(directory: Path, tmp_path: Path, c
     ("arguments", "sentence"),
     [
         (["{nowhere}", "--out", "{nowhere}.html"], "there is no trace at"),
+        (["{nowhere}"], "there is nothing at"),
         (["{run}", "--out", "{run}"], "is a directory; name a file with --out"),
         (["{run}", "--out", "{nowhere}/deep/report.html"], "cannot write"),
         (["{run}", "--most", "0"], "Invalid value for '--most'"),

@@ -16,8 +16,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ..model import MS, SECOND, Duration
+from ..model import MS, SECOND, Duration, UsageError
+from ..protocols.newtop.parameters import ORDERS
 from ..scenario.model import Scenario, Workload
+from ..scenario.read import nearest
 from ..sim import Simulation
 from .bench import Forgetful, progress
 from .console import guarded, output, plain_table
@@ -82,6 +84,8 @@ def bench_groups(
 
       plainchant bench groups --members 200 --groups 20 --json
     """
+    if order not in ORDERS:
+        raise UsageError(f'there is no order "{order}"; {nearest(order, ORDERS)}')
     shapes = [
         Shape(members // part, groups // part, shared, steady)
         for steady in (False, True) for part in (10, 1) for shared in (2, 10) if groups // part >= 3

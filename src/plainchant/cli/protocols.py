@@ -115,14 +115,17 @@ def _show(description: registry.Description) -> None:
     parameters = plain_table("parameter", "type", "default", "what it is")
     for field, declared in declarations(description.parameters):
         shown = _shown(_default(description, field))
-        unit = f" ({declared.unit})" if declared.unit not in ("", "duration") else ""
+        unit = f" ({declared.unit})" if declared.unit not in ("", "duration") and declared.unit not in declared.about else ""
         choices = f"; one of {', '.join(declared.choices)}" if declared.choices else ""
         example = f"; such as {declared.example}" if declared.example else ""
         parameters.add_row(field.name, _type(description, field), shown, escape(declared.about + choices + example + unit))
     console.print(parameters)
     promises = plain_table("promise", "as long as")
+    provided: dict[str, list[str]] = {}
     for promise in (*_promises(description), *description.conditional):
-        promises.add_row(promise.name, promise.provided)
+        provided.setdefault(promise.name, []).append(promise.provided)
+    for name, conditions in provided.items():
+        promises.add_row(name, ", and ".join(conditions))
     console.print()
     console.print(promises)
     console.print(f"\n[bold]All this under[/bold] {', '.join(description.faults)}.")

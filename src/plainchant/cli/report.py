@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from glob import has_magic
 from pathlib import Path
 from typing import Annotated
 
@@ -75,6 +76,8 @@ def _target(path: str, out: Path | None) -> Path:
         return out
     if Path(path).is_dir():
         return Path(path) / "report.html"
+    if "://" not in path and not has_magic(path) and not Path(path).exists():
+        raise UsageError(f"there is nothing at {path}; give the directory of a run or of a sweep, or a trace")
     raise UsageError(f"where should the report on {path} go? It is no directory: say --out FILE.html")
 
 

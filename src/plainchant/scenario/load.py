@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -175,6 +175,7 @@ class _Assembly:
 
     def scenario(self, stem: str) -> Scenario:
         declared = {field.name: declaration for field, declaration in declarations(Scenario)}
+        self._no_parameters_at_the_top(declared)
         self._reader.table(self._document, (), declared, "in a scenario")
         description = self._protocol()
         own = ("members", "later", "groups", "parameters")
@@ -196,6 +197,17 @@ class _Assembly:
         if problem is not None:
             self._reader.fail(("parameters",), problem)
         return Scenario(members=members, groups=groups, parameters=parameters, **values)
+
+    def _no_parameters_at_the_top(self, declared: Collection[str]) -> None:
+        """A parameter of the protocol is no unknown key: it only stands in the wrong place."""
+        misplaced = [key for key in self._document if key not in declared]
+        name = self._document.get("protocol")
+        if not misplaced or not isinstance(name, str) or name not in registry.protocols():
+            return
+        parameters = [field.name for field, _ in declarations(registry.describe(name).parameters)]
+        for key in misplaced:
+            if key in parameters:
+                self._reader.fail((key,), f'"{key}" is a parameter of {name}; write it below [parameters]')
 
     def _protocol(self) -> registry.Description:
         name = self._document.get("protocol")
@@ -247,7 +259,7 @@ class _Assembly:
             groups[name] = self._names(given, ("groups", name))
             if len(groups[name]) < 2:
                 self._reader.fail(
-                    ("groups", name), f"group {name} has {len(groups[name])} member; a group needs at least two"
+                    ("groups", name), f"group {name} has {len(groups[name]) or 'no'} member; a group needs at least two"
                 )
         return groups
 
@@ -267,7 +279,7 @@ class _Assembly:
             self._reader.fail(path, f'members must be a number or a list such as ["p1", "p2"], not {given!r}')
         names = self._names(given, path)
         if len(names) < 2:
-            self._reader.fail(path, f"members has {len(names)} process; a group needs at least two")
+            self._reader.fail(path, f"members has {len(names) or 'no'} process; a group needs at least two")
         return names
 
     def _names(self, given: Any, path: Path) -> tuple[str, ...]:

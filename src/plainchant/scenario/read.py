@@ -190,7 +190,8 @@ class Reader:
     def _delay(self, given: Any, path: Path) -> Delay:
         about = "time under way"
         if not isinstance(given, dict):
-            return Delay("constant", Duration(self.duration(given, path, about)), Duration(0))
+            varying = f'{about}; for one that varies write {{uniform = ["1ms", "5ms"]}}'
+            return Delay("constant", Duration(self.duration(given, path, varying)), Duration(0))
         table = self.table(given, path, ("constant", "uniform", "exponential", "minimum"), "of a delay")
         kinds = [key for key in table if key != "minimum"]
         if len(kinds) != 1 or ("minimum" in table and kinds != ["exponential"]):

@@ -63,13 +63,13 @@ class Explainer:
     1000000 a delivers it, 1.0 ms after its send
     """
 
-    def __init__(self, table: pa.Table, *, origin: int | None = None) -> None:
-        """``table`` has the rows of one run, or those of them that matter; ``origin`` is when the run began."""
+    def __init__(self, table: pa.Table, *, origin: int | None = None, is_whole: bool = True) -> None:
+        """``table`` has the rows of one run, or (not ``is_whole``) those that matter; ``origin`` is when the run began."""
         self._rows = Rows(table)
         own = int(self._rows.when.min()) if len(self._rows.when) and not self._rows.is_global else 0
         self.origin = own if origin is None else origin
         """Times in sentences count from here: 0 in a simulation, elsewhere the first row's time."""
-        self._why = Why(self._rows, self.origin)
+        self._why = Why(self._rows, self.origin, is_whole=is_whole)
 
     def because(self, process: str, index: int) -> str | None:
         """Why this event happened, or why it came late, as a clause; None if there is nothing to add."""
@@ -80,7 +80,8 @@ class Explainer:
         """The life of a message, named (group, sender, seq)."""
         naming = self._rows.naming(message)
         if not naming:
-            raise UsageError(f"there is no message {_name(message)} in this run; list some with: plainchant trace")
+            hint = "list those there are with: plainchant trace DIR --kind send"
+            raise UsageError(f"there is no message {_name(message)} in this run; {hint}")
         return _Life(self._rows, self._why, message, naming).story()
 
     def view(self, group: str, number: int) -> Story:
@@ -137,7 +138,7 @@ class _Life:
                 size = "" if event.size is None else f" ({event.size} B)"
                 return f"{who} sends it{size}{where}{_put_out(event)}"
             case "deliver":
-                return f"{who} delivers it{self._after_send(event)}{_as_number(event)}{self._in_other_view(event)}"
+                return f"{who} delivers it{self._after_send(event)}{self._as_number(event)}{self._in_other_view(event)}"
             case "receive":
                 return f"{who} receives it{self._after_send(event)}"
             case "stable":
@@ -163,6 +164,12 @@ class _Life:
         if since is None or event.when < since:
             return ""
         return f", {span(event.when - since)} after its send" if event.when > since else ", at once"
+
+    def _as_number(self, event: Event) -> str:
+        block = self._why.blocks.number(event)
+        if block is not None:
+            return f", in block {block}"
+        return f", as number {event.rank}" if event.rank is not None else ""
 
     def _in_other_view(self, event: Event) -> str:
         sent_in = self._send.view if self._send is not None else None
@@ -371,7 +378,3 @@ def summarise_detail(event: Event) -> str:
 
 def _put_out(event: Event) -> str:
     return "" if not event.packets else f"; {event.packets} packet{'' if event.packets == 1 else 's'} out"
-
-
-def _as_number(event: Event) -> str:
-    return f", as number {event.rank}" if event.rank is not None else ""

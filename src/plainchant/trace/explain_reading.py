@@ -62,7 +62,7 @@ def explainer_of(
     if message is not None:
         about = about | _own_messages(message)
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
-    return Found(run, Explainer(table, origin=origin), False)
+    return Found(run, Explainer(table, origin=origin, is_whole=False), False)
 
 
 def _open(path: str | Path) -> ds.Dataset:

@@ -210,10 +210,18 @@ class Rows:
 
     def parameters(self) -> dict[str, Any]:
         """The protocol's parameters, as a ``start`` row has them."""
+        parameters = self._started().get("parameters")
+        return parameters if isinstance(parameters, dict) else {}
+
+    def protocol(self) -> str | None:
+        """The protocol's name, as a ``start`` row has it."""
+        name = self._started().get("protocol")
+        return name if isinstance(name, str) else None
+
+    def _started(self) -> dict[str, Any]:
         found = np.flatnonzero(self.mask("start"))
         starts = self.events(found[:1])
-        parameters = starts[0].detail.get("parameters") if starts else None
-        return parameters if isinstance(parameters, dict) else {}
+        return starts[0].detail if starts else {}
 
     def last_row(self, process: str) -> Event | None:
         found = np.flatnonzero(self.process == self.code("process", process))

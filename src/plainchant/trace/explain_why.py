@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..model import MS
+from .explain_blocks import Blocks
 from .explain_rows import Event, Message, Rows, ints
 from .explain_words import fault_words, left_reasons, listed, span, times
 
@@ -39,9 +40,11 @@ _CAUSES: Final = {"join": "somebody asks to join"}
 class Why:
     """Answers for one run."""
 
-    def __init__(self, rows: Rows, origin: int) -> None:
+    def __init__(self, rows: Rows, origin: int, *, is_whole: bool = True) -> None:
+        """``is_whole``: the rows are all of the run."""
         self._rows = rows
         self._origin = origin
+        self.blocks = Blocks(rows, self.moment, is_whole=is_whole)
         self._plausible: dict[tuple[str, str], bool] = {}
 
     def moment(self, when: int) -> str:
@@ -98,6 +101,9 @@ class Why:
         ]
         if clauses or not is_late:
             return "; ".join(clauses) or None
+        waited = self.blocks.waited(first, sent)
+        if waited is not None:
+            return waited
         before = [row for row in self._rows.burst(first) if row.sender == first.sender]
         if before:
             return f"it probably waited for {before[0].name} of the same sender, which was delivered at the same instant"
@@ -110,6 +116,9 @@ class Why:
         late = self._is_late(event.when - first.when)
         if late:
             clauses += self._no_order(event, first.when)
+        waited = self.blocks.waited(event, since) if late else None
+        if waited is not None:
+            return "; ".join([*clauses, *self.faults(event.process, first.process, first.when, event.when), waited])
         missing = self._asked_for(event, event.rank, since)
         behind, asked = self._behind(event, since)
         if missing and asked == missing and behind is not None:
@@ -136,6 +145,8 @@ class Why:
         after = f"it came {span(event.when - first.when)} after {first.process}'s delivery"
         if received and received[0] < event.when:
             return f"{after}; it was received at {self.moment(received[0])}, and the trace does not say what it waited for"
+        if event.process == event.sender:
+            return f"{after}, though {event.process} itself sent it: the trace does not say what it waited for"
         return f"{after}; probably its packet was late, or lost and sent again: the trace does not say"
 
     def _blocked(self, naming: Sequence[Event], process: str, after: int, until: int) -> Iterator[str]:

@@ -23,6 +23,7 @@ from .process import Process
 from .tuning import tune
 
 ALIVE = "all members live, and the network heals"
+TOTAL = 'every group has order "total" (the default)'
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -68,9 +69,9 @@ DESCRIPTION = Description(
     promises=promises,
     conditional=(
         Promise("prompt", 'every group has order "cbcast", or "fast" with vectors = "keyed"'),
-        Promise("identical", 'every group has order "total" (the default)'),
-        Promise("total", "the same"),
-        Promise("acyclic", "the same"),
+        Promise("identical", TOTAL),
+        Promise("total", TOTAL),
+        Promise("acyclic", TOTAL),
     ),
     faults=("loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
     settle=settle,

@@ -23,7 +23,7 @@ class Parameters:
         choices=ORDERS,
     )
     orders: Mapping[GroupId, str] = parameter(
-        factory=dict, about="groups whose order is another one", choices=ORDERS, example='{ news = "fast", orders = "total" }'
+        factory=dict, about="groups whose order is another one", choices=ORDERS, example='{ news = "fast", trades = "total" }'
     )
     sequencers: Mapping[GroupId, ProcessId] = parameter(
         factory=dict,
