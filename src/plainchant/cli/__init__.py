@@ -49,7 +49,7 @@ COMMANDS: Final = (
 )
 BENCHMARKS: Final = (
     Later("sim", "Measure the simulator beside SimPy.", home="bench"),
-    Later("groups", "Measure many overlapping groups in the simulator.", home="bench_groups"),
+    Later("groups", "Measure many overlapping groups in the simulator (newtop).", home="bench_groups"),
     Later("verify", "Measure verification beside DuckDB.", home="bench_verify"),
     Later("sweep", "Measure sweeps beside a plain pool of processes.", home="bench_sweep"),
     Later("live", "Measure live groups beside raw UDP and other systems.", home="bench_live"),
