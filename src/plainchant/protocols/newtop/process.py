@@ -15,11 +15,12 @@ Every entry point ends in :meth:`Process._settle`: deliver what can be (:mod:`.d
 happened in: null messages that are due, messages that flow control lets go, whoever wants to be told, timers.
 
 Timers: ``("silence", group)`` for what time-silence owes, ``("probe", group)`` and ``("ask", group, member)`` for what is
-missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`).
+missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`), ``("announce", group)`` for
+what an idle group tells each other.
 
-The rules that safety and liveness stand on are methods: ``next_block``, ``advance_on_delivery``, ``second_liveness`` and
-``sets_off`` here, ``Delivery.ripe``, ``Flow.fl1`` to ``fl3`` and ``room``, ``Vectors.unmet``, ``is_met``, ``learn``, ``merge``
-and ``keeps``.
+The rules that safety and liveness stand on are methods: ``next_block``, ``advance_on_delivery``, ``second_liveness``,
+``sets_off`` and ``_elsewhere`` here, ``Delivery.ripe``, ``Flow.fl1`` to ``fl3`` and ``room``, ``Vectors.unmet``, ``is_met``,
+``learn``, ``merge`` and ``keeps``.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ counter a group, as 5.6 has it, can; see docs/errata.md.)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -30,28 +31,28 @@ Need: TypeAlias = tuple[Column | Part, int]
 """Something that has to be settled up to a number."""
 
 
-class Vectors:
+class Vectors(ABC):
     """One kind of causal order, for all groups of a process that have it."""
 
     def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
         self.me = me
         self.parts = parts
 
+    @abstractmethod
     def stamp(self, part: Part) -> Vector:
         """What a message that is sent now carries."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fits(self, part: Part, vector: Vector) -> bool:
         """Whether a vector has the shape of this order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unmet(self, part: Part, packet: Data) -> Need | None:
         """A dependency that is not met here yet."""
-        raise NotImplementedError
 
+    @abstractmethod
     def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
         """The message, the n-th of its sender in the group, is delivered (or, one's own, sent)."""
-        raise NotImplementedError
 
     def is_met(self, column: Column, number: int) -> bool:
         return column.settled >= number
