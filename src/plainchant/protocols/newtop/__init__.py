@@ -6,7 +6,8 @@ complete blocks, in one or many overlapping groups, for one number of overhead. 
 (numbers alone), fast (vectors), relative (between the two). Members that have nothing to send complete blocks by null messages.
 
 Start with ``packets`` (what is said), then ``matrix`` (the Block Matrix), ``delivery`` and ``vectors`` (which message is next),
-``flow``, ``silence``, ``repair``, ``asymmetric``, and ``process`` (the engine that puts them together).
+``flow``, ``silence``, ``repair``, ``asymmetric``; then ``suspector``, ``membership`` (who has failed) and ``formation`` (who
+comes in, and how parts come together); and ``process`` (the engine that puts them together).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from .process import Process
 from .tuning import tune
 
 ALIVE = "all members live, and the network heals"
+ANY = "whoever fails, and however the network falls apart; what speaks of the end, if it heals"
 TOTAL = 'every group has order "total" (the default)'
+VIEWS = ("view-order", "view-atomicity", "view-exclusion", "sender-in-view")
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -37,9 +40,18 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     names = ["integrity", "fifo", "causal", "self-delivery", "validity", "agreement"]
     if orders == {"total"}:
         names[3:3] = ["identical", "total", "acyclic"]
-    if orders == {"cbcast"} or (orders == {"fast"} and parameters.vectors == "keyed"):
-        names.append("prompt")
-    return tuple(Promise(name, ALIVE) for name in names)
+    if any(parameters.is_static(group) for group in groups) or not parameters.suspect_after:
+        if orders == {"cbcast"} or (orders == {"fast"} and parameters.vectors == "keyed"):
+            names.append("prompt")
+        return tuple(Promise(name, ALIVE) for name in names)
+    names += VIEWS
+    if parameters.merge_after or parameters.partitions == "majority":
+        names.append("convergence")
+    if parameters.same_view:
+        names.append("same-view")
+    if parameters.signatures:
+        names.append("disjoint-views")
+    return tuple(Promise(name, ANY) for name in names)
 
 
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
@@ -55,8 +67,17 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
 
 
 def settle(parameters: Any) -> int:
-    """What is lost is noticed after a probe, at its slowest; twice that, to be sure that nothing more comes of it."""
-    return 2 * int(max(parameters.silence, parameters.stability_after, parameters.probe_after))
+    """What is lost is noticed after a probe, at its slowest, and twice that to be sure that nothing more comes of it. Where
+    groups change: a crash is noticed after the extended time-silence and omega, and then parts look for each other and meet."""
+    static = 2 * int(max(parameters.silence, parameters.stability_after, parameters.probe_after))
+    if not parameters.suspect_after:
+        return static
+    return static + 2 * int(parameters.alive_every) + 4 * int(parameters.suspect_after + parameters.merge_after)
+
+
+def changes(parameters: Any) -> bool:
+    """Whether members may join, leave and fail."""
+    return bool(parameters.suspect_after) and not parameters.sequencers
 
 
 DESCRIPTION = Description(
@@ -68,17 +89,24 @@ DESCRIPTION = Description(
     make=make,
     promises=promises,
     conditional=(
-        Promise("prompt", 'every group has order "cbcast", or "fast" with vectors = "keyed"'),
+        Promise(
+            "prompt",
+            'every group has order "cbcast", or "fast" with vectors = "keyed", and suspect_after is 0 (a view that changes holds '
+            "messages back)",
+        ),
         Promise("identical", TOTAL),
         Promise("total", TOTAL),
         Promise("acyclic", TOTAL),
+        Promise("same-view", "same_view is true"),
+        Promise("disjoint-views", "signatures is true"),
     ),
-    faults=("loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
+    faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
     settle=settle,
     check=check,
     tune=tune,
-    changes=False,
+    changes=changes,
+    proposes=changes,
     lossless=lambda given: given.get("transport") == "fifo",
-    recorded=frozenset({"null", "retransmit", "unblock"}),
+    recorded=frozenset({"null", "retransmit", "suspect", "unblock"}),
 )
 __all__ = ["DESCRIPTION", "Parameters", "Process"]

@@ -18,14 +18,15 @@ smaller numbers, so that kinds cannot wait for each other in a circle.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from ...model import ProcessId
-from .matrix import Column
-from .packets import Data, Vector
+from .matrix import FOREVER, Column
+from .packets import Data, Vector, Word
 from .part import BLOCK, Part
 from .vectors import VECTORS, Vectors
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .process import Process
 
 RANK_BITS: Final = 24
+"""Of a rank, what is below the block."""
 
 
 def emitter_hash(process: ProcessId) -> int:
@@ -55,6 +57,8 @@ class Delivery:
         self.watchers: list[tuple[int, int, Any]] = []
         """Who waits until every group is settled up to a floor (a heap)."""
         self.mixed = False
+        self.controls = 0
+        """Ordered words that wait for their places, in all groups."""
         self._hashes: dict[ProcessId, int] = {}
         self._order = count()
 
@@ -67,18 +71,52 @@ class Delivery:
             name = self.process.parameters.vectors if kind == "fast" else kind
             self.vectors[kind] = self.make_vectors(name)
             self.floors[kind] = self.process.counter  # whatever was sent or delivered here before
+        elif kind != BLOCK:
+            self.vectors[kind].entered(part)
         self.mixed = len({one.kind for one in self.process.parts.values()}) > 1
         self.recount()
+
+    def forget(self, part: Part) -> None:
+        """A group, or its formation, has ended here; nothing of it waits."""
+        self._filter(lambda one, column, block: one is not part)
+        self._wake(part.watchers, FOREVER)
+        for column in part.matrix.roster:
+            self._wake(column.watchers, FOREVER)
+            column.queue.clear()
+        if part.membership is not None:
+            self.controls -= len(part.membership.controls)
+            part.membership.controls.clear()
+            part.membership.held_back.clear()
+        self.mixed = len({one.kind for one in self.process.parts.values()}) > 1
+        self.recount()
+        if self.watchers:
+            self._wake(self.watchers, self.settled())
+
+    def ended(self, part: Part, columns: Sequence[Column]) -> None:
+        """Members have failed or left: nothing of theirs beyond their cuts waits any more, nor anybody for it."""
+        self._filter(lambda one, column, block: column.cut is None or block <= column.cut)
+        part.matrix.recount()
+        self.recount()
+        for column in columns:
+            self.settled_in(part, column)
+        self.process.touched[part] = None
+
+    def _filter(self, stays: Callable[[Part, Column, int], bool]) -> None:
+        self.totals = [entry for entry in self.totals if stays(entry[4], entry[5], entry[0])]
+        heapify(self.totals)
+        self.slows = [entry for entry in self.slows if stays(entry[2], entry[3], entry[0])]
+        heapify(self.slows)
 
     def make_vectors(self, name: str) -> Vectors:
         return VECTORS[name](self.process.host.me, self.process.parts)
 
     def recount(self) -> None:
         """Works Bmin out anew."""
-        self.complete = min([self.complete_in(part) for part in self.process.parts.values()])
+        self.complete = min([self.complete_in(part) for part in self.process.parts.values()], default=0)
 
     def complete_in(self, part: Part) -> int:
-        return part.matrix.complete
+        """Whatever will be sent in a group that has not begun has a larger number than this process's first one there."""
+        return part.matrix.complete if part.open else part.first
 
     def fits(self, part: Part, packet: Data) -> bool:
         """Whether a message carries what the group's order needs: else its sender has other parameters."""
@@ -100,6 +138,12 @@ class Delivery:
         elif len(column.queue) == 1:
             self.candidates.append((part, column))
 
+    def ordered(self, part: Part, column: Column, word: Word) -> None:
+        """A word that has a place among the messages is here."""
+        if part.membership is not None:
+            part.membership.arrived(column, word, emitter_hash(column.process))
+            self.controls += 1
+
     def settled_in(self, part: Part, column: Column) -> None:
         """More of a column is settled: whoever waited for it is looked at again."""
         if column.watchers:
@@ -111,7 +155,7 @@ class Delivery:
 
     def settled(self) -> int:
         """Up to this block everything is complete and delivered in every group."""
-        return min([part.matrix.settled() for part in self.process.parts.values()])
+        return min([part.matrix.settled() for part in self.process.parts.values()], default=0)
 
     def _wake(self, watchers: list[tuple[int, int, Any]], reached: int) -> None:
         while watchers and watchers[0][0] <= reached:
@@ -124,16 +168,38 @@ class Delivery:
         while True:
             while self.candidates:
                 self._examine(*self.candidates.popleft())
+            if self.controls and self._control():
+                continue
             if self.mixed or self.slows:
                 if not self._block_order():
                     return
-            else:
-                self._totals()
+            elif not self._totals():
                 return
+
+    def _control(self) -> bool:
+        """Gives one ordered word its turn, if one has it."""
+        for part in list(self.process.parts.values()):
+            membership = part.membership
+            if membership is None or not membership.controls:
+                continue
+            turn = membership.next_control()
+            if turn is not None:
+                self.controls -= 1
+                membership.deliver(*turn)
+                return True
+            if self.candidates:
+                return True
+        return False
 
     def _examine(self, part: Part, column: Column) -> None:
         """Delivers the first message of a column, or lets it wait for the first thing that it lacks."""
+        if not column.queue:
+            return
         packet = column.queue[0]
+        membership = part.membership
+        if membership is not None and membership.limit is not None and packet.block > membership.limit:
+            membership.held_back.append(column)
+            return
         need: Any = None
         if packet.floor and self.settled() < packet.floor:
             need = self, packet.floor
@@ -152,34 +218,49 @@ class Delivery:
 
     def _own_before(self, packet: Data) -> Any:
         """One's own messages are delivered as they were sent; whatever else happened before them is delivered here already."""
-        for part in self.process.parts.values() if packet.floor else ():
+        for part in self.process.parts.values():
             queue = part.me.queue
             if queue and queue[0].block < packet.block:
                 return part.me, queue[0].block
         return None
 
-    def _totals(self) -> None:
-        """Delivers messages of total order where there is no other order."""
+    def _totals(self) -> bool:
+        """Delivers messages of total order where there is no other order; True: something else may have its turn now."""
         totals = self.totals
+        found = False
         while totals and self.ripe(totals[0][4], totals[0][0]):
+            if self.controls and self._comes_after_a_word(totals[0][4], totals[0][0]):
+                break
             block, number, _, _, part, column, packet = heappop(totals)
             self._deliver(part, column, packet, block << RANK_BITS | number)
+            found = True
+        return found and bool(self.controls or self.candidates)
+
+    def _comes_after_a_word(self, part: Part, block: int) -> bool:
+        """Total order: an ordered word with a smaller number has its turn first."""
+        controls = part.membership.controls if part.membership is not None else []
+        return bool(controls) and controls[0][0] < block
 
     def _block_order(self) -> bool:
         """Delivers one message of a block order, if one can be; slow and total ones in the order of their blocks."""
         if self.totals and (not self.slows or self.totals[0][0] <= self.slows[0][0]):
             block, number, _, _, part, column, packet = self.totals[0]
-            if self.ripe(part, block):
+            if self.ripe(part, block) and not (self.controls and self._comes_after_a_word(part, block)):
                 heappop(self.totals)
                 self._deliver(part, column, packet, block << RANK_BITS | number)
                 return True
         if self.slows:
             block, _, part, column, packet = self.slows[0]
-            if block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block):
+            if block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block) and not self._is_held(part, block):
                 heappop(self.slows)
                 self._deliver(part, column, packet, None)
                 return True
         return False
+
+    def _is_held(self, part: Part, block: int) -> bool:
+        """A view changes: the message may have to wait for it."""
+        membership = part.membership
+        return membership is not None and membership.limit is not None and block > membership.limit
 
     def ripe(self, part: Part, block: int) -> bool:
         """safe1': the block is complete in every group of this process, not only in the message's own."""

@@ -12,25 +12,31 @@ kept aside (``early``) under the number of the one that it follows, and that num
 complete although one before it is not (:meth:`BlockMatrix.is_complete`, Fig. 3.4); deliveries go by the complete prefix.
 
 What has been received is kept until it is stable, because anybody may ask for it.
+
+**Members that fail (6.3.2, vii)** leave their column behind: it *ends*, and from there on is full of virtual null messages, which
+are complete and stable at everybody. The view that removes the member takes the column out of those that count; its place
+(``index``) in the ``roster`` stays, because vectors go by it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Container, Sequence
+from typing import Any, Final, TypeAlias
 
 from ...model import ProcessId
-from .packets import Data, Null
+from .packets import Data, Null, Word
 
-Multicast: TypeAlias = Data | Null
+Multicast: TypeAlias = Data | Null | Word
+FOREVER: Final = 1 << 62
+"""A column that has ended is complete, and stable, up to here."""
 
 
 class Column:
     """One member: what it sent in the group, as far as that is known here, and what it said about itself."""
 
     __slots__ = (
-        "announced", "asked_at", "complete", "count", "done", "early", "flow", "index", "kept", "last", "process", "queue",
+        "announced", "asked_at", "complete", "count", "cut", "done", "early", "flow", "index", "kept", "last", "process", "queue",
         "stable", "tries", "waited", "watchers",
     )
 
@@ -61,6 +67,8 @@ class Column:
         """How often its gap was asked for without getting further."""
         self.asked_at = 0
         """``last`` when it was asked for."""
+        self.cut: int | None = None
+        """It has ended: of what it sent, what is up to here counts."""
         self.waited = 0
         """The block of the last message whose wait was written down."""
         self.watchers: list[tuple[int, int, Any]] = []
@@ -70,6 +78,17 @@ class Column:
     def settled(self) -> int:
         """Up to this block everything of it is here and delivered."""
         return self.queue[0].block - 1 if self.queue else self.last
+
+    def end(self, cut: int) -> list[Data]:
+        """Nothing of it after ``cut`` counts; virtual null messages follow. Returns the messages that are not to be delivered."""
+        lost = [packet for packet in self.queue if packet.block > cut]
+        self.queue = deque(packet for packet in self.queue if packet.block <= cut)
+        self.kept = deque(packet for packet in self.kept if packet.block <= cut)
+        self.early.clear()
+        self.announced = self.tries = 0
+        self.cut = cut
+        self.last = self.flow = self.complete = self.stable = self.done = FOREVER
+        return lost
 
     def gaps(self) -> list[tuple[int, int]]:
         """Blocks that are missing, as (after, up to and including)."""
@@ -95,50 +114,63 @@ class Column:
 class BlockMatrix:
     """A group's matrix at one process. ``counted`` are the members whose columns make a block complete."""
 
-    __slots__ = ("columns", "complete", "counted", "fifo", "largest", "largest_flow", "members")
+    __slots__ = ("columns", "complete", "counted", "fifo", "largest", "largest_flow", "members", "roster", "spoken")
 
     def __init__(self, members: Sequence[ProcessId], *, counted: Sequence[ProcessId] = (), fifo: bool = False) -> None:
         self.columns = {process: Column(process, index) for index, process in enumerate(members)}
-        self.members = tuple(self.columns.values())
+        self.roster = self.members = tuple(self.columns.values())
         self.counted = tuple(self.columns[process] for process in (counted or members))
         self.fifo = fifo
         self.largest = 0
         """The largest block that there is."""
+        self.spoken = 0
+        """The largest block with a message, or a word, in it."""
         self.largest_flow = 0
         self.complete = 0
         """All blocks up to this one are complete."""
 
-    def represent(self, column: Column, packet: Multicast) -> Sequence[Multicast]:
-        """Enters a message; returns what is in sequence now and was not before."""
+    def enter(self, column: Column, packet: Multicast) -> bool:
+        """Enters a message; False if it is here already, or waits for one before it."""
         block = packet.block
         if block <= column.last:
-            return ()
+            return False
         if block > self.largest:
             self.largest = block
+        if block > self.spoken and type(packet) is not Null:
+            self.spoken = block
         if packet.flow > self.largest_flow:
             self.largest_flow = packet.flow
         if packet.previous != column.last and not self.fifo:
             if packet.previous > column.last:
                 column.early.setdefault(packet.previous, packet)
-            return ()
+            return False
         before = column.last
         column.last = block
         column.flow = packet.flow
         column.kept.append(packet)
-        found: Sequence[Multicast] = (packet,)
-        if column.early:
-            found = [packet, *self._follow(column)]
         if before == self.complete:
-            self.complete = min([counted.last for counted in self.counted])
+            self.recount()
+        return True
+
+    def represent(self, column: Column, packet: Multicast) -> Sequence[Multicast]:
+        """Enters a message; returns what is in sequence now and was not before."""
+        found: list[Multicast] = []
+        following: Multicast | None = packet
+        while following is not None and self.enter(column, following):
+            found.append(following)
+            following = column.early.pop(column.last, None)
         return found
 
-    def _follow(self, column: Column) -> Iterator[Multicast]:
-        """What lay aside and is in sequence now."""
-        while (packet := column.early.pop(column.last, None)) is not None:
-            column.last = packet.block
-            column.flow = packet.flow
-            column.kept.append(packet)
-            yield packet
+    def recount(self) -> None:
+        """Works out what is complete, after columns have ended or gone."""
+        self.complete = min([counted.last for counted in self.counted])
+
+    def drop(self, processes: Container[ProcessId]) -> None:
+        """These are no members any more."""
+        self.members = tuple(column for column in self.members if column.process not in processes)
+        self.counted = tuple(column for column in self.counted if column.process not in processes)
+        self.columns = {column.process: column for column in self.members}
+        self.recount()
 
     def is_complete(self, block: int) -> bool:
         """Whether this block is complete, by the definition of 3.7, whatever is missing before it."""
@@ -157,7 +189,7 @@ class BlockMatrix:
 
     def discard(self, stable: int) -> None:
         """Forgets what everybody has (flow numbers)."""
-        for column in self.members:
+        for column in self.roster:
             kept = column.kept
             while kept and kept[0].flow <= stable:
                 kept.popleft()

@@ -2,12 +2,16 @@
 
 Numbers in them: ``block`` is the sender's block counter, one for all its groups (4.4), and orders messages; ``flow`` is its
 counter in this group alone and serves flow control (ch. 8). ``complete``, ``stable`` and ``delivered`` are flow numbers: up to
-where the sender has everything (lcb), knows that everybody has everything (lsb), and has delivered what it has.
+where the sender has everything (lcb), knows that everybody has everything (lsb), and has delivered what it has. ``form`` is the
+tag of the group's formation that the packet belongs to: 1 for the first, another one after every join and merge, so that what
+is left of an earlier one is told apart.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ...model import Batch, GroupId, Packet, ProcessId
 
@@ -36,6 +40,7 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=30):
     floor: int = 0
     sender: ProcessId = ""
     request: int = 0
+    form: int = 1
 
 
 class Null(Packet, frozen=True, array_like=True, gc=False, tag=31):
@@ -48,6 +53,132 @@ class Null(Packet, frozen=True, array_like=True, gc=False, tag=31):
     complete: int
     stable: int
     delivered: int
+    form: int = 1
+
+
+# --- membership (ch. 6) -------------------------------------------------------------------------------------------------
+
+
+class Suspect(Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """The sender has had nothing of these after the block beside each and thinks that they have failed."""
+
+    suspicions: tuple[tuple[ProcessId, int], ...]
+
+
+class Refute(Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """There is more of ``process`` than ``last``: up to ``up_to``, which is sent along (``Again``)."""
+
+    process: ProcessId
+    last: int
+    up_to: int
+
+
+class Confirmed(Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """These, with the last block of each, have failed together: everybody who is not among them has suspected them all."""
+
+    detection: tuple[tuple[ProcessId, int], ...]
+
+
+class Remove(Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """All who have failed or left and are in the view still. Its delivery installs the view without them."""
+
+    failed: tuple[ProcessId, ...]
+
+
+class Bye(Struct, frozen=True, array_like=True, gc=False, tag=5):
+    """The sender leaves: this is its last message."""
+
+
+class Plan(Struct, frozen=True, array_like=True, gc=False):
+    """A formation to come: its tag, the number of its first view, who is in it, and the parts that come together in it, those
+    with something to bring first; ``newcomers`` have asked to join. ``name`` is the group's name in it; empty: the group is
+    closed."""
+
+    form: int
+    name: GroupId
+    number: int
+    members: tuple[ProcessId, ...]
+    parts: tuple[tuple[ProcessId, ...], ...] = ()
+    newcomers: tuple[ProcessId, ...] = ()
+
+
+class Move(Struct, frozen=True, array_like=True, gc=False, tag=6):
+    """The group goes over into another formation. The first one that is delivered counts."""
+
+    plan: Plan
+
+
+class Close(Struct, frozen=True, array_like=True, gc=False, tag=7):
+    """The sender's last message in this formation, but for null ones: it goes over to formation ``plan``."""
+
+    plan: int
+
+
+class Opening(Struct, frozen=True, array_like=True, gc=False, tag=8):
+    """The sender's first message in a formation; it begins with the sender's block counter."""
+
+    plan: Plan
+
+
+Say: TypeAlias = Suspect | Refute | Confirmed | Remove | Bye | Move | Close | Opening
+ORDERED: Final = (Remove, Move, Close)
+"""What is delivered in its place among the messages; everything else is heard as soon as it comes in sequence."""
+
+
+class Word(Packet, frozen=True, array_like=True, gc=False, tag=37):
+    """A null message with something to say to the other members' group views."""
+
+    group: GroupId
+    block: int
+    previous: int
+    flow: int
+    complete: int
+    stable: int
+    delivered: int
+    say: Say
+    form: int = 1
+
+
+class Beacon(Packet, frozen=True, array_like=True, gc=False, tag=38):
+    """A part of the group shows itself to those who were lost; its leader is the first of ``members``."""
+
+    group: GroupId
+    number: int
+    members: tuple[ProcessId, ...]
+
+
+class Call(Packet, frozen=True, array_like=True, gc=False, tag=39):
+    """A part's leader asks another part's leader to come together, or, ``invited``, a process to form a group with these."""
+
+    group: GroupId
+    attempt: int
+    invited: tuple[ProcessId, ...] = ()
+
+
+class Answer(Packet, frozen=True, array_like=True, gc=False, tag=40):
+    """Whether a call is followed; ``number`` is larger than that of any view that the part can have until then."""
+
+    group: GroupId
+    attempt: int
+    agrees: bool
+    number: int = 0
+    members: tuple[ProcessId, ...] = ()
+    text: str = ""
+
+
+class Convene(Packet, frozen=True, array_like=True, gc=False, tag=41):
+    """To a leader who has followed a call: this is the plan; have your part move."""
+
+    group: GroupId
+    attempt: int
+    plan: Plan
+
+
+class AskJoin(Packet, frozen=True, array_like=True, gc=False, tag=42):
+    """``process`` wants to be let in. Passed on to the leader."""
+
+    group: GroupId
+    process: ProcessId
 
 
 class Status(Packet, frozen=True, array_like=True, gc=False, tag=32):
@@ -66,6 +197,7 @@ class Status(Packet, frozen=True, array_like=True, gc=False, tag=32):
     delivered: int
     wanted: int = 0
     have: int = -1
+    form: int = 1
 
 
 class Ask(Packet, frozen=True, array_like=True, gc=False, tag=33):
@@ -75,6 +207,7 @@ class Ask(Packet, frozen=True, array_like=True, gc=False, tag=33):
     source: ProcessId
     after: int
     last: int
+    form: int = 1
 
 
 class Again(Packet, frozen=True, array_like=True, gc=False, tag=34):
@@ -82,7 +215,8 @@ class Again(Packet, frozen=True, array_like=True, gc=False, tag=34):
 
     group: GroupId
     source: ProcessId
-    packet: Data | Null
+    packet: Data | Null | Word
+    form: int = 1
 
 
 class Request(Packet, frozen=True, array_like=True, gc=False, tag=35):
@@ -93,6 +227,7 @@ class Request(Packet, frozen=True, array_like=True, gc=False, tag=35):
     block: int
     delivered: int
     batch: Batch
+    form: int = 1
 
 
 class Emit(Packet, frozen=True, array_like=True, gc=False, tag=36):
@@ -100,6 +235,11 @@ class Emit(Packet, frozen=True, array_like=True, gc=False, tag=36):
 
     group: GroupId
     block: int
+    form: int = 1
 
 
-PACKETS: tuple[type[Packet], ...] = (Data, Null, Status, Ask, Again, Request, Emit)
+PACKETS: tuple[type[Packet], ...] = (
+    Data, Null, Status, Ask, Again, Request, Emit, Word, Beacon, Call, Answer, Convene, AskJoin,
+)
+FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin)
+"""Packets between formations, which belong to none."""

@@ -101,6 +101,42 @@ class Parameters:
         minimum=0,
     )
 
+    suspect_after: Duration = parameter(
+        Duration(250 * MS),
+        "a member whose part of a block is missing for so long is suspected (omega); more where blocks are seen to take longer; "
+        "0: never, and groups are static (nobody joins, leaves or may fail)",
+        unit="duration",
+        minimum=0,
+    )
+    alive_every: Duration = parameter(
+        Duration(80 * MS),
+        "the extended time-silence (tau): a member that has sent nothing for so long sends a null message, so that an idle group "
+        "notices a crash",
+        unit="duration",
+        minimum=1,
+    )
+    merge_after: Duration = parameter(
+        Duration(200 * MS),
+        "how often a part of a group looks for the members that it has lost, to come together again when the network heals; 0: "
+        "parts stay apart",
+        unit="duration",
+        minimum=0,
+    )
+    partitions: str = parameter(
+        "all",
+        "what becomes of a group that falls into parts: all of them go on, or only one that has a majority of the view before "
+        "(half of it, if its first member is there) does, and the others halt",
+        choices=("all", "majority"),
+    )
+    same_view: bool = parameter(
+        False,
+        "original virtual synchrony: a message is delivered in the view that it was sent in; nobody sends while members are "
+        "being removed",
+    )
+    signatures: bool = parameter(
+        False, "views carry signatures of their members, which no other view has: concurrent views never intersect"
+    )
+
     def __post_init__(self) -> None:
         for group, order in self.orders.items():
             if order not in ORDERS:
@@ -120,6 +156,8 @@ class Parameters:
                 f"probe_after is {format_duration(self.probe_after)}; make it longer than silence "
                 f"({format_duration(self.silence)}), or members are probed while they are only silent"
             )
+        if self.suspect_after:
+            self._check_patience()
         for group in self.sequencers:
             if self.order_of(group) != "total":
                 raise UsageError(f"group {group} has a sequencer and order {self.order_of(group)}; a sequencer orders totally")
@@ -127,3 +165,19 @@ class Parameters:
     def order_of(self, group: GroupId) -> str:
         """The order of a group."""
         return self.orders.get(group, self.order)
+
+    def _check_patience(self) -> None:
+        """Nobody may be suspected who only waits as long as it may (omega above the local time-silence, 7.2.12)."""
+        shorter = {"silence": self.silence, "stability_after": self.stability_after, "alive_every": self.alive_every}
+        if self.transport == "lossy":
+            shorter["probe_after"] = self.probe_after
+        for name, value in shorter.items():
+            if value >= self.suspect_after:
+                raise UsageError(
+                    f"suspect_after is {format_duration(self.suspect_after)}; make it longer than {name} "
+                    f"({format_duration(value)}), or members are suspected that are only silent"
+                )
+
+    def is_static(self, group: GroupId) -> bool:
+        """Whether the group's members stay what they are."""
+        return not self.suspect_after or group in self.sequencers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import Host
 from ...model import GroupId, ProcessId
@@ -13,24 +13,45 @@ from .packets import Vector
 from .parameters import Parameters
 from .silence import Silence
 
+if TYPE_CHECKING:
+    from .membership import Membership
+
 BLOCK: Final = "block"
 """The kind of the orders that go by block numbers alone (total, slow); the others have each a kind of their own."""
 
 
+FORM: Final = "\0"
+"""Between a group's name and the tag of its formation, in the key of vectors."""
+
+
 class Part:
-    """Everything about one group at one process."""
+    """Everything about one group at one process, in one formation of it."""
 
     __slots__ = (
         "announced", "announced_up_to", "announcing", "begun", "blocked", "counted_at", "counter", "demand", "desk", "due",
-        "eager", "emitted", "flow", "group", "held", "kind", "last_sent", "matrix", "me", "members", "most_unstable", "office",
-        "open", "openers", "order", "others", "probe_mark", "probes", "ready", "refused", "reserve", "said_complete",
-        "said_stable", "seen_stable", "sequencer", "silence", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by",
-        "watchers",
+        "eager", "emitted", "first", "flow", "form", "group", "held", "key", "kind", "last_sent", "matrix", "me", "members",
+        "membership", "most_unstable", "number", "office", "open", "openers", "order", "others", "previous", "probe_mark",
+        "probes", "ready", "refused", "reserve", "said_complete", "said_stable", "seen_stable", "sequencer", "silence",
+        "spoke", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
     )
 
-    def __init__(self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters) -> None:
+    def __init__(
+        self, host: Host, group: GroupId, members: tuple[ProcessId, ...], parameters: Parameters, form: int = 1, number: int = 1
+    ) -> None:
         self.group = group
+        self.form = form
+        """The tag of the formation."""
+        self.key = group if form == 1 else f"{group}{FORM}{form}"
+        self.number = number
+        """Of the view in force."""
         self.members = members
+        """The view in force, in the order of the formation."""
+        self.membership: Membership | None = None
+        """What has failed, as far as this process knows; None: the group is static."""
+        self.previous: Part | None = None
+        """The formation before, as long as others may ask for what was sent in it."""
+        self.spoke = host.now
+        """When this process last sent a message, null or not, that completes blocks."""
         self.others = tuple(process for process in members if process != host.me)
         self.order = parameters.order_of(group)
         self.kind = BLOCK if self.order in ("total", "slow") else self.order
@@ -86,6 +107,8 @@ class Part:
         """The others have been told that this process waits to hear that they have delivered so much."""
         self.open = True
         """Messages may be sent: every member has said from where on it numbers them here."""
+        self.first = 0
+        """The block with which this process has begun here, while the group is not open."""
         self.openers: dict[ProcessId, None] = {}
         """Asymmetric group: who has told the sequencer."""
         self.refused: dict[ProcessId, None] = {}

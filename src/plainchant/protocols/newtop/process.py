@@ -25,15 +25,33 @@ The rules that safety and liveness stand on are methods: ``next_block``, ``advan
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any, Final
 
 from ...engine import Engine, Host
-from ...model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
+from ...model import (
+    Batch,
+    Consent,
+    Form,
+    GroupId,
+    Join,
+    Packet,
+    Pressure,
+    ProcessId,
+    Propose,
+    ProtocolError,
+    Reason,
+    Timer,
+    View,
+)
 from .asymmetric import Desk
 from .delivery import RANK_BITS, Delivery
+from .formation import Formations
 from .matrix import Column, Multicast
-from .packets import Again, Ask, Data, Emit, Null, Request, Status, Vector
+from .membership import Membership
+from .packets import FORMING, ORDERED, Again, Ask, Data, Emit, Null, Opening, Request, Say, Status, Vector, Word
 from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
@@ -69,36 +87,118 @@ class Process(Engine):
         """The group in which a message has gone out in part: its last fragment is still to come."""
         self._kept: dict[Part, None] = {}
         """Groups that wait until a message in another one has its number."""
-        self._early: list[tuple[ProcessId, Packet]] = []
+        self._early: deque[tuple[ProcessId, Packet]] = deque(maxlen=EARLY[parameters.transport])
+        self._retired: dict[tuple[GroupId, int], Part] = {}
+        """Formations that have ended here, and in which others may still ask for something."""
+        self.formations = self.make_formations()
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
-            Data: self._multicast, Null: self._multicast, Status: self._status, Ask: self.repair.answer, Again: self._again,
-            Request: self._request, Emit: self._emit,
+            Data: self.multicast, Null: self.multicast, Word: self.multicast, Status: self._status, Ask: self.repair.answer,
+            Again: self._again, Request: self._request, Emit: self._emit,
         }
 
     def make_delivery(self) -> Delivery:
         return Delivery(self)
 
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-        return Part(self.host, group, members, self.parameters)
+    def make_formations(self) -> Formations:
+        return Formations(self)
+
+    def make_membership(self, part: Part) -> Membership:
+        return Membership(self, part)
+
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        return Part(self.host, group, members, self.parameters, form, number)
 
     # --- entry points -------------------------------------------------------------------------------------------------
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
-        if not isinstance(how, Form):
-            raise ProtocolError(f"{self.host.me} cannot join {group!r} while it runs: all members of a group form it together")
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if group in self.parts:
             raise ProtocolError(f"{self.host.me} joins {group!r} a second time")
-        part = self.parts[group] = self.make_part(group, how.members)
+        if not isinstance(how, Form):
+            if self.parameters.is_static(group):
+                raise ProtocolError(f"{self.host.me} cannot join {group!r}: the members of a static group form it together")
+            if isinstance(how, Join):
+                self.formations.ask_to_join(group, how.contacts)
+            else:
+                self.formations.propose(group, how.members)
+            self._settle()
+            return
+        part = self.begin(group, how.members)
+        rank = 0 if part.order == "total" else None
+        self.host.install(View(group, 1, how.members, joined=how.members, rank=rank, signatures=self.signatures(part)))
+        if not how.fresh:
+            self._open(part)
+        self.replay_early()
+        self._settle()
+
+    def begin(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        """A formation of a group begins here."""
+        part = self.parts[group] = self.make_part(group, members, form, number)
+        if not self.parameters.is_static(group):
+            part.membership = self.make_membership(part)
+            if part.others:
+                self.host.set_timer(("alive", group), self.host.now + self.parameters.alive_every)
         self.delivery.add(part)
         if part.desk is not None:
             self._desks.append(part)
-        self.host.install(View(group, 1, how.members, joined=how.members, rank=0 if part.order == "total" else None))
+        part.ready = True
         self.touched[part] = None
-        if not how.fresh:
-            self._open(part)
-        early, self._early = self._early, []
+        return part
+
+    def replay_early(self) -> None:
+        """What came for a group, or a formation of it, before this process was in it."""
+        early = list(self._early)
+        self._early.clear()
         for source, packet in early:
             self._dispatch(source, packet)
+
+    def retire(self, part: Part) -> None:
+        """A formation has ended here. Those who are behind may still ask for something."""
+        del self.parts[part.group]
+        self.touched.pop(part, None)
+        self._kept.pop(part, None)
+        self.delivery.forget(part)
+        self._retired[part.group, part.form] = part
+        for name in ("silence", "probe", "announce", "suspect", "alive", "leave", "request"):
+            self.host.cancel_timer((name, part.group))
+        for column in part.matrix.roster:
+            self.host.cancel_timer(("ask", part.group, column.process))
+
+    def goes_on(self, old: Part, part: Part | None) -> None:
+        """A message that has gone out in part is sent anew in the group's next formation, if there is one with that name."""
+        if self._begun_in is old:
+            self._begun_in = part
+            if part is None:
+                self._touch_all()
+
+    def gone(self, part: Part) -> None:
+        """This process has left a group, or the group is closed."""
+        self.retire(part)
+        del self._retired[part.group, part.form]
+        self.formations.forget(part.group)
+        self.goes_on(part, None)
+        self._touch_all()
+        self.host.left(part.group)
+
+    def leave(self, group: GroupId) -> None:
+        part = self.parts.get(group)
+        if part is None:
+            self.formations.forget(group)
+            self.host.left(group)
+            return
+        if part.membership is None:
+            raise ProtocolError(f"{self.host.me} cannot leave {group!r}: the members of a static group stay")
+        part.membership.wants_out = True
+        self.touched[part] = None
+        self._settle()
+
+    def close(self, group: GroupId) -> None:
+        self.rename(group, "")
+
+    def rename(self, group: GroupId, name: GroupId) -> None:
+        part = self.parts.get(group)
+        if part is None or part.membership is None:
+            raise ProtocolError(f"{self.host.me} cannot close or rename {group!r}: it is not in it, or its members are static")
+        self.formations.wish(group, name)
         self._settle()
 
     def _open(self, part: Part) -> None:
@@ -110,6 +210,8 @@ class Process(Engine):
         else:
             part.demand = block
             part.openers[self.host.me] = None
+        part.first = part.me.last
+        self.delivery.recount()
 
     def _opened(self, part: Part) -> None:
         """Whether it can begin: everybody has been heard."""
@@ -118,6 +220,13 @@ class Process(Engine):
         if part.matrix.complete:
             part.open = True
             self.raise_counter(part, part.matrix.largest)
+            self.delivery.recount()
+            if part.previous is not None:
+                self._retired.pop((part.previous.group, part.previous.form), None)
+                part.previous = None
+                self.host.record("unblock", part.group, over=True, condition="moving")
+            if part.form != 1:
+                self.host.record("form", part.group, stage="open", form=part.form)
 
     def ready(self, group: GroupId) -> None:
         part = self.parts.get(group)
@@ -132,18 +241,41 @@ class Process(Engine):
 
     def _dispatch(self, source: ProcessId, packet: Packet) -> None:
         part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
-        if part is None:
-            if len(self._early) < EARLY[self.parameters.transport]:
-                self._early.append((source, packet))
+        kind = type(packet)
+        if kind in FORMING:
+            self.formations.receive(source, packet)
+            return
+        if part is None or packet.form != part.form:  # type: ignore[attr-defined]  # all others have it
+            self._stray(source, packet)
             return
         if source not in part.matrix.columns:
             return
+        membership = part.membership
+        if membership is not None and source in membership.failed and kind is not Ask:
+            return
         self.touched[part] = None
-        self._receivers[type(packet)](part, source, packet)
+        self._receivers[kind](part, source, packet)
+
+    def _stray(self, source: ProcessId, packet: Any) -> None:
+        """A packet of another formation: one that has ended here, or one that this process is not in, perhaps not yet."""
+        retired = self._retired.get((packet.group, packet.form))
+        if retired is not None:
+            if type(packet) is Ask:
+                self.repair.answer(retired, source, packet)
+            elif type(packet) is Status and packet.have >= 0:
+                self.host.send((source,), self.status(retired))
+            return
+        self._early.append((source, packet))
+        if type(packet) is Word and type(packet.say) is Opening and self.formations.awaits(packet.say.plan):
+            self.formations.enter(packet.say.plan, None)
 
     def expire(self, timer: Timer) -> None:
         assert isinstance(timer, tuple), timer
         name, group, *rest = timer
+        if name == "form":
+            self.formations.expire(group)
+            self._settle()
+            return
         part = self.parts[group]
         self.touched[part] = None
         if name == "silence":
@@ -151,11 +283,19 @@ class Process(Engine):
         elif name == "probe":
             self.repair.probe(part)
         elif name == "ask":
-            self.repair.ask_again(part, part.matrix.columns[rest[0]])
+            if rest[0] in part.matrix.columns:
+                self.repair.ask_again(part, part.matrix.columns[rest[0]])
         elif name == "request":
             self._repeat_request(part)
         elif name == "announce":
             self._announce(part)
+        elif name == "alive":
+            self._show_life(part)
+        elif name == "suspect":
+            assert part.membership is not None
+            part.membership.suspector.expire()
+        elif name == "leave":
+            self.gone(part)
         self._settle()
 
     def notice(self, event: Any) -> None:
@@ -164,8 +304,14 @@ class Process(Engine):
             part.flow.full = event.full
             self.touched[part] = None
             self._settle()
+        elif isinstance(event, Consent):
+            self.formations.consent(event)
+            self._settle()
 
     def waiting(self) -> Reason | None:
+        reason = self.formations.unfinished()
+        if reason is not None:
+            return reason
         for part in self.parts.values():
             reason = self._unfinished(part)
             if reason is not None:
@@ -174,6 +320,12 @@ class Process(Engine):
 
     def _unfinished(self, part: Part) -> Reason | None:
         matrix, group = part.matrix, part.group
+        if part.membership is not None:
+            reason = part.membership.unfinished()
+            if reason is not None:
+                return reason
+            if not part.open:
+                return Reason("opening", f"{group} has not begun: not everybody has been heard", {"group": group})
         undelivered = [column.process for column in matrix.members if column.queue]
         if undelivered:
             oldest = min(column.queue[0].block for column in matrix.members if column.queue)
@@ -185,10 +337,11 @@ class Process(Engine):
         missing = [column.process for column in matrix.members if column.gaps()]
         if missing:
             return Reason("gap", f"messages of {', '.join(missing)} in {group} are missing", {"group": group})
-        if matrix.complete < matrix.largest:
-            late = [column.process for column in matrix.counted if column.last < matrix.largest]
-            text = f"block {matrix.largest} of {group} is not complete: {', '.join(late)} has sent nothing for it"
-            return Reason("incomplete", text, {"group": group, "block": matrix.largest})
+        largest = matrix.largest if part.membership is None else matrix.spoken  # beside signs of life
+        if matrix.complete < largest:
+            late = [column.process for column in matrix.counted if column.last < largest]
+            text = f"block {largest} of {group} is not complete: {', '.join(late)} has sent nothing for it"
+            return Reason("incomplete", text, {"group": group, "block": largest})
         if part.desk is not None and part.desk.open:
             text = f"{len(part.desk.open)} requests in {group} have not come back from {part.sequencer} numbered"
             return Reason("unnumbered", text, {"group": group})
@@ -226,6 +379,7 @@ class Process(Engine):
             return
         office = part.office
         part.flow.refresh()
+        membership = part.membership
         while part.ready or (office is not None and office.queue):
             if office is not None and office.queue:
                 if self._held_up(part):
@@ -234,6 +388,8 @@ class Process(Engine):
                 self._send(part, request.batch, (), 0, source, request.request, request.block)
             own = part.ready and not self._elsewhere(part) and not self._held_up(part) and self._send_own(part)
             if not own and (office is None or not office.queue or part.blocked):
+                return
+            if membership is not None and not membership.may_send():
                 return
 
     def _send_own(self, part: Part) -> bool:
@@ -302,14 +458,16 @@ class Process(Engine):
         part.counter = flow = max(part.counter, me.flow) + 1
         previous = me.last if self.lossy else 0
         packet = Data(
-            part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request
+            part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request, part.form
         )
         part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = now = self.host.now
+        part.last_sent = part.spoke = now = self.host.now
         self.host.send(part.others, packet)
         delivery.sent(part, packet)
         part.silence.sent(now)
         self._enter(part, me, packet)
+        if part.membership is not None:
+            part.membership.before_last = part.matrix.largest_flow
 
     def _null(self, part: Part, block: int, why: str) -> None:
         """Multicasts a null message, unless flow control keeps it back: then it is judged anew later."""
@@ -317,20 +475,76 @@ class Process(Engine):
         flow = part.matrix.largest_flow if part.matrix.largest_flow > me.flow else me.flow + 1
         part.flow.refresh()
         closed = part.flow.closed(flow, null=True)
-        if closed:
+        if closed and why != "alive":
             if not part.held:
                 part.held = True
                 self.host.record("block", part.group, null=block, condition=closed, situation="null held back")
             return
         part.held = False
-        packet = Null(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done)
+        packet = Null(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done, part.form)
         part.counter = max(part.counter, flow)
         part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = self.host.now
+        part.last_sent = part.spoke = self.host.now
         self.host.send(part.others, packet)
         self.host.record("null", part.group, block=block, why=why, situation=f"null: {why}")
         self.raise_counter(part, block)
         self._enter(part, me, packet)
+
+    def say(self, part: Part, say: Say, *, above: int = 0) -> int:
+        """Multicasts a word of the group view, in a new block. It does not wait for flow control, which a failed member stops."""
+        me = part.me
+        block = self.next_block(part, above)
+        flow = part.matrix.largest_flow if part.matrix.largest_flow > me.flow else me.flow + 1
+        part.flow.refresh()
+        previous = me.last if self.lossy else 0
+        word = Word(part.group, block, previous, flow, me.complete, me.stable, me.done, say, part.form)
+        part.counter = max(part.counter, flow)
+        part.announced, part.said_stable = me.done, me.stable
+        part.last_sent = part.spoke = self.host.now
+        self.host.send(part.others, word)
+        self._enter(part, me, word)
+        return block
+
+    def _show_life(self, part: Part) -> None:
+        """The extended time-silence: who has sent nothing for long makes a block, which the others complete. Like suspicions
+        it does not wait for flow control: where a failed member stops that, nobody would notice, or all would seem to have."""
+        if not part.others:
+            return
+        due = part.spoke + self.parameters.alive_every
+        if self.host.now >= due:
+            membership = part.membership
+            if not (membership is not None and membership.bye):
+                wanted = max(part.matrix.largest, part.demand)
+                self._null(part, wanted if wanted > part.me.last else part.me.last + 1, "alive")
+            due = self.host.now + self.parameters.alive_every
+        self.host.set_timer(("alive", part.group), due)
+
+    def install_smaller(self, part: Part, gone: dict[ProcessId, Reason], rank: int | None) -> None:
+        """(ix): the view without these is in force."""
+        part.members = tuple(member for member in part.members if member not in gone)
+        part.others = tuple(member for member in part.others if member not in gone)
+        part.number += 1
+        part.matrix.drop(gone)
+        for process in gone:
+            part.wanted_by.pop(process, None)
+        self.delivery.recount()
+        self.touched[part] = None
+        signatures = self.signatures(part)
+        self.host.install(View(part.group, part.number, part.members, left=gone, rank=rank, signatures=signatures))
+        self.formations.parted(part.group, gone)
+
+    def signatures(self, part: Part) -> dict[ProcessId, int]:
+        """6.4: what a member is called in this view and in no other. (The number of processes that were excluded, which the
+        thesis takes, is the same in two views that exclude different ones, and repeats when somebody joins.)"""
+        if not self.parameters.signatures:
+            return {}
+        identity = f"{part.group}/{part.form}/{part.number}/{','.join(part.members)}"
+        number = int.from_bytes(blake2b(identity.encode(), digest_size=7).digest(), "big")
+        return dict.fromkeys(part.members, number)
+
+    def rank_of_view(self, part: Part) -> int | None:
+        """The place of a formation's first view in the order: after everything that this process has delivered."""
+        return (self.counter + 1) << RANK_BITS if part.order == "total" else None
 
     def _flow_null(self, part: Part) -> None:
         """Completes the blocks of flow control alone: the block counter is ahead of them already."""
@@ -358,7 +572,7 @@ class Process(Engine):
         """Where this process stands in a group."""
         part.flow.refresh()
         me = part.me
-        return Status(part.group, me.last, me.flow, me.complete, me.stable, me.done, wanted, have)
+        return Status(part.group, me.last, me.flow, me.complete, me.stable, me.done, wanted, have, part.form)
 
     def second_liveness(self, part: Part, packet: Multicast) -> None:
         """4.4: the other groups, which this message's delivery waits for, get a block with its number if they have none."""
@@ -376,16 +590,20 @@ class Process(Engine):
 
     def sets_off(self, part: Part, packet: Multicast) -> bool:
         """Only messages do, never nulls, or nulls would breed nulls; only where other groups' blocks are waited for."""
-        if len(self.parts) == 1 or type(packet) is not Data:
+        if len(self.parts) == 1 or type(packet) is Null:
             return False
-        if part.kind == BLOCK or packet.floor:
+        if type(packet) is Word:
+            return part.kind == BLOCK and isinstance(packet.say, ORDERED)
+        if part.kind == BLOCK or (isinstance(packet, Data) and packet.floor):
             return True
         return part.eager and part.kind == "fast"
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
-    def _multicast(self, part: Part, source: ProcessId, packet: Multicast) -> None:
+    def multicast(self, part: Part, source: ProcessId, packet: Multicast) -> None:
         column = part.matrix.columns[source]
+        if part.membership is not None and part.membership.is_pending(source, packet):
+            return
         self._heard(column, packet)
         if part.sequencer and source != part.sequencer:
             return
@@ -396,7 +614,7 @@ class Process(Engine):
                 self.host.record("refuse", part.group, process=source, text=text)
             return
         if packet.block > column.last:
-            if not part.eager and packet.block > part.me.last and (isinstance(packet, Null) or packet.floor):
+            if not part.eager and packet.block > part.me.last and (packet.floor if isinstance(packet, Data) else True):
                 part.urgent = True
             self._enter(part, column, packet)
             if column.early:
@@ -405,11 +623,14 @@ class Process(Engine):
             column.flow = packet.flow
 
     def _enter(self, part: Part, column: Column, packet: Multicast) -> None:
-        """A message, one's own or another's, joins the matrix."""
-        matrix, delivery = part.matrix, self.delivery
+        """A message, one's own or another's, joins the matrix, and with it what lay aside behind it."""
+        matrix, delivery, membership = part.matrix, self.delivery, part.membership
         before = matrix.complete
-        found = matrix.represent(column, packet)
-        for one in found:
+        following: Multicast | None = packet
+        while following is not None and matrix.enter(column, following):
+            one = following
+            if membership is not None and membership.recorded:
+                membership.compare(column)
             if type(one) is Data:
                 delivery.arrived(part, column, one)
                 if part.desk is not None and one.sender == self.host.me:
@@ -419,8 +640,16 @@ class Process(Engine):
                     if delivery.floors:
                         delivery.raise_floors(part.kind, one.block, 0)
                     self._touch_all()
+            elif type(one) is Word:
+                if isinstance(one.say, ORDERED):
+                    delivery.ordered(part, column, one)
+                if membership is not None:
+                    membership.heard(column, one)
             self.second_liveness(part, one)
-        if delivery.vectors and found:
+            if membership is not None and column.process in membership.suspicions:
+                break  # what is behind it is pending
+            following = column.early.pop(column.last, None) if column.early else None
+        if delivery.vectors:
             delivery.settled_in(part, column)
         if matrix.complete != before and before <= delivery.complete:
             delivery.recount()
@@ -432,7 +661,7 @@ class Process(Engine):
             self.touched.pop(part, None)
             self.touched[part] = None
 
-    def _heard(self, column: Column, packet: Data | Null | Status) -> None:
+    def _heard(self, column: Column, packet: Multicast | Status) -> None:
         """What the sender says about itself; packets may be late, so the largest counts."""
         if packet.complete > column.complete:
             column.complete = packet.complete
@@ -443,7 +672,7 @@ class Process(Engine):
 
     def _again(self, part: Part, source: ProcessId, again: Again) -> None:
         if again.source in part.matrix.columns and again.source != self.host.me:
-            self._multicast(part, again.source, again.packet)
+            self.multicast(part, again.source, again.packet)
 
     def _status(self, part: Part, source: ProcessId, status: Status) -> None:
         column = part.matrix.columns[source]
@@ -486,13 +715,24 @@ class Process(Engine):
             self._tend(touched.popitem()[0])
 
     def _tend(self, part: Part) -> None:
+        membership = part.membership
+        if membership is not None:
+            membership.suspector.watch()
+            membership.think()
+            if membership.wants_out:
+                membership.go_on_leaving()
+            if self.parts.get(part.group) is not part:
+                return
         if not part.open:
             self._opened(part)
         if part.demand > part.me.last:
             self._demanded(part)
         if part.held:
             self._fulfil(part)
-        if part.open and (part.ready or part.office is not None):
+        if membership is not None:
+            membership.say_what_is_owed()
+        may_send = membership is None or membership.may_send()
+        if part.open and may_send and (part.ready or part.office is not None):
             self._pump(part)
         self._oblige(part)
         if part.wanted_by:
@@ -648,7 +888,7 @@ class Process(Engine):
                 return
             part.flow.refresh()
             desk.last += 1
-            request = Request(part.group, desk.last, self.counter, part.me.done, batch)
+            request = Request(part.group, desk.last, self.counter, part.me.done, batch, part.form)
             part.announced = part.me.done
             desk.open[desk.last] = request
             self.host.send((part.sequencer,), request)
@@ -684,7 +924,7 @@ class Process(Engine):
     def emit(self, part: Part) -> None:
         """An idle sequencer is asked for a number."""
         if part.demand > part.matrix.complete:
-            self.host.send((part.sequencer,), Emit(part.group, part.demand))
+            self.host.send((part.sequencer,), Emit(part.group, part.demand, part.form))
             self.host.record("ask", part.group, process=part.sequencer, block=part.demand, situation="emit")
 
     def _acknowledge(self, part: Part) -> None:

@@ -65,7 +65,7 @@ class Repair:
     def ask(self, part: Part, column: Column) -> None:
         target = self._whom(part, column)
         for after, last in column.gaps()[:MOST_GAPS]:
-            self.host.send((target,), Ask(part.group, column.process, after, last))
+            self.host.send((target,), Ask(part.group, column.process, after, last, part.form))
         situation = "asks another" if target != column.process else "gap"
         self.host.record("ask", part.group, process=column.process, asked=target, situation=situation)
         column.tries += 1
@@ -81,18 +81,20 @@ class Repair:
         return others[(column.index + column.tries // 2) % len(others)]
 
     def answer(self, part: Part, source: ProcessId, ask: Ask) -> None:
-        column = part.matrix.columns.get(ask.source)
-        if column is not None:
-            self._send_again(part, source, column, ask.after, ask.last)
+        for column in part.matrix.roster:  # also of those who have left
+            if column.process == ask.source:
+                self.send_again(part, source, column, ask.after, ask.last)
 
-    def _send_again(self, part: Part, to: ProcessId, column: Column, after: int, last: int) -> None:
+    def send_again(self, part: Part, to: ProcessId, column: Column, after: int, last: int) -> int:
+        """Sends what there is between two blocks of a column; returns how many packets that are."""
         found = [packet for packet in (*column.kept, *column.early.values()) if after < packet.block <= last][:MOST_AGAIN]
         for packet in found:
-            self.host.send((to,), Again(part.group, column.process, packet))
+            self.host.send((to,), Again(part.group, column.process, packet, part.form))
         if found:
             whose = "own" if column is part.me else "another's"
             situation = f"sends {whose} again"
             self.host.record("retransmit", part.group, to=to, source=column.process, packets=len(found), situation=situation)
+        return len(found)
 
     # --- probes -------------------------------------------------------------------------------------------------------
 

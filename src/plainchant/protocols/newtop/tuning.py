@@ -16,6 +16,10 @@ MOST_BLOCKS: Final = 512
 PROBE_AFTER: Final = 250 * MS
 ASK_AFTER: Final = 20 * MS
 """A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
+SUSPECT_AFTER: Final = 1_000 * MS
+ALIVE_EVERY: Final = 250 * MS
+"""Processors are shared: nobody is suspected who only waits for one."""
+MERGE_AFTER: Final = 500 * MS
 SILENCE: Final = 2 * MS
 """Adaptive: a member that is about to send lets others wait no longer than about a round trip of a local network."""
 
@@ -31,6 +35,10 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     chosen: dict[str, Any] = {"blocks": min(max(packets // max(1, surroundings.members - 1), LEAST_BLOCKS), MOST_BLOCKS)}
     if surroundings.live:
         chosen |= {"probe_after": max(PROBE_AFTER, 2 * parameters.silence), "ask_after": ASK_AFTER}
+        if parameters.suspect_after:
+            patience = parameters.suspect_after if "suspect_after" in surroundings.given else SUSPECT_AFTER
+            chosen |= {"suspect_after": patience, "alive_every": min(ALIVE_EVERY, patience // 3), "merge_after": MERGE_AFTER}
+            chosen["probe_after"] = min(chosen["probe_after"], patience // 2)
         if parameters.silence_by == "adaptive":
             chosen["silence"] = SILENCE
     return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in surroundings.given})

@@ -19,16 +19,33 @@ counter a group, as 5.6 has it, can; see docs/errata.md.)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias, TypeVar
 
 from ...model import GroupId, ProcessId
 from .matrix import Column
 from .packets import Data, Vector
-from .part import Part
+from .part import FORM, Part
 
 Need: TypeAlias = tuple[Column | Part, int]
 """Something that has to be settled up to a number."""
+
+
+FORMATIONS: Final = 4
+"""Of so many formations of a group the latest numbers are passed on."""
+
+
+_T = TypeVar("_T")
+
+
+def keep(known: dict[str, _T], key: str, value: _T) -> None:
+    """Keeps a value by the key of a formation; of each group's formations, only the latest."""
+    if key not in known:
+        group = key.partition(FORM)[0]
+        older = [one for one in known if one.partition(FORM)[0] == group]
+        for one in older[: 1 - FORMATIONS]:
+            del known[one]
+    known[key] = value
 
 
 class Vectors(ABC):
@@ -57,50 +74,75 @@ class Vectors(ABC):
     def is_met(self, column: Column, number: int) -> bool:
         return column.settled >= number
 
+    @abstractmethod
+    def within(self, part: Part, packet: Data) -> Iterator[tuple[Column, int]]:
+        """What the message depends on in its own group."""
+
+    def is_beyond(self, column: Column, number: int, cut: int) -> bool:
+        """Whether that is lost, if nothing of the column after ``cut`` counts."""
+        return number > cut
+
+    def here(self, key: str) -> Part | None:
+        """This process's part in that formation. (Nobody sends anything in a formation before all its members are in it: what
+        this process is not in it has left, or never was in.)"""
+        part = self.parts.get(key.partition(FORM)[0])
+        return part if part is not None and part.key == key else None
+
+    def entered(self, part: Part) -> None:
+        """The group is in a new formation: what was known by the columns of the one before is void."""
+        return
+
 
 class Keyed(Vectors):
     """Fast causal order with a number for each process and group."""
 
     def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
         super().__init__(me, parts)
-        self.known: dict[GroupId, tuple[int, ...]] = {}
+        self.known: dict[str, tuple[int, ...]] = {}
+        """By the key of a group's formation."""
 
     def stamp(self, part: Part) -> Vector:
         return tuple(self.known.items())
 
     def fits(self, part: Part, vector: Vector) -> bool:
-        parts, known = self.parts, self.known
-        for group, numbers in vector:
-            if group in parts:
-                if len(numbers) != len(parts[group].members):
+        known = self.known
+        for key, numbers in vector:
+            here = self.here(key)
+            if here is not None:
+                if len(numbers) != len(here.matrix.roster):
                     return False
-            elif group in known and len(numbers) != len(known[group]):
+            elif key in known and len(numbers) != len(known[key]):
                 return False
         return True
 
+    def within(self, part: Part, packet: Data) -> Iterator[tuple[Column, int]]:
+        for key, numbers in packet.vector:
+            if key == part.key:
+                yield from zip(part.matrix.roster, numbers, strict=False)
+
     def unmet(self, part: Part, packet: Data) -> Need | None:
-        for group, numbers in packet.vector:
-            here = self.parts.get(group)
+        for key, numbers in packet.vector:
+            here = self.here(key)
             if here is not None:
-                for column, number in zip(here.matrix.members, numbers, strict=False):
+                for column, number in zip(here.matrix.roster, numbers, strict=False):
                     if number and not self.is_met(column, number):
                         return column, number
         return None
 
     def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
-        for group, numbers in packet.vector:
-            self.merge(group, numbers)
-        mine = self.known.get(part.group) or (0,) * len(part.members)
+        for key, numbers in packet.vector:
+            self.merge(key, numbers)
+        mine = self.known.get(part.key) or (0,) * len(part.matrix.roster)
         place = column.index
-        self.known[part.group] = (*mine[:place], max(mine[place], self.number(packet, nth)), *mine[place + 1 :])
+        keep(self.known, part.key, (*mine[:place], max(mine[place], self.number(packet, nth)), *mine[place + 1 :]))
 
-    def merge(self, group: GroupId, numbers: tuple[int, ...]) -> None:
+    def merge(self, key: str, numbers: tuple[int, ...]) -> None:
         """Keeps the larger numbers, also of groups that this process is not in: causes travel round cycles of groups."""
-        mine = self.known.get(group)
+        mine = self.known.get(key)
         if mine is None:
-            self.known[group] = numbers
+            keep(self.known, key, numbers)
         elif mine != numbers:
-            self.known[group] = tuple(map(max, mine, numbers))
+            self.known[key] = tuple(map(max, mine, numbers))
 
     def number(self, packet: Data, nth: int) -> int:
         return packet.block
@@ -110,7 +152,10 @@ class Counted(Keyed):
     """CBCAST: vector clocks that count messages, one for each group."""
 
     def is_met(self, column: Column, number: int) -> bool:
-        return column.count >= number
+        return column.count >= number or (column.cut is not None and not column.queue)
+
+    def is_beyond(self, column: Column, number: int, cut: int) -> bool:
+        return number > column.count + sum(1 for packet in column.queue if packet.block <= cut)
 
     def number(self, packet: Data, nth: int) -> int:
         return nth
@@ -137,6 +182,12 @@ class Compact(Vectors):
                     return column, number
         return None
 
+    def within(self, part: Part, packet: Data) -> Iterator[tuple[Column, int]]:
+        for process, (number,) in packet.vector:
+            column = part.matrix.columns.get(process)
+            if column is not None:
+                yield column, number
+
     def is_met(self, column: Column, number: int) -> bool:
         if column.process == self.me:  # what one has not sent in a group does not come
             return not column.queue or column.queue[0].block > number
@@ -161,26 +212,32 @@ class Relative(Vectors):
         super().__init__(me, parts)
         self.last: dict[GroupId, list[int]] = {}
         """LDV: the last block of each member that was delivered here (or sent), by group."""
-        self.groups: dict[GroupId, int] = {}
-        """GBN: the largest block that was sent or delivered, by group."""
+        self.groups: dict[str, int] = {}
+        """GBN: the largest block that was sent or delivered, by the key of a group's formation."""
 
     def stamp(self, part: Part) -> Vector:
         last = self.last.get(part.group)
-        own = (part.group, tuple(last) if last is not None else (0,) * len(part.members))
-        return (own, *[(group, (number,)) for group, number in self.groups.items() if group != part.group])
+        own = (part.group, tuple(last) if last is not None else (0,) * len(part.matrix.roster))
+        return (own, *[(key, (number,)) for key, number in self.groups.items() if key != part.key])
 
     def fits(self, part: Part, vector: Vector) -> bool:
-        if not vector or vector[0][0] != part.group or len(vector[0][1]) != len(part.members):
+        if not vector or vector[0][0] != part.group or len(vector[0][1]) != len(part.matrix.roster):
             return False
         return all([len(numbers) == 1 for _, numbers in vector[1:]])
 
+    def within(self, part: Part, packet: Data) -> Iterator[tuple[Column, int]]:
+        yield from zip(part.matrix.roster, packet.vector[0][1], strict=False)
+
+    def entered(self, part: Part) -> None:
+        self.last.pop(part.group, None)
+
     def unmet(self, part: Part, packet: Data) -> Need | None:
         (_, numbers), *others = packet.vector
-        for column, number in zip(part.matrix.members, numbers, strict=False):
+        for column, number in zip(part.matrix.roster, numbers, strict=False):
             if number and not self.is_met(column, number):
                 return column, number
-        for group, (number,) in others:
-            here = self.parts.get(group)
+        for key, (number,) in others:
+            here = self.here(key)
             if here is not None and here.matrix.settled() < number:
                 return here, number
         return None
@@ -188,13 +245,13 @@ class Relative(Vectors):
     def learn(self, part: Part, column: Column, packet: Data, nth: int) -> None:
         _, *others = packet.vector
         groups = self.groups
-        for group, (number,) in others:
-            if number > groups.get(group, 0):
-                groups[group] = number
-        groups[part.group] = max(groups.get(part.group, 0), packet.block)
+        for key, (number,) in others:
+            if number > groups.get(key, 0):
+                keep(groups, key, number)
+        keep(groups, part.key, max(groups.get(part.key, 0), packet.block))
         last = self.last.get(part.group)
         if last is None:
-            last = self.last[part.group] = [0] * len(part.members)
+            last = self.last[part.group] = [0] * len(part.matrix.roster)
         last[column.index] = packet.block
 
 

@@ -1,0 +1,506 @@
+"""Formations (9.2): how a group comes to be, how processes come into it, and how its parts come together again.
+
+Theory of operation
+-------------------
+Within a *formation* a group's view only shrinks. Whatever makes it grow is a new formation of the group: a group that is formed,
+a process that joins (a part of one member), and parts of a partitioned group that meet again are the same thing, a set of
+*parts* that come together. Each part goes over as one, so that its members have delivered the same messages before.
+
+**Finding each other.** The first member of a view is its part's *leader*. It shows itself to all whom the part has lost
+(``Beacon``, every ``merge_after``). Of two leaders that know of each other the one with the smaller name calls the other. A
+joiner asks whomever it knows (``AskJoin``); that is passed on to the leader.
+
+**Coming together.** The leader calls the other leaders (``Call``), who follow one call at a time (``Answer``). Then it makes a
+``Plan``: a tag that no other formation has, the number of the first view, larger than any that a part can have reached by then,
+the members of all parts. Each leader multicasts it in its part (``Move``), where it has a place in the order. The first Move
+that is delivered is followed: everybody stops sending and says ``Close``; at the last Close the part has delivered everything
+that it sent, and each member enters the new formation: it installs the view, and says so with its block counter (``Opening``).
+A joiner enters by the first Opening that names it. Nobody sends before everybody's Opening is there, and then with larger
+numbers, so that the order of messages holds across formations and groups.
+
+**What fails on the way.** A part whose leader dies in between may not come. Then the others miss its members' Openings, suspect
+them and remove them like any member; what is left on both sides finds each other again. A call that is not answered, a plan that
+comes after the caller was given up, an Opening of a formation that this process has no part in are recognised by their tags
+and names: an attempt is (caller, its number), a formation is its tag, a restarted process has another name.
+
+**Forming** a group from processes that agree: the proposer calls each of them (``Call.invited``), their applications are asked,
+and those who agree are in the plan.
+
+**Closing and renaming** (2.3) are moves too: to no formation at all, or to one with another name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from ...model import Consent, GroupId, Invitation, ProcessId, Reason, View
+from .packets import Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
+
+if TYPE_CHECKING:
+    from .part import Part
+    from .process import Process
+
+LOST: Final = 256
+"""So many lost members are looked for; the oldest are given up."""
+ENTRY_PATIENCE: Final = 20
+"""Who wants to join, or has proposed a group, gives up after so many times ``suspect_after``."""
+ANSWER_PATIENCE: Final = 2
+"""A call waits for answers, and an answer for the plan, so many times ``suspect_after``."""
+FIRST_TAG: Final = 2
+
+
+@dataclasses.dataclass(slots=True)
+class _Attempt:
+    """A call of ours."""
+
+    number: int
+    deadline: int
+    called: dict[ProcessId, Answer | None]
+    invited: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    """A group that this process wants to be in: it asks ``contacts``, or has agreed with somebody's proposal."""
+
+    contacts: tuple[ProcessId, ...]
+    deadline: int
+    agreed_with: ProcessId = ""
+    attempt: int = 0
+
+
+class Formations:
+    """Everything about forming, for all groups of a process."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.host = process.host
+        self.parameters = process.parameters
+        self.entries: dict[GroupId, _Entry] = {}
+        self.attempts: dict[GroupId, _Attempt] = {}
+        self.lost: dict[GroupId, dict[ProcessId, None]] = {}
+        """Members that have failed, or seem to have."""
+        self.askers: dict[GroupId, dict[ProcessId, None]] = {}
+        self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}
+        """Other parts' leaders, whom this process would call."""
+        self.followed: dict[GroupId, tuple[ProcessId, int, int]] = {}
+        """The call that this part follows: whose, which, and until when."""
+        self.plans: dict[GroupId, tuple[Plan, int, tuple[ProcessId, ...]]] = {}
+        """A plan of ours that not all leaders may have: which attempt, and who they are."""
+        self.wishes: dict[GroupId, GroupId] = {}
+        """Groups to be renamed, or, empty, closed."""
+        self._wished: dict[GroupId, int] = {}
+        """The formation in which that was last said; another move may have come first."""
+        self._timers: dict[GroupId, int] = {}
+        self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}
+        """Proposals that the application has been asked about."""
+        self._count = 0
+
+    # --- coming in ----------------------------------------------------------------------------------------------------
+
+    def ask_to_join(self, group: GroupId, contacts: tuple[ProcessId, ...]) -> None:
+        self.entries[group] = _Entry(contacts, self.host.now + ENTRY_PATIENCE * self.parameters.suspect_after)
+        self._ask(group)
+
+    def _ask(self, group: GroupId) -> None:
+        self.host.send(self.entries[group].contacts, AskJoin(group, self.host.me))
+        self._timer(group, self.parameters.alive_every)
+
+    def propose(self, group: GroupId, members: tuple[ProcessId, ...]) -> None:
+        """Forms a group of those of these processes that agree."""
+        others = tuple(member for member in members if member != self.host.me)
+        self._count += 1
+        self.attempts[group] = _Attempt(self._count, 0, dict.fromkeys(others), invited=True)
+        self.attempts[group].deadline = self.host.now + ENTRY_PATIENCE * self.parameters.suspect_after
+        self.host.record("form", group, stage="propose", members=list(members), situation="proposes")
+        self._call(group)
+        if not others:
+            self._conclude(group)
+
+    def _call(self, group: GroupId) -> None:
+        """Calls those who have not answered."""
+        attempt = self.attempts[group]
+        invited = (self.host.me, *attempt.called) if attempt.invited else ()
+        for process, answer in attempt.called.items():
+            if answer is None:
+                self.host.send((process,), Call(group, attempt.number, invited))
+        self._timer(group, self.parameters.alive_every)
+
+    def consent(self, consent: Consent) -> None:
+        """The application has decided about a proposal."""
+        invitation = consent.invitation
+        group = invitation.group
+        agrees, text = consent.agrees, consent.text
+        if agrees and (group in self.process.parts or not self._is_free(group, invitation.proposer)):
+            agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
+        if agrees:
+            self.attempts.pop(group, None)
+            deadline = self.host.now + ENTRY_PATIENCE * self.parameters.suspect_after
+            self.entries[group] = _Entry((), deadline, invitation.proposer, invitation.attempt)
+            self._timer(group, self.parameters.alive_every)
+        self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
+        if not agrees:
+            self._asked.pop((group, invitation.proposer, invitation.attempt), None)
+
+    def _is_free(self, group: GroupId, proposer: ProcessId) -> bool:
+        """Whether another's proposal may be followed: a proposer follows one with a smaller name."""
+        entry = self.entries.get(group)
+        if entry is not None:
+            return entry.agreed_with == proposer
+        return group not in self.attempts or proposer < self.host.me
+
+    def awaits(self, plan: Plan) -> bool:
+        """Whether this process enters by an Opening with this plan."""
+        return plan.name in self.entries and self.host.me in plan.members and plan.name not in self.process.parts
+
+    # --- packets ------------------------------------------------------------------------------------------------------
+
+    def receive(self, source: ProcessId, packet: Any) -> None:
+        if type(packet) is Answer:
+            self._answered(source, packet)
+            return
+        if type(packet) is Call and packet.invited:
+            self._invited(source, packet)
+            return
+        part = self.process.parts.get(packet.group)
+        if part is None or part.membership is None or part.membership.bye:
+            return
+        leader = self._leader(part)
+        if type(packet) is Call:
+            self._called(part, leader, source, packet)
+        elif leader != self.host.me:
+            if type(packet) is not Convene and source != leader:
+                self.host.send((leader,), packet)
+        elif type(packet) is Beacon:
+            self._saw(part, packet)
+        elif type(packet) is AskJoin:
+            self._asked_in(part, packet.process)
+        else:
+            self._convened(part, source, packet)
+
+    def _leader(self, part: Part) -> ProcessId:
+        assert part.membership is not None
+        return part.membership.survivors[0]
+
+    def _asked_in(self, part: Part, process: ProcessId) -> None:
+        if process not in part.members:
+            self.askers.setdefault(part.group, {})[process] = None
+            self._timer(part.group, 0)
+
+    def _saw(self, part: Part, beacon: Beacon) -> None:
+        """Another part shows itself."""
+        leader = beacon.members[0]
+        if any(member in part.members for member in beacon.members) or not self.parameters.merge_after:
+            return
+        if leader < self.host.me:
+            self.host.send((leader,), self._beacon(part))
+            return
+        self.found.setdefault(part.group, {})[leader] = beacon
+        self._timer(part.group, self.parameters.merge_after // 4)
+
+    def _beacon(self, part: Part) -> Beacon:
+        return Beacon(part.group, part.number, part.members)
+
+    def _called(self, part: Part, leader: ProcessId, source: ProcessId, call: Call) -> None:
+        """Follows one call at a time."""
+        membership = part.membership
+        assert membership is not None
+        followed = self.followed.get(part.group)
+        busy = followed is not None and followed[:2] != (source, call.attempt) and followed[2] > self.host.now
+        attempt = self.attempts.get(part.group)
+        refusal = ""
+        if leader != self.host.me:
+            refusal = f"{leader} leads"
+        elif source in part.members:
+            refusal = f"{source} is a member here"
+        elif busy or not part.open or not membership.calm or (attempt is not None and source > self.host.me):
+            refusal = "busy"
+        if refusal:
+            self.host.send((source,), Answer(part.group, call.attempt, False, text=refusal))
+            self.host.record("form", part.group, stage="refuse", caller=source, why=refusal, situation="refuses a call")
+            return
+        self.attempts.pop(part.group, None)
+        self.followed[part.group] = (source, call.attempt, self.host.now + ANSWER_PATIENCE * self.parameters.suspect_after)
+        self.host.record("form", part.group, stage="answer", caller=source, situation="follows a call")
+        self.host.send((source,), Answer(part.group, call.attempt, True, part.number + len(part.members), part.members))
+
+    def _invited(self, source: ProcessId, call: Call) -> None:
+        group = call.group
+        entry = self.entries.get(group)
+        if entry is not None and (entry.agreed_with, entry.attempt) == (source, call.attempt):
+            self.host.send((source,), Answer(group, call.attempt, True))
+        elif group in self.process.parts or not self._is_free(group, source):
+            text = f"{self.host.me} is in {group} already, or about to be"
+            self.host.send((source,), Answer(group, call.attempt, False, text=text))
+        elif group in self.attempts:  # it wants this group anyway
+            self.consent(Consent(Invitation(group, source, call.invited, call.attempt), True))
+        elif (group, source, call.attempt) not in self._asked:
+            self._asked[group, source, call.attempt] = None
+            self.host.invited(Invitation(group, source, call.invited, call.attempt))
+
+    def _answered(self, source: ProcessId, answer: Answer) -> None:
+        attempt = self.attempts.get(answer.group)
+        if attempt is None or attempt.number != answer.attempt or source not in attempt.called:
+            return
+        attempt.called[source] = answer
+        if all(one is not None for one in attempt.called.values()):
+            self._conclude(answer.group)
+
+    def _convened(self, part: Part, source: ProcessId, convene: Convene) -> None:
+        """The plan of a call that this part follows."""
+        followed = self.followed.get(part.group)
+        if followed is None or followed[:2] != (source, convene.attempt):
+            return
+        self.followed[part.group] = ("", 0, self.host.now + ANSWER_PATIENCE * self.parameters.suspect_after)
+        self.process.say(part, Move(convene.plan))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _timer(self, group: GroupId, after: int) -> None:
+        """Sees to it that the group is looked at after so long, or earlier."""
+        due = self.host.now + after
+        if group not in self._timers or due < self._timers[group]:
+            self._timers[group] = due
+            self.host.set_timer(("form", group), due)
+
+    def expire(self, group: GroupId) -> None:
+        self._timers.pop(group, None)
+        entry = self.entries.get(group)
+        if entry is not None:
+            self._go_on_entering(group, entry)
+        attempt = self.attempts.get(group)
+        if attempt is not None:
+            if self.host.now >= attempt.deadline:
+                self._conclude(group)
+            else:
+                self._call(group)
+        part = self.process.parts.get(group)
+        if part is not None and part.membership is not None and not part.membership.bye:
+            self._look_around(part)
+
+    def _go_on_entering(self, group: GroupId, entry: _Entry) -> None:
+        if self.host.now < entry.deadline:
+            if entry.contacts:
+                self._ask(group)
+            else:
+                self._timer(group, self.parameters.alive_every)
+            return
+        del self.entries[group]
+        whom = ", ".join(entry.contacts) or entry.agreed_with
+        text = f"{self.host.me} asked {whom} to be let into {group}; nobody did"
+        self.host.record("form", group, stage="gave up", text=text, situation="joiner gives up")
+        self.host.refused(group, Reason("no group", text, {"asked": list(entry.contacts)}))
+
+    def _look_around(self, part: Part) -> None:
+        group, membership = part.group, part.membership
+        assert membership is not None
+        plan = self.plans.get(group)
+        if plan is not None:
+            if plan[0].number <= part.number:
+                del self.plans[group]
+            else:
+                for leader in plan[2]:
+                    self.host.send((leader,), Convene(group, plan[1], plan[0]))
+        if self._leader(part) == self.host.me:
+            if part.open and membership.calm and group not in self.attempts and not self._is_following(group):
+                self._come_together(part)
+            lost = self.lost.get(group)
+            if lost and part.open and self.parameters.merge_after:
+                self.host.send(tuple(lost), self._beacon(part))
+        if group in self.wishes:
+            self._move_as_wished(part)
+        if plan is not None or group in self.attempts or self.askers.get(group):
+            self._timer(group, self.parameters.alive_every)
+        if self.lost.get(group) and self.parameters.merge_after:
+            self._timer(group, self.parameters.merge_after)
+
+    def _is_following(self, group: GroupId) -> bool:
+        followed = self.followed.get(group)
+        if followed is not None and followed[2] <= self.host.now:
+            del self.followed[group]
+            return False
+        return followed is not None
+
+    # --- plans --------------------------------------------------------------------------------------------------------
+
+    def _come_together(self, part: Part) -> None:
+        """Calls the other parts that were found; lets joiners in."""
+        group = part.group
+        if group in self.plans:
+            return
+        found = {leader: beacon for leader, beacon in self.found.pop(group, {}).items() if leader not in part.members}
+        if found:
+            self._count += 1
+            deadline = self.host.now + ANSWER_PATIENCE * self.parameters.suspect_after
+            self.attempts[group] = _Attempt(self._count, deadline, dict.fromkeys(found))
+            self.host.record("form", group, stage="call", called=list(found), situation="calls")
+            self._call(group)
+        elif self.askers.get(group):
+            self._plan(part, [], 0)
+
+    def _conclude(self, group: GroupId) -> None:
+        """All have answered, or had time to."""
+        attempt = self.attempts.pop(group)
+        answers = [(process, answer) for process, answer in attempt.called.items() if answer is not None and answer.agrees]
+        if attempt.invited:
+            self._found_group(group, attempt, answers)
+            return
+        part = self.process.parts.get(group)
+        if part is None or part.membership is None or not part.open or not part.membership.calm:
+            return
+        if self._leader(part) == self.host.me and (answers or self.askers.get(group)):
+            self._plan(part, answers, attempt.number)
+
+    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int) -> None:
+        group = part.group
+        parts: list[tuple[ProcessId, ...]] = [part.members]
+        members = dict.fromkeys(part.members)
+        number = part.number + len(part.members)
+        leaders = []
+        for leader, answer in answers:
+            if not any(member in members for member in answer.members):
+                parts.append(answer.members)
+                members.update(dict.fromkeys(answer.members))
+                number = max(number, answer.number)
+                leaders.append(leader)
+        newcomers = tuple(process for process in self.askers.get(group, {}) if process not in members)
+        parts += [(process,) for process in newcomers]
+        if len(parts) == 1:
+            return
+        members.update(dict.fromkeys(newcomers))
+        plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
+        self.plans[group] = (plan, attempt, tuple(leaders))
+        self.host.record(
+            "form", group, stage="plan", form=plan.form, number=plan.number, members=list(plan.members),
+            parts=[list(one) for one in parts], situation=f"plan of {len(parts)} parts" if leaders else "lets joiners in",
+        )
+        self.process.say(part, Move(plan))
+        for leader in leaders:
+            self.host.send((leader,), Convene(group, attempt, plan))
+        self._timer(group, self.parameters.alive_every)
+
+    def make_plan(
+        self,
+        group: GroupId,
+        number: int,
+        members: tuple[ProcessId, ...],
+        parts: tuple[tuple[ProcessId, ...], ...] = (),
+        newcomers: tuple[ProcessId, ...] = (),
+    ) -> Plan:
+        """A plan whose tag no other has: it is of this process, and of this moment."""
+        self._count += 1
+        text = f"{group}/{number}/{self.host.me}/{self._count}/{','.join(members)}"
+        form = FIRST_TAG + (crc32(text.encode()) & 0x7FFF_FFFF)
+        return Plan(form, group, number, members, parts, newcomers)
+
+    def _found_group(self, group: GroupId, attempt: _Attempt, answers: list[tuple[ProcessId, Answer]]) -> None:
+        """Forms the group of those who have agreed."""
+        if not answers and attempt.called:
+            texts = [f"{process}: {answer.text or 'no'}" for process, answer in attempt.called.items() if answer is not None]
+            silent = [process for process, answer in attempt.called.items() if answer is None]
+            said = "; ".join([*texts, *(f"{process}: no answer" for process in silent)])
+            self.host.refused(group, Reason("nobody agreed", f"nobody forms {group} with {self.host.me} ({said})"))
+            return
+        members = (self.host.me, *(process for process, _ in answers))
+        self.enter(self.make_plan(group, 1, members), None)
+
+    def wish(self, group: GroupId, name: GroupId) -> None:
+        """The group is to be renamed, or, with no name, closed."""
+        self.wishes[group] = name
+        self._timer(group, 0)
+
+    def _move_as_wished(self, part: Part) -> None:
+        membership = part.membership
+        assert membership is not None
+        if part.open and membership.moving is None and self._wished.get(part.group) != part.form:
+            self._wished[part.group] = part.form
+            number = part.number + len(part.members) + 1
+            self.process.say(part, Move(self.make_plan(self.wishes[part.group], number, part.members)))
+        self._timer(part.group, self.parameters.alive_every)
+
+    # --- entering -----------------------------------------------------------------------------------------------------
+
+    def finish(self, part: Part, plan: Plan) -> None:
+        """A formation has ended here: everything that was sent in it is delivered."""
+        self.host.record("form", part.group, stage="close", form=part.form)
+        if not plan.name:
+            self.process.gone(part)
+        else:
+            self.enter(plan, part)
+
+    def enter(self, plan: Plan, old: Part | None) -> None:
+        """This process is in a new formation."""
+        group, process = plan.name, self.process
+        if old is not None:
+            process.retire(old)
+        part = process.begin(group, plan.members, plan.form, plan.number)
+        part.previous = old
+        part.open = False
+        if old is not None:
+            process.goes_on(old, part if old.group == group else None)
+            if old.membership is not None and part.membership is not None:
+                part.membership.wants_out = old.membership.wants_out
+        before = old.members if old is not None else ()
+        view = View(
+            group,
+            plan.number,
+            plan.members,
+            joined=tuple(member for member in plan.members if member not in before),
+            rank=process.rank_of_view(part),
+            parts=plan.parts,
+            newcomers=plan.newcomers,
+            signatures=process.signatures(part),
+        )
+        self.host.record(
+            "form", group, stage="enter", form=plan.form, number=plan.number, situation=f"enters with {len(plan.parts)} parts",
+        )
+        if old is not None and old.group != group:
+            self.host.renamed(old.group, view)
+        else:
+            self.host.install(view)
+        for known in (self.entries, self.attempts, self.followed, self.found, self.plans):
+            known.pop(group, None)
+        self._asked = {asked: None for asked in self._asked if asked[0] != group}
+        for remembered in (self.lost, self.askers):
+            remembered[group] = {one: None for one in remembered.get(group, {}) if one not in plan.members}
+        if old is not None and old.group != group:
+            self.forget(old.group)
+        part.first = process.say(part, Opening(plan))
+        process.delivery.recount()
+        process.replay_early()
+        if old is not None and part.membership is not None:
+            mine = next((one for one in plan.parts if self.host.me in one), ())
+            part.membership.expect_not([one for one in mine if one not in before])
+        if self.lost[group] or self.askers[group]:
+            self._timer(group, self.parameters.merge_after or self.parameters.alive_every)
+
+    def parted(self, group: GroupId, gone: dict[ProcessId, Reason]) -> None:
+        """Members are gone from the view: they are looked for, unless they have left."""
+        lost = self.lost.setdefault(group, {})
+        for process, reason in gone.items():
+            if reason.code != "left":
+                lost[process] = None
+        while len(lost) > LOST:
+            del lost[next(iter(lost))]
+        if lost and self.parameters.merge_after:
+            self._timer(group, self.parameters.merge_after)
+
+    def forget(self, group: GroupId) -> None:
+        """This process is no longer in the group."""
+        for known in (
+            self.entries, self.attempts, self.followed, self.found, self.plans, self.lost, self.askers, self.wishes, self._wished,
+        ):
+            known.pop(group, None)
+        if self._timers.pop(group, None) is not None:
+            self.host.cancel_timer(("form", group))
+
+    def unfinished(self) -> Reason | None:
+        for group in self.entries:
+            return Reason("entering", f"{self.host.me} is not in {group} yet", {"group": group})
+        for group in self.attempts:
+            return Reason("calling", f"{self.host.me} has called for a meeting of {group}", {"group": group})
+        for group in self.wishes:
+            return Reason("moving", f"{group} is to be closed or renamed", {"group": group})
+        return None

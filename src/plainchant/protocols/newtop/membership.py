@@ -1,0 +1,588 @@
+"""Membership (6.3.2): who has failed, and where in the order of messages the others agree that it has.
+
+Theory of operation
+-------------------
+A *group view* is this class for one group at one process. It and the others talk by words: null messages of the Block Matrix
+with something to say. So they come reliably, in the order in which each was sent, and before anything that was sent after them,
+which is what the agreement stands on. They do not wait for flow control: a failed member stops stability, and with it sending.
+
+The rules bear the thesis's numbers.
+
+(i)    The suspector gives up on P_k, whose last message here has block lbn: {P_k, lbn} is suspected, and everybody told.
+(ii)   Another's suspicion is recorded; one's own of oneself is not.
+(iii)  Who has more of P_k than a recorded lbn refutes it, and sends what it has along.
+(iv)   A refuted suspicion is void: what is recorded of it is erased, the missing messages are recovered, what was pending is
+       received, the member's time-outs begin anew, and the refutation is repeated, so that it precedes whatever is said next.
+(v)    When everybody who is not suspected suspects all whom this process suspects, with the same lbn, they are *confirmed*
+       together.
+(vi)   Another's confirmed detection, if all of it is suspected here, is taken over. If not yet, it is kept until it is.
+(vii)  All in a detection have failed together. Nothing of theirs after a *cut* counts; virtual null messages, stable and
+       complete everywhere, take its place, so that blocks get complete again. A ``Remove`` goes out.
+(viii) Who finds itself in another's detection suspects that one: exclusion is mutual.
+(ix)   The view without them is installed when a ``Remove`` is delivered, in its place in the order.
+
+While P_k is suspected, whatever comes from it is pending: kept, not looked at. That makes (v) sound. When it holds, everybody
+outside the detection has the same last message of everybody in it and takes nothing more from them, refutations included;
+so nobody can go back on it, and whoever has confirmed less has said so before.
+
+**The cut.** Total order: the smallest lbn of the detection. Nobody has a complete block above it, so nobody has delivered
+anything there, and what one of the failed sent after having delivered something of another that nobody else has is above it. A
+causal order may have delivered all it has. There each of the failed has its own lbn, which everybody has, lessened by whatever
+depends on something beyond another's cut (nobody can have delivered that either). Slow order, which delivers one block ahead:
+the smallest lbn and one more, or the own if that is less.
+
+**When the view changes.** In total order the first ``Remove`` that is delivered does it, at the same place for all, with whomever
+else has a cut below it. A causal
+order has no such place. There the *last* of all survivors' ``Remove`` with the same failed members does: each of them holds
+back what is numbered above its own one, everything up to the last is delivered when its block is complete, then comes the view.
+The same for original virtual synchrony (``same_view``, 6.4), with sending stopped from one's own ``Remove`` to the view:
+everything that was sent before is numbered below.
+
+**Leaving.** ``Bye`` is a member's last message. Who has it treats the member as failed there, and nobody has to agree: it is
+the same message for all. The leaver says it when everything that it had before its last message is stable: it can be asked
+for nothing, and what it knew nobody has to miss. Then it waits until everybody has shown that it has it.
+
+**Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says
+``Close``; at the last Close everything that was sent here is delivered at everybody, and the formation ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...model import ProcessId, Reason, format_duration
+from .delivery import RANK_BITS
+from .matrix import Column, Multicast
+from .packets import Bye, Close, Confirmed, Move, Plan, Refute, Remove, Suspect, Word
+from .suspector import Suspector
+
+if TYPE_CHECKING:
+    from .part import Part
+    from .process import Process
+
+Detection: TypeAlias = tuple[tuple[ProcessId, int], ...]
+PENDING: Final = 10_000
+"""Packets of a suspected member that are kept; further ones are asked for again if it turns out to live."""
+LEFT: Final = "left"
+GIVE_UP: Final = 4
+"""A leaver waits for the others' answers for so many times ``suspect_after`` at the most."""
+
+
+class Membership:
+    """The group view of one group at one process."""
+
+    def __init__(self, process: Process, part: Part) -> None:
+        self.process = process
+        self.host = process.host
+        self.part = part
+        self.parameters = process.parameters
+        self.suspector = self.make_suspector()
+        self.suspicions: dict[ProcessId, int] = {}
+        self.reasons: dict[ProcessId, Reason] = {}
+        """Why each of them is suspected,"""
+        self.since: dict[ProcessId, int] = {}
+        """and since when."""
+        self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}
+        """Others' suspicions: whom, who does, and the block that each has last."""
+        self.kept: list[tuple[ProcessId, Detection]] = []
+        """Others' detections that cannot be taken over yet."""
+        self.pending: dict[ProcessId, list[Multicast]] = {}
+        self.failed: dict[ProcessId, Reason] = {}
+        """Failed or left, and in the view still."""
+        self.counted = part.order != "total" or self.parameters.same_view
+        """The view waits for the last Remove, not for the first."""
+        self.votes: dict[ProcessId, frozenset[ProcessId]] = {}
+        """Whom each member's last Remove that was delivered here removes."""
+        self.controls: list[tuple[int, int, ProcessId, Column, Word]] = []
+        """Ordered words that are not delivered yet (a heap)."""
+        self.limit: int | None = None
+        """Causal orders: messages with larger numbers are held back; None: none are."""
+        self.held_back: list[Column] = []
+        self.owes_remove = False
+        self.moving: Plan | None = None
+        self.said_close = False
+        self.closed: dict[ProcessId, None] = {}
+        self.before_last = 0
+        """What there was (flow number) when this process sent its last message."""
+        self.wants_out = False
+        self.bye = 0
+        """The block of one's own Bye; 0: not said."""
+        self.let_go: dict[ProcessId, None] = {}
+        """Who has shown that it has it."""
+        self.halted = False
+        """This process is in a minority, and stops."""
+        self.stopped = ""
+        """Why sending is stopped, as far as that has been written down."""
+
+    def make_suspector(self) -> Suspector:
+        return Suspector(self)
+
+    # --- what others know ---------------------------------------------------------------------------------------------
+
+    @property
+    def calm(self) -> bool:
+        """Nothing is under way."""
+        return not (self.suspicions or self.failed or self.moving or self.bye or self.recorded)
+
+    @property
+    def survivors(self) -> list[ProcessId]:
+        """Whom this process does not hold for failed, itself included."""
+        return [member for member in self.part.members if member not in self.failed]
+
+    def may_send(self) -> bool:
+        """Whether messages may be sent; writes down when that ends and begins again."""
+        condition = ""
+        if self.part.begun is not None:  # a message that has gone out in part is finished
+            return True
+        if self.moving is not None:
+            condition = "moving"
+        elif self.bye:
+            condition = "leaving"
+        elif self.parameters.same_view and self.failed:
+            condition = "view change"
+        if condition and not self.stopped:
+            text = f"{self.host.me} may not send in {self.part.group}: {_STOPS[condition]}"
+            reason = Reason(condition, text, {"condition": condition})
+            self.host.record("block", self.part.group, reason=reason, condition=condition, situation=f"stopped: {condition}")
+        elif self.stopped and not condition:
+            self.host.record("unblock", self.part.group, over=True, condition=self.stopped)
+        self.stopped = condition
+        return not condition
+
+    def unfinished(self) -> Reason | None:
+        """What has to happen before the group is at rest."""
+        group = self.part.group
+        if self.suspicions:
+            return Reason("suspects", f"{', '.join(self.suspicions)} in {group} is suspected", {"group": group})
+        if self.failed:
+            text = f"the view of {group} without {', '.join(self.failed)} is not installed yet"
+            return Reason("removing", text, {"group": group})
+        if self.moving is not None:
+            return Reason("moving", f"{group} moves to view {self.moving.number}", {"group": group})
+        if self.wants_out:
+            return Reason("leaving", f"{self.host.me} leaves {group}", {"group": group})
+        return None
+
+    # --- (i) suspecting -----------------------------------------------------------------------------------------------
+
+    def suspect(self, found: Sequence[tuple[Column, dict[str, Any]]], why: str = "silence") -> None:
+        """(i), and the second half of (viii)."""
+        now, group = self.host.now, self.part.group
+        for column, evidence in found:
+            process = column.process
+            self.suspicions[process] = column.last
+            self.since[process] = now
+            self.reasons[process] = self._reason(process, column.last, why, evidence)
+            situation = "suspects" if len(self.suspicions) == 1 and not self.failed else "suspects several"
+            self.host.record("suspect", group, process=process, last=column.last, why=why, situation=situation, **evidence)
+        last = max(column.last for column, _ in found)
+        self.process.say(self.part, Suspect(tuple((column.process, column.last) for column, _ in found)), above=last)
+        if why == "mutual":
+            self.host.record("state", group, situation="mutual suspicion")
+
+    def _reason(self, process: ProcessId, last: int, why: str, evidence: dict[str, Any]) -> Reason:
+        if why == "mutual":
+            known = {"last": last, "by": evidence["by"], "suspected_by": self.host.me}
+            return Reason("excluded us", f"{process} has excluded {self.host.me}", known)
+        if why == "absent":
+            known = {"last": last, "suspected_by": evidence["by"]}
+            return Reason("crashed", f"{process} did not come: it failed on the way", known)
+        silence = evidence["silence"]
+        text = (
+            f"{process} has sent nothing for block {evidence['block']} in {format_duration(silence // 1000 * 1000)}; its last "
+            f"message had block {last}"
+        )
+        return Reason("crashed", text, {"last": last, "suspected_by": self.host.me, **evidence})
+
+    def is_pending(self, source: ProcessId, packet: Multicast) -> bool:
+        """Keeps what a suspected member sends."""
+        if source not in self.suspicions:
+            return False
+        pending = self.pending.setdefault(source, [])
+        if len(pending) < PENDING:
+            pending.append(packet)
+        return True
+
+    # --- hearing ------------------------------------------------------------------------------------------------------
+
+    def heard(self, column: Column, word: Word) -> None:
+        """A word has come in sequence."""
+        say, by = word.say, column.process
+        if by == self.host.me:
+            return
+        if type(say) is Suspect:
+            for process, last in say.suspicions:
+                self._record(by, process, last)
+        elif type(say) is Refute:
+            self._refuted(by, say)
+        elif type(say) is Confirmed:
+            self._told(column, say)
+        elif type(say) is Bye:
+            self._departs(column)
+        elif type(say) is Remove and self.bye and self.host.me in say.failed:
+            self.let_go[by] = None
+
+    # --- (ii), (iii) --------------------------------------------------------------------------------------------------
+
+    def _record(self, by: ProcessId, process: ProcessId, last: int) -> None:
+        """(ii)"""
+        if process == self.host.me:
+            self.host.record("state", self.part.group, suspected_by=by, last=last, situation="suspected by another")
+            return
+        column = self._column(process)
+        if column is None or (column.cut is not None and column.cut <= last):
+            return
+        self.recorded.setdefault(process, {})[by] = last
+        self.compare(column)
+        if not self.part.open and last == column.last == 0 and process not in self.suspicions:
+            self.suspect([(column, {"by": by})], "absent")
+
+    def expect_not(self, processes: Iterable[ProcessId]) -> None:
+        """These have failed since the plan of this formation was made: they will not come."""
+        columns = [self.part.matrix.columns[process] for process in processes if process not in self.suspicions]
+        absent = [column for column in columns if column.last == 0]
+        if absent:
+            self.suspect([(column, {"by": self.host.me}) for column in absent], "absent")
+
+    def _column(self, process: ProcessId) -> Column | None:
+        """A member's column, or that of one who has left."""
+        return next((column for column in self.part.matrix.roster if column.process == process), None)
+
+    def compare(self, column: Column) -> None:
+        """(iii): there may be more of the member here than others have who suspect it."""
+        recorded = self.recorded.get(column.process)
+        if not recorded:
+            return
+        last = column.last if column.cut is None else column.cut
+        behind = {by: theirs for by, theirs in recorded.items() if theirs < last}
+        if not behind:
+            return
+        sent = 0
+        for by, theirs in behind.items():
+            sent += self.process.repair.send_again(self.part, by, column, theirs, last)
+        highest = max(behind.values())
+        self.host.record(
+            "refute", self.part.group, process=column.process, last=highest, up_to=last, of=list(behind), packets=sent,
+            situation="refutes",
+        )
+        self.process.say(self.part, Refute(column.process, highest, last))
+        self.erase(column.process, highest)
+
+    def erase(self, process: ProcessId, last: int) -> None:
+        """What is recorded of a refuted suspicion is void."""
+        recorded = self.recorded.get(process)
+        if recorded is not None:
+            left = {by: theirs for by, theirs in recorded.items() if theirs > last}
+            if left:
+                self.recorded[process] = left
+            else:
+                del self.recorded[process]
+
+    # --- (iv) ---------------------------------------------------------------------------------------------------------
+
+    def _refuted(self, by: ProcessId, say: Refute) -> None:
+        self.erase(say.process, say.last)
+        last = self.suspicions.get(say.process)
+        if last is None or last > say.last:
+            return
+        process, part = say.process, self.part
+        column = part.matrix.columns[process]
+        self.withdraw(process)
+        self.host.record("refute", part.group, process=process, last=last, heard=True, by=by, situation="refuted")
+        column.announced = max(column.announced, say.up_to)
+        self.receive_pending(column)
+        if column.gaps():
+            self.process.repair.gap(part, column)
+        self.process.say(part, Refute(process, last, column.last))
+
+    def withdraw(self, process: ProcessId) -> None:
+        """It is not suspected any more, and its time begins anew."""
+        del self.suspicions[process], self.since[process], self.reasons[process]
+        self.suspector.rearm(process)
+
+    def receive_pending(self, column: Column) -> None:
+        """What came meanwhile counts as just received."""
+        for packet in sorted(self.pending.pop(column.process, ()), key=lambda packet: packet.block):
+            self.process.multicast(self.part, column.process, packet)
+
+    # --- (v) to (viii) ------------------------------------------------------------------------------------------------
+
+    def think(self) -> None:
+        """Confirms whatever can be."""
+        while self.suspicions and not self.bye and not self.halted:
+            agreed = self._taken_over() or self._agreed()
+            if agreed is None:
+                return
+            by, detection = agreed
+            self._confirm(detection, by)
+
+    def _agreed(self) -> tuple[ProcessId, Detection] | None:
+        """(v)"""
+        for process, last in self.suspicions.items():
+            recorded = self.recorded.get(process, {})
+            for member in self.part.members:
+                if member == self.host.me or member in self.suspicions or member in self.failed:
+                    continue
+                if recorded.get(member) != last:
+                    return None
+        return self.host.me, tuple(sorted(self.suspicions.items()))
+
+    def _taken_over(self) -> tuple[ProcessId, Detection] | None:
+        """(vi)"""
+        for by, detection in self.kept:
+            if by not in self.suspicions and all(self.suspicions.get(process) == last for process, last in detection):
+                return by, detection
+        return None
+
+    def _told(self, column: Column, say: Confirmed) -> None:
+        """(vi), which is kept until it applies, or (viii)."""
+        by = column.process
+        if any(process == self.host.me for process, _ in say.detection):
+            self.exclude_in_turn(column)
+        elif any(self._is_member(process) for process, _ in say.detection):
+            self.kept.append((by, say.detection))
+
+    def _is_member(self, process: ProcessId) -> bool:
+        return process in self.part.matrix.columns and process not in self.failed
+
+    def exclude_in_turn(self, column: Column) -> None:
+        """(viii)"""
+        if column.process not in self.suspicions and not self.bye:
+            self.suspect([(column, {"by": column.process})], "mutual")
+
+    def _confirm(self, detection: Detection, by: ProcessId) -> None:
+        """(v) or (vi), and (vii)."""
+        part, now, me = self.part, self.host.now, self.host.me
+        self.process.say(part, Confirmed(detection))
+        if self._is_minority(detection):
+            return
+        cuts = self.cuts(dict(detection))
+        asked = min(self.since[process] for process, _ in detection)
+        discarded: list[tuple[ProcessId, int, int]] = []
+        columns = []
+        for process, _ in detection:
+            column = part.matrix.columns[process]
+            columns.append(column)
+            for packet in column.end(cuts[process]):
+                if packet.batch.count or not packet.batch.total:
+                    discarded.append((packet.sender or process, packet.batch.first, packet.batch.count))
+            self._forget(process)
+        situation = "confirms" if by == me else "takes a detection over"
+        self.host.record(
+            "confirm", part.group, detection=dict(detection), cut=cuts, by=by, discarded=discarded, suspected_for=now - asked,
+            situation=situation,
+        )
+        if self.failed:
+            self.host.record("state", part.group, situation="cascade")
+        for process, _ in detection:
+            self.failed[process] = self.reasons.pop(process)
+        self.kept = [(one, other) for one, other in self.kept if any(self._is_member(process) for process, _ in other)]
+        part.others = tuple(
+            process for process in part.others if process not in self.failed or self.failed[process].code == LEFT
+        )
+        self.process.delivery.ended(part, columns)
+        self._remove()
+
+    def _forget(self, process: ProcessId) -> None:
+        """It has failed: what it suspected, and what was pending, is void."""
+        del self.suspicions[process], self.since[process]
+        self.pending.pop(process, None)
+        self.recorded.pop(process, None)
+        for recorded in self.recorded.values():
+            recorded.pop(process, None)
+        self.kept = [(by, detection) for by, detection in self.kept if by != process]
+
+    def cuts(self, detection: dict[ProcessId, int]) -> dict[ProcessId, int]:
+        """Up to where what each of them sent counts."""
+        least = min(detection.values())
+        if self.part.order == "total":
+            return dict.fromkeys(detection, least)
+        if self.part.order == "slow":
+            return {process: min(last, least + 1) for process, last in detection.items()}
+        cuts = dict(detection)
+        vectors = self.process.delivery.vectors[self.part.kind]
+        columns = self.part.matrix.columns
+        shrunk = True
+        while shrunk:
+            shrunk = False
+            for process, cut in cuts.items():
+                for packet in columns[process].queue:
+                    if packet.block > cut:
+                        break
+                    if any(
+                        column.process in cuts and vectors.is_beyond(column, number, cuts[column.process])
+                        for column, number in vectors.within(self.part, packet)
+                    ):
+                        cuts[process] = packet.block - 1
+                        shrunk = True
+                        break
+        return cuts
+
+    def _is_minority(self, detection: Detection) -> bool:
+        """Whether this part may not go on (``partitions = "majority"``)."""
+        if self.parameters.partitions != "majority":
+            return False
+        members = [member for member in self.part.members if self.failed.get(member, _FAILED).code != LEFT]
+        gone = {process for process, _ in detection} | self.failed.keys()
+        stays = [member for member in members if member not in gone]
+        if 2 * len(stays) > len(members) or (2 * len(stays) == len(members) and members[0] in stays):
+            return False
+        text = f"{self.host.me} is with {len(stays)} of the {len(members)} members of {self.part.group}: not a majority"
+        self.halted = True
+        self.host.halt(Reason("minority", text, {"with": stays, "members": list(members)}))
+        return True
+
+    def _remove(self) -> None:
+        """(vii), at the end; for original virtual synchrony not in the middle of a message."""
+        self.owes_remove = True
+        self.say_what_is_owed()
+
+    def say_what_is_owed(self) -> None:
+        """Says Remove, and Close, which is one's last message here, when no message is under way in part."""
+        if self.part.begun is not None:
+            if self.owes_remove and not self.parameters.same_view:
+                self._say_remove()
+            return
+        if self.owes_remove:
+            self._say_remove()
+        if self.moving is not None and not self.said_close:
+            self.said_close = True
+            self._hold(self.process.say(self.part, Close(self.moving.form)))
+
+    def _say_remove(self) -> None:
+        self.owes_remove = False
+        block = self.process.say(self.part, Remove(tuple(sorted(self.failed))))
+        self.host.record("remove", self.part.group, failed=sorted(self.failed), block=block)
+        self._hold(block)
+
+    def _hold(self, block: int) -> None:
+        if self.part.order != "total" and self.limit is None:
+            self.limit = block
+
+    # --- (ix) ---------------------------------------------------------------------------------------------------------
+
+    def arrived(self, column: Column, word: Word, emitter_hash: int) -> None:
+        """An ordered word is here and waits for its place."""
+        heappush(self.controls, (word.block, emitter_hash, column.process, column, word))
+
+    def next_control(self) -> tuple[Column, Word] | None:
+        """The next ordered word, if everything up to its block is complete and delivered; lets what was held back of that go.
+        (Other groups have no say in it: views are the group's own.)"""
+        if not self.controls:
+            return None
+        block = self.controls[0][0]
+        if self.part.matrix.complete < block:
+            return None
+        if self.limit is not None and self.limit < block:
+            self.limit = block
+            self.let_through()
+        if self.part.matrix.settled() < block:
+            return None
+        _, _, _, column, word = heappop(self.controls)
+        return column, word
+
+    def let_through(self) -> None:
+        """What was held back is looked at again."""
+        held, self.held_back = self.held_back, []
+        self.process.delivery.candidates.extend((self.part, column) for column in held)
+
+    def deliver(self, column: Column, word: Word) -> None:
+        """An ordered word has its turn: after all messages of its block."""
+        say = word.say
+        if column.cut is not None and word.block > column.cut:
+            return
+        if type(say) is Remove:
+            self.removed(column.process, say, word.block)
+        elif type(say) is Move:
+            self._moved(say.plan)
+        elif type(say) is Close and self.moving is not None and say.plan == self.moving.form:
+            self.closed[column.process] = None
+        self._end_if_all_closed()
+
+    def removed(self, by: ProcessId, say: Remove, block: int) -> None:
+        """(ix), with 6.4. Whoever is virtual up to this block is removed with the others: nobody who agrees on that has
+        delivered anything so far on, and who does not must not install the same view."""
+        members, columns = self.part.members, self.part.matrix.columns
+        if self.counted:
+            self.votes[by] = frozenset(say.failed)
+            gone = self.votes[by].intersection(members)
+            for member in members:
+                if member not in gone and self.votes.get(member, frozenset()).intersection(members) != gone:
+                    return
+        if self.host.me in say.failed:
+            return
+        removed = [member for member in members if member in self.failed]
+        if self.counted:
+            removed = [member for member in removed if member in say.failed]
+        else:
+            removed = [member for member in removed if (columns[member].cut or 0) < block]
+        self.install(removed, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
+
+    def install(self, gone: Sequence[ProcessId], rank: int | None) -> None:
+        if not gone:
+            return
+        self.votes.clear()
+        reasons = {process: self.failed.pop(process) for process in gone}
+        if self.limit is not None:
+            self.limit = None if not self.failed and self.moving is None else self.part.me.last
+            self.let_through()
+        self.process.install_smaller(self.part, reasons, rank)
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def _departs(self, column: Column) -> None:
+        """A member has said Bye."""
+        process, group = column.process, self.part.group
+        for recorded in self.recorded.values():
+            recorded.pop(process, None)
+        self.failed[process] = Reason(LEFT, f"{process} has left {group}", {"last": column.last})
+        self.host.record("bye", group, process=process, situation="member leaves")
+        self.process.raise_counter(self.part, column.last)
+        column.end(column.last)
+        self.kept = [(by, detection) for by, detection in self.kept if by != process]
+        self.process.delivery.ended(self.part, [column])
+        if not self.bye:
+            self._remove()
+        self.let_go[process] = None
+
+    def go_on_leaving(self) -> None:
+        """The next step on the way out, if it can be made now."""
+        part = self.part
+        if not self.bye:
+            part.flow.refresh()
+            if part.ready or part.begun or self.moving is not None or not part.open or part.me.stable < self.before_last:
+                return
+            self.bye = self.process.say(part, Bye())
+            self.host.set_timer(("leave", part.group), self.host.now + GIVE_UP * self.parameters.suspect_after)
+        if all(member in self.let_go or member in self.failed for member in part.members if member != self.host.me):
+            self.process.gone(part)
+
+    # --- moving -------------------------------------------------------------------------------------------------------
+
+    def _moved(self, plan: Plan) -> None:
+        """The first plan that is delivered counts; it has everybody who is in the view."""
+        part = self.part
+        if self.moving is not None or self.bye or plan.number <= part.number:
+            return
+        if plan.name and not set(part.members) <= set(plan.members):
+            return
+        self.moving = plan
+        self.host.record(
+            "form", part.group, stage="move", form=plan.form, number=plan.number, members=list(plan.members),
+            situation="move during a view change" if self.failed or self.suspicions else "moves",
+        )
+        self.say_what_is_owed()
+
+    def _end_if_all_closed(self) -> None:
+        if self.moving is not None and all(member in self.closed for member in self.part.members):
+            self.process.formations.finish(self.part, self.moving)
+
+
+_FAILED: Final = Reason("failed", "")
+_STOPS: Final = {
+    "moving": "the group moves to a new formation",
+    "leaving": "it leaves",
+    "view change": "members have failed, and the view without them is not installed yet",
+}
