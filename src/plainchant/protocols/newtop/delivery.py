@@ -155,7 +155,14 @@ class Delivery:
 
     def settled(self) -> int:
         """Up to this block everything is complete and delivered in every group."""
-        return min([part.matrix.settled() for part in self.process.parts.values()], default=0)
+        parts = self.process.parts.values()
+        return min([part.matrix.settled() if part.open else part.first for part in parts], default=0)
+
+    def reopened(self) -> None:
+        """A group has begun, or will begin at a larger number: what waits may go on."""
+        self.recount()
+        if self.watchers:
+            self._wake(self.watchers, self.settled())
 
     def _wake(self, watchers: list[tuple[int, int, Any]], reached: int) -> None:
         while watchers and watchers[0][0] <= reached:
@@ -213,6 +220,9 @@ class Delivery:
         owner, number = need
         if isinstance(owner, Column) and part.order == "cbcast":
             number = owner.queue[0].block if owner.queue else owner.last + 1
+        elif isinstance(owner, Part) and owner.matrix.largest < number and owner.membership is not None:
+            owner.demand = max(owner.demand, number)  # it is another part's: nobody here has such a block
+            self.process.touched[owner] = None
         heappush(owner.watchers, (number, next(self._order), (part, column)))
         self.process.waits(part, column, packet, owner, need[1])
 
@@ -245,16 +255,29 @@ class Delivery:
         """Delivers one message of a block order, if one can be; slow and total ones in the order of their blocks."""
         if self.totals and (not self.slows or self.totals[0][0] <= self.slows[0][0]):
             block, number, _, _, part, column, packet = self.totals[0]
-            if self.ripe(part, block) and not (self.controls and self._comes_after_a_word(part, block)):
+            after_a_word = self.controls and self._comes_after_a_word(part, block)
+            if self.ripe(part, block) and not after_a_word and not self._behind(block):
                 heappop(self.totals)
                 self._deliver(part, column, packet, block << RANK_BITS | number)
                 return True
         if self.slows:
             block, _, part, column, packet = self.slows[0]
-            if block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block) and not self._is_held(part, block):
+            ripe = block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block)
+            if ripe and not self._is_held(part, block) and not self._behind(block):
                 heappop(self.slows)
                 self._deliver(part, column, packet, None)
                 return True
+        return False
+
+    def _behind(self, block: int) -> bool:
+        """Whether a message of another kind with a smaller number is held back, because a view changes or a group begins."""
+        if not self.mixed or not self.process.parameters.suspect_after:
+            return False
+        for part in self.process.parts.values():
+            if part.kind != BLOCK:
+                for column in part.matrix.roster:
+                    if column.queue and column.queue[0].block < block:
+                        return True
         return False
 
     def _is_held(self, part: Part, block: int) -> bool:

@@ -425,7 +425,8 @@ class Formations:
     def finish(self, part: Part, plan: Plan) -> None:
         """A formation has ended here: everything that was sent in it is delivered."""
         self.host.record("form", part.group, stage="close", form=part.form)
-        if not plan.name:
+        taken = plan.name != part.group and (plan.name in self.process.parts or plan.name in self.entries)
+        if not plan.name or taken:  # in another group of that name: it cannot follow
             self.process.gone(part)
         else:
             self.enter(plan, part)
@@ -468,7 +469,7 @@ class Formations:
         if old is not None and old.group != group:
             self.forget(old.group)
         part.first = process.say(part, Opening(plan))
-        process.delivery.recount()
+        process.delivery.reopened()
         process.replay_early()
         if old is not None and part.membership is not None:
             mine = next((one for one in plan.parts if self.host.me in one), ())

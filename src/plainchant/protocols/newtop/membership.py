@@ -36,7 +36,7 @@ else has a cut below it. A causal
 order has no such place. There the *last* of all survivors' ``Remove`` with the same failed members does: each of them holds
 back what is numbered above its own one, everything up to the last is delivered when its block is complete, then comes the view.
 The same for original virtual synchrony (``same_view``, 6.4), with sending stopped from one's own ``Remove`` to the view:
-everything that was sent before is numbered below.
+everything that was sent before is numbered below, and nothing has to be held back.
 
 **Leaving.** ``Bye`` is a member's last message. Who has it treats the member as failed there, and nobody has to agree: it is
 the same message for all. The leaver says it when everything that it had before its last message is stable: it can be asked
@@ -99,6 +99,8 @@ class Membership:
         """Ordered words that are not delivered yet (a heap)."""
         self.limit: int | None = None
         """Causal orders: messages with larger numbers are held back; None: none are."""
+        self.last_remove = 0
+        """The block of one's own last Remove."""
         self.held_back: list[Column] = []
         self.owes_remove = False
         self.moving: Plan | None = None
@@ -150,6 +152,11 @@ class Membership:
             self.host.record("unblock", self.part.group, over=True, condition=self.stopped)
         self.stopped = condition
         return not condition
+
+    @property
+    def finishes(self) -> bool:
+        """Others wait until the message that is under way in part is out: it goes even if they have no room for it."""
+        return self.part.begun is not None and (self.owes_remove or self.moving is not None)
 
     def unfinished(self) -> Reason | None:
         """What has to happen before the group is at rest."""
@@ -449,16 +456,14 @@ class Membership:
             self._say_remove()
         if self.moving is not None and not self.said_close:
             self.said_close = True
-            self._hold(self.process.say(self.part, Close(self.moving.form)))
+            self.process.say(self.part, Close(self.moving.form))
 
     def _say_remove(self) -> None:
         self.owes_remove = False
         block = self.process.say(self.part, Remove(tuple(sorted(self.failed))))
         self.host.record("remove", self.part.group, failed=sorted(self.failed), block=block)
-        self._hold(block)
-
-    def _hold(self, block: int) -> None:
-        if self.part.order != "total" and self.limit is None:
+        self.last_remove = block
+        if self.part.order != "total" and not self.parameters.same_view and self.limit is None:
             self.limit = block
 
     # --- (ix) ---------------------------------------------------------------------------------------------------------
@@ -526,7 +531,7 @@ class Membership:
         self.votes.clear()
         reasons = {process: self.failed.pop(process) for process in gone}
         if self.limit is not None:
-            self.limit = None if not self.failed and self.moving is None else self.part.me.last
+            self.limit = self.last_remove if self.failed else None
             self.let_through()
         self.process.install_smaller(self.part, reasons, rank)
 

@@ -198,6 +198,9 @@ class Process(Engine):
         part = self.parts.get(group)
         if part is None or part.membership is None:
             raise ProtocolError(f"{self.host.me} cannot close or rename {group!r}: it is not in it, or its members are static")
+        if name and (name in self.parts or self.parameters.is_static(name)):
+            self.host.record("form", group, stage="refuse", why=f"there is a group {name} already", situation="rename refused")
+            return
         self.formations.wish(group, name)
         self._settle()
 
@@ -211,7 +214,7 @@ class Process(Engine):
             part.demand = block
             part.openers[self.host.me] = None
         part.first = part.me.last
-        self.delivery.recount()
+        self.delivery.reopened()
 
     def _opened(self, part: Part) -> None:
         """Whether it can begin: everybody has been heard."""
@@ -220,7 +223,7 @@ class Process(Engine):
         if part.matrix.complete:
             part.open = True
             self.raise_counter(part, part.matrix.largest)
-            self.delivery.recount()
+            self.delivery.reopened()
             if part.previous is not None:
                 self._retired.pop((part.previous.group, part.previous.form), None)
                 part.previous = None
@@ -433,10 +436,11 @@ class Process(Engine):
     def _held_up(self, part: Part) -> bool:
         """Whether flow control keeps the next message back; writes down when that begins and ends. ``refresh`` first."""
         flow = max(part.counter, part.me.flow) + 1
-        why = part.flow.closed(flow)
+        finishes = part.membership is not None and part.membership.finishes
+        why = part.flow.closed(flow, null=finishes)
         if why:
             part.flow.refresh()
-            why = part.flow.closed(flow)
+            why = part.flow.closed(flow, null=finishes)
         if why == "room" and part.told_wanted < flow - part.flow.bound:
             part.told_wanted = flow - part.flow.bound
             self.want_room(part)
@@ -820,6 +824,8 @@ class Process(Engine):
             return
         now = self.host.now
         due = part.silence.due(now) if part.eager or part.urgent else now + self.parameters.stability_after
+        if part.membership is not None and part.membership.stopped and self.parameters.silence_by == "adaptive":
+            due = now  # no message of one's own is to be expected
         if part.due is None or due < part.due:
             part.due = due
             if part.timer_at is None or part.timer_at > due:

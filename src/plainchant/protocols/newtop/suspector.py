@@ -67,7 +67,9 @@ class Suspector:
             self._newest = matrix.largest
             blocks.append((matrix.largest, now))
         while blocks and blocks[0][0] <= matrix.complete:
-            self._learn(now - blocks.popleft()[1])
+            delay = now - blocks.popleft()[1]
+            if not membership.suspicions and not membership.failed:  # else it was late because of those
+                self._learn(delay)
         if blocks and not self._due and not membership.bye:
             waited_for = [started[1] for column in matrix.members if (started := self._started(column)) is not None]
             if waited_for:

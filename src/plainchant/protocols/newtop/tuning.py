@@ -36,7 +36,9 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     if surroundings.live:
         chosen |= {"probe_after": max(PROBE_AFTER, 2 * parameters.silence), "ask_after": ASK_AFTER}
         if parameters.suspect_after:
-            patience = parameters.suspect_after if "suspect_after" in surroundings.given else SUSPECT_AFTER
+            patience = max(SUSPECT_AFTER, 4 * parameters.silence)
+            if "suspect_after" in surroundings.given:
+                patience = parameters.suspect_after
             chosen |= {"suspect_after": patience, "alive_every": min(ALIVE_EVERY, patience // 3), "merge_after": MERGE_AFTER}
             chosen["probe_after"] = min(chosen["probe_after"], patience // 2)
         if parameters.silence_by == "adaptive":

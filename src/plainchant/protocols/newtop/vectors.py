@@ -39,8 +39,8 @@ _T = TypeVar("_T")
 
 
 def keep(known: dict[str, _T], key: str, value: _T) -> None:
-    """Keeps a value by the key of a formation; of each group's formations, only the latest."""
-    if key not in known:
+    """Keeps a value by the key of a formation; of each group's formations, only those that were last heard of."""
+    if known.pop(key, None) is None:
         group = key.partition(FORM)[0]
         older = [one for one in known if one.partition(FORM)[0] == group]
         for one in older[: 1 - FORMATIONS]:
@@ -87,6 +87,12 @@ class Vectors(ABC):
         this process is not in it has left, or never was in.)"""
         part = self.parts.get(key.partition(FORM)[0])
         return part if part is not None and part.key == key else None
+
+    def is_news(self, key: str) -> bool:
+        """Whether numbers of a formation are worth keeping: not those of one that has ended here, where everybody who is in
+        the group now has passed its end."""
+        part = self.parts.get(key.partition(FORM)[0])
+        return part is None or part.key == key
 
     def entered(self, part: Part) -> None:
         """The group is in a new formation: what was known by the columns of the one before is void."""
@@ -139,10 +145,11 @@ class Keyed(Vectors):
     def merge(self, key: str, numbers: tuple[int, ...]) -> None:
         """Keeps the larger numbers, also of groups that this process is not in: causes travel round cycles of groups."""
         mine = self.known.get(key)
-        if mine is None:
+        if mine is not None:
+            if mine != numbers:
+                self.known[key] = tuple(map(max, mine, numbers))
+        elif self.is_news(key):
             keep(self.known, key, numbers)
-        elif mine != numbers:
-            self.known[key] = tuple(map(max, mine, numbers))
 
     def number(self, packet: Data, nth: int) -> int:
         return packet.block
@@ -246,7 +253,7 @@ class Relative(Vectors):
         _, *others = packet.vector
         groups = self.groups
         for key, (number,) in others:
-            if number > groups.get(key, 0):
+            if number > groups.get(key, 0) and (key in groups or self.is_news(key)):
                 keep(groups, key, number)
         keep(groups, part.key, max(groups.get(part.key, 0), packet.block))
         last = self.last.get(part.group)
