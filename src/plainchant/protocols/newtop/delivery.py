@@ -204,7 +204,7 @@ class Delivery:
             return
         packet = column.queue[0]
         membership = part.membership
-        if membership is not None and membership.limit is not None and packet.block > membership.limit:
+        if membership is not None and membership.holds(column, packet.block):
             membership.held_back.append(column)
             return
         need: Any = None
@@ -263,7 +263,7 @@ class Delivery:
         if self.slows:
             block, _, part, column, packet = self.slows[0]
             ripe = block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block)
-            if ripe and not self._is_held(part, block) and not self._behind(block):
+            if ripe and not self._is_held(part, column, block) and not self._behind(block):
                 heappop(self.slows)
                 self._deliver(part, column, packet, None)
                 return True
@@ -280,10 +280,9 @@ class Delivery:
                         return True
         return False
 
-    def _is_held(self, part: Part, block: int) -> bool:
+    def _is_held(self, part: Part, column: Column, block: int) -> bool:
         """A view changes: the message may have to wait for it."""
-        membership = part.membership
-        return membership is not None and membership.limit is not None and block > membership.limit
+        return part.membership is not None and part.membership.holds(column, block)
 
     def ripe(self, part: Part, block: int) -> bool:
         """safe1': the block is complete in every group of this process, not only in the message's own."""

@@ -165,6 +165,8 @@ class Formations:
             self._invited(source, packet)
             return
         part = self.process.parts.get(packet.group)
+        if part is None and type(packet) is Beacon and packet.group in self.entries:
+            self.host.send((packet.members[0],), AskJoin(packet.group, self.host.me))
         if part is None or part.membership is None or part.membership.bye:
             return
         leader = self._leader(part)
@@ -298,11 +300,14 @@ class Formations:
         assert membership is not None
         plan = self.plans.get(group)
         if plan is not None:
-            if plan[0].number <= part.number:
+            there = part.form == plan[0].form
+            if (there and part.open) or (not there and plan[0].number <= part.number):
                 del self.plans[group]
             else:
                 for leader in plan[2]:
-                    self.host.send((leader,), Convene(group, plan[1], plan[0]))
+                    column = part.matrix.columns.get(leader)
+                    if not there or (column is not None and column.last == 0):
+                        self.host.send((leader,), Convene(group, plan[1], plan[0]))
         if self._leader(part) == self.host.me:
             if part.open and membership.calm and group not in self.attempts and not self._is_following(group):
                 self._come_together(part)
@@ -461,7 +466,7 @@ class Formations:
             self.host.renamed(old.group, view)
         else:
             self.host.install(view)
-        for known in (self.entries, self.attempts, self.followed, self.found, self.plans):
+        for known in (self.entries, self.attempts, self.followed, self.found):
             known.pop(group, None)
         self._asked = {asked: None for asked in self._asked if asked[0] != group}
         for remembered in (self.lost, self.askers):
@@ -471,11 +476,14 @@ class Formations:
         part.first = process.say(part, Opening(plan))
         process.delivery.reopened()
         process.replay_early()
-        if old is not None and part.membership is not None:
-            mine = next((one for one in plan.parts if self.host.me in one), ())
-            part.membership.expect_not([one for one in mine if one not in before])
-        if self.lost[group] or self.askers[group]:
+        if self.lost[group] or self.askers[group] or group in self.plans:
             self._timer(group, self.parameters.merge_after or self.parameters.alive_every)
+
+    def stays(self, group: GroupId) -> None:
+        """A move is void: whoever wanted it begins anew."""
+        for known in (self.plans, self.followed, self._wished):
+            known.pop(group, None)
+        self._timer(group, self.parameters.alive_every)
 
     def parted(self, group: GroupId, gone: dict[ProcessId, Reason]) -> None:
         """Members are gone from the view: they are looked for, unless they have left."""

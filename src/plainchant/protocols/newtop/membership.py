@@ -36,19 +36,20 @@ else has a cut below it. A causal
 order has no such place. There the *last* of all survivors' ``Remove`` with the same failed members does: each of them holds
 back what is numbered above its own one, everything up to the last is delivered when its block is complete, then comes the view.
 The same for original virtual synchrony (``same_view``, 6.4), with sending stopped from one's own ``Remove`` to the view:
-everything that was sent before is numbered below, and nothing has to be held back.
+everything that was sent before is numbered below, and only what a member sends after its own one is held back.
 
 **Leaving.** ``Bye`` is a member's last message. Who has it treats the member as failed there, and nobody has to agree: it is
 the same message for all. The leaver says it when everything that it had before its last message is stable: it can be asked
 for nothing, and what it knew nobody has to miss. Then it waits until everybody has shown that it has it.
 
 **Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says
-``Close``; at the last Close everything that was sent here is delivered at everybody, and the formation ends.
+``Close``; at the last Close everything that was sent here is delivered at everybody, and the formation ends. If a member is
+removed in between, the move is void.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -99,6 +100,9 @@ class Membership:
         """Ordered words that are not delivered yet (a heap)."""
         self.limit: int | None = None
         """Causal orders: messages with larger numbers are held back; None: none are."""
+        self.marks: dict[ProcessId, list[int]] = {}
+        """Original virtual synchrony: the Removes of each member that have not installed a view yet. What it sends after the
+        first of them it sends in the next view."""
         self.last_remove = 0
         """The block of one's own last Remove."""
         self.held_back: list[Column] = []
@@ -245,13 +249,6 @@ class Membership:
         self.compare(column)
         if not self.part.open and last == column.last == 0 and process not in self.suspicions:
             self.suspect([(column, {"by": by})], "absent")
-
-    def expect_not(self, processes: Iterable[ProcessId]) -> None:
-        """These have failed since the plan of this formation was made: they will not come."""
-        columns = [self.part.matrix.columns[process] for process in processes if process not in self.suspicions]
-        absent = [column for column in columns if column.last == 0]
-        if absent:
-            self.suspect([(column, {"by": self.host.me}) for column in absent], "absent")
 
     def _column(self, process: ProcessId) -> Column | None:
         """A member's column, or that of one who has left."""
@@ -470,6 +467,8 @@ class Membership:
 
     def arrived(self, column: Column, word: Word, emitter_hash: int) -> None:
         """An ordered word is here and waits for its place."""
+        if self.parameters.same_view and type(word.say) is Remove:
+            self.marks.setdefault(column.process, []).append(word.block)
         heappush(self.controls, (word.block, emitter_hash, column.process, column, word))
 
     def next_control(self) -> tuple[Column, Word] | None:
@@ -487,6 +486,13 @@ class Membership:
             return None
         _, _, _, column, word = heappop(self.controls)
         return column, word
+
+    def holds(self, column: Column, block: int) -> bool:
+        """Whether a message of a causal order may have to come after a view that is not installed yet."""
+        if self.limit is not None and block > self.limit:
+            return True
+        marks = self.marks.get(column.process)
+        return marks is not None and block > marks[0]
 
     def let_through(self) -> None:
         """What was held back is looked at again."""
@@ -523,6 +529,7 @@ class Membership:
             removed = [member for member in removed if member in say.failed]
         else:
             removed = [member for member in removed if (columns[member].cut or 0) < block]
+        self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
         self.install(removed, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
 
     def install(self, gone: Sequence[ProcessId], rank: int | None) -> None:
@@ -532,7 +539,10 @@ class Membership:
         reasons = {process: self.failed.pop(process) for process in gone}
         if self.limit is not None:
             self.limit = self.last_remove if self.failed else None
+        if self.held_back:
             self.let_through()
+        if self.moving is not None and self.moving.name and any(reason.code != LEFT for reason in reasons.values()):
+            self._stay()
         self.process.install_smaller(self.part, reasons, rank)
 
     # --- leaving ------------------------------------------------------------------------------------------------------
@@ -579,6 +589,15 @@ class Membership:
             situation="move during a view change" if self.failed or self.suspicions else "moves",
         )
         self.say_what_is_owed()
+
+    def _stay(self) -> None:
+        """Members have failed on the way to another formation: this part is not the one that was to go there, and the others who
+        were in it may have delivered something else. The move is void for all who stay together."""
+        assert self.moving is not None
+        self.host.record("form", self.part.group, stage="gave up", form=self.moving.form, situation="move given up")
+        self.moving, self.said_close = None, False
+        self.closed.clear()
+        self.process.formations.stays(self.part.group)
 
     def _end_if_all_closed(self) -> None:
         if self.moving is not None and all(member in self.closed for member in self.part.members):

@@ -517,6 +517,9 @@ class Process(Engine):
         due = part.spoke + self.parameters.alive_every
         if self.host.now >= due:
             membership = part.membership
+            if not part.open and part.form != 1:
+                absent = tuple(column.process for column in part.matrix.members if column.last == 0)
+                self.host.send(absent, part.me.kept[0])  # the Opening, by which some of them enter
             if not (membership is not None and membership.bye):
                 wanted = max(part.matrix.largest, part.demand)
                 self._null(part, wanted if wanted > part.me.last else part.me.last + 1, "alive")
