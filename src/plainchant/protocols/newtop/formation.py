@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 LOST: Final = 256
 """So many lost members are looked for; the oldest are given up."""
+PASSED_ON: Final = 32
+"""So many of them a plan tells newcomers of."""
 ENTRY_PATIENCE: Final = 20
 """Who wants to join, or has proposed a group, gives up after so many times ``suspect_after``."""
 ANSWER_PATIENCE: Final = 2
@@ -398,7 +400,8 @@ class Formations:
         self._count += 1
         text = f"{group}/{number}/{self.host.me}/{self._count}/{','.join(members)}"
         form = FIRST_TAG + (crc32(text.encode()) & 0x7FFF_FFFF)
-        return Plan(form, group, number, members, parts, newcomers)
+        lost = tuple(process for process in self.lost.get(group, {}) if process not in members)[-PASSED_ON:]
+        return Plan(form, group, number, members, parts, newcomers, lost)
 
     def _found_group(self, group: GroupId, attempt: _Attempt, answers: list[tuple[ProcessId, Answer]]) -> None:
         """Forms the group of those who have agreed."""
@@ -466,11 +469,13 @@ class Formations:
             self.host.renamed(old.group, view)
         else:
             self.host.install(view)
+        entry = self.entries.get(group)
+        known_of = (*plan.lost, *(entry.contacts if entry is not None else ()), *self.lost.get(group, {}))
         for known in (self.entries, self.attempts, self.followed, self.found):
             known.pop(group, None)
         self._asked = {asked: None for asked in self._asked if asked[0] != group}
-        for remembered in (self.lost, self.askers):
-            remembered[group] = {one: None for one in remembered.get(group, {}) if one not in plan.members}
+        self.lost[group] = {one: None for one in known_of if one not in plan.members}
+        self.askers[group] = {one: None for one in self.askers.get(group, {}) if one not in plan.members}
         if old is not None and old.group != group:
             self.forget(old.group)
         part.first = process.say(part, Opening(plan))

@@ -91,8 +91,8 @@ class Bye(Struct, frozen=True, array_like=True, gc=False, tag=5):
 
 class Plan(Struct, frozen=True, array_like=True, gc=False):
     """A formation to come: its tag, the number of its first view, who is in it, and the parts that come together in it, those
-    with something to bring first; ``newcomers`` have asked to join. ``name`` is the group's name in it; empty: the group is
-    closed."""
+    with something to bring first; ``newcomers`` have asked to join; ``lost`` are members of former times who may live. ``name``
+    is the group's name in it; empty: the group is closed."""
 
     form: int
     name: GroupId
@@ -100,6 +100,7 @@ class Plan(Struct, frozen=True, array_like=True, gc=False):
     members: tuple[ProcessId, ...]
     parts: tuple[tuple[ProcessId, ...], ...] = ()
     newcomers: tuple[ProcessId, ...] = ()
+    lost: tuple[ProcessId, ...] = ()
 
 
 class Move(Struct, frozen=True, array_like=True, gc=False, tag=6):
