@@ -520,7 +520,11 @@ class Membership:
             self.votes[by] = frozenset(say.failed)
             gone = self.votes[by].intersection(members)
             for member in members:
-                if member not in gone and self.votes.get(member, frozenset()).intersection(members) != gone:
+                if member in gone:
+                    continue
+                if self.votes.get(member, frozenset()).intersection(members) != gone:
+                    return
+                if member in self.failed and (columns[member].cut or 0) < block:  # it is virtual here: a larger Remove follows
                     return
         if self.host.me in say.failed:
             return

@@ -512,7 +512,8 @@ class Process(Engine):
     def _show_life(self, part: Part) -> None:
         """The extended time-silence: who has sent nothing for long makes a block, which the others complete. Like suspicions
         it does not wait for flow control: where a failed member stops that, nobody would notice, or all would seem to have."""
-        if not part.others:
+        membership = part.membership
+        if not part.others or (membership is not None and membership.bye):
             return
         due = part.spoke + self.parameters.alive_every
         if self.host.now >= due:
@@ -520,9 +521,11 @@ class Process(Engine):
             if not part.open and part.form != 1:
                 absent = tuple(column.process for column in part.matrix.members if column.last == 0)
                 self.host.send(absent, part.me.kept[0])  # the Opening, by which some of them enter
-            if not (membership is not None and membership.bye):
-                wanted = max(part.matrix.largest, part.demand)
-                self._null(part, wanted if wanted > part.me.last else part.me.last + 1, "alive")
+            wanted = max(part.matrix.largest, part.demand)
+            if wanted > part.me.last:
+                self._null(part, wanted, "alive")
+            elif membership is not None and membership.suspector.wants_life():
+                self._null(part, part.me.last + 1, "alive")
             due = self.host.now + self.parameters.alive_every
         self.host.set_timer(("alive", part.group), due)
 

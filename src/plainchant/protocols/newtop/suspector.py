@@ -83,6 +83,16 @@ class Suspector:
         self._deviation += (abs(delay - self._mean) - self._deviation) // GAIN
         self._mean += (delay - self._mean) // GAIN
 
+    def wants_life(self) -> bool:
+        """Whether a block should be made by which a failure could be noticed. Not while there is a young one that is incomplete,
+        or while the window of flow control is half used: where blocks take longer than ``alive_every``, signs of life would
+        fill it. But always if there was none for half of ``suspect_after``."""
+        membership = self._membership
+        now, flow = membership.host.now, membership.part.flow
+        flow.refresh()
+        busy = bool(self._blocks) or (flow.bound and membership.part.matrix.largest_flow - flow.everywhere > flow.bound // 2)
+        return not busy or now - membership.part.spoke >= membership.parameters.suspect_after // 2
+
     def rearm(self, process: ProcessId) -> None:
         """This member's time-outs begin anew."""
         self._since[process] = self._membership.host.now
