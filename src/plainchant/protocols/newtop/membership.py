@@ -545,7 +545,7 @@ class Membership:
             self.limit = self.last_remove if self.failed else None
         if self.held_back:
             self.let_through()
-        if self.moving is not None and self.moving.name and any(reason.code != LEFT for reason in reasons.values()):
+        if self.moving is not None and self.moving.name:
             self._stay()
         self.process.install_smaller(self.part, reasons, rank)
 
@@ -595,8 +595,8 @@ class Membership:
         self.say_what_is_owed()
 
     def _stay(self) -> None:
-        """Members have failed on the way to another formation: this part is not the one that was to go there, and the others who
-        were in it may have delivered something else. The move is void for all who stay together."""
+        """Members are gone on the way to another formation: this part is not the one that was to go there, and those who were in
+        it may have delivered something else. The move is void for all who stay together."""
         assert self.moving is not None
         self.host.record("form", self.part.group, stage="gave up", form=self.moving.form, situation="move given up")
         self.moving, self.said_close = None, False

@@ -21,7 +21,7 @@ BLOCK: Final = "block"
 
 
 FORM: Final = "\0"
-"""Between a group's name and the tag of its formation, in the key of vectors."""
+"""Between a group's name and its formation, in the key of vectors."""
 
 
 class Part:
@@ -41,7 +41,8 @@ class Part:
         self.group = group
         self.form = form
         """The tag of the formation."""
-        self.key = group if form == 1 else f"{group}{FORM}{form}"
+        self.key = group if form == 1 else f"{group}{FORM}{number}.{form}"
+        """Its name in vectors; what comes later in a group's life has a larger number."""
         self.number = number
         """Of the view in force."""
         self.members = members

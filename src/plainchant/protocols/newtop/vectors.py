@@ -31,21 +31,16 @@ Need: TypeAlias = tuple[Column | Part, int]
 """Something that has to be settled up to a number."""
 
 
-FORMATIONS: Final = 4
+FORMATIONS: Final = 8
 """Of so many formations of a group the latest numbers are passed on."""
 
 
 _T = TypeVar("_T")
 
 
-def keep(known: dict[str, _T], key: str, value: _T) -> None:
-    """Keeps a value by the key of a formation; of each group's formations, only those that were last heard of."""
-    if known.pop(key, None) is None:
-        group = key.partition(FORM)[0]
-        older = [one for one in known if one.partition(FORM)[0] == group]
-        for one in older[: 1 - FORMATIONS]:
-            del known[one]
-    known[key] = value
+def age(key: str) -> int:
+    """The number of the first view of a formation."""
+    return int(key.partition(FORM)[2].partition(".")[0] or 1)
 
 
 class Vectors(ABC):
@@ -88,11 +83,18 @@ class Vectors(ABC):
         part = self.parts.get(key.partition(FORM)[0])
         return part if part is not None and part.key == key else None
 
-    def is_news(self, key: str) -> bool:
-        """Whether numbers of a formation are worth keeping: not those of one that has ended here, where everybody who is in
-        the group now has passed its end."""
-        part = self.parts.get(key.partition(FORM)[0])
-        return part is None or part.key == key
+    def keep(self, known: dict[str, _T], key: str, value: _T) -> None:
+        """Keeps a value by the key of a formation: of each group's formations the latest, and the one that this process is in."""
+        if key not in known:
+            group = key.partition(FORM)[0]
+            others = [one for one in known if one.partition(FORM)[0] == group]
+            part = self.parts.get(group)
+            if len(others) >= FORMATIONS:
+                oldest = min([one for one in (*others, key) if part is None or one != part.key], key=age)
+                if oldest == key:
+                    return
+                del known[oldest]
+        known[key] = value
 
     def entered(self, part: Part) -> None:
         """The group is in a new formation: what was known by the columns of the one before is void."""
@@ -140,7 +142,7 @@ class Keyed(Vectors):
             self.merge(key, numbers)
         mine = self.known.get(part.key) or (0,) * len(part.matrix.roster)
         place = column.index
-        keep(self.known, part.key, (*mine[:place], max(mine[place], self.number(packet, nth)), *mine[place + 1 :]))
+        self.keep(self.known, part.key, (*mine[:place], max(mine[place], self.number(packet, nth)), *mine[place + 1 :]))
 
     def merge(self, key: str, numbers: tuple[int, ...]) -> None:
         """Keeps the larger numbers, also of groups that this process is not in: causes travel round cycles of groups."""
@@ -148,8 +150,8 @@ class Keyed(Vectors):
         if mine is not None:
             if mine != numbers:
                 self.known[key] = tuple(map(max, mine, numbers))
-        elif self.is_news(key):
-            keep(self.known, key, numbers)
+        else:
+            self.keep(self.known, key, numbers)
 
     def number(self, packet: Data, nth: int) -> int:
         return packet.block
@@ -253,9 +255,9 @@ class Relative(Vectors):
         _, *others = packet.vector
         groups = self.groups
         for key, (number,) in others:
-            if number > groups.get(key, 0) and (key in groups or self.is_news(key)):
-                keep(groups, key, number)
-        keep(groups, part.key, max(groups.get(part.key, 0), packet.block))
+            if number > groups.get(key, 0):
+                self.keep(groups, key, number)
+        self.keep(groups, part.key, max(groups.get(part.key, 0), packet.block))
         last = self.last.get(part.group)
         if last is None:
             last = self.last[part.group] = [0] * len(part.matrix.roster)
