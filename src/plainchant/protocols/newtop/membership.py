@@ -394,9 +394,13 @@ class Membership:
         del self.suspicions[process], self.since[process]
         self.pending.pop(process, None)
         self.recorded.pop(process, None)
-        for recorded in self.recorded.values():
-            recorded.pop(process, None)
+        self._unrecord(process)
         self.kept = [(by, detection) for by, detection in self.kept if by != process]
+
+    def _unrecord(self, by: ProcessId) -> None:
+        """What a member suspected that is gone is void."""
+        left = {process: {one: last for one, last in held.items() if one != by} for process, held in self.recorded.items()}
+        self.recorded = {process: held for process, held in left.items() if held}
 
     def cuts(self, detection: dict[ProcessId, int]) -> dict[ProcessId, int]:
         """Up to where what each of them sent counts."""
@@ -554,8 +558,7 @@ class Membership:
     def _departs(self, column: Column) -> None:
         """A member has said Bye."""
         process, group = column.process, self.part.group
-        for recorded in self.recorded.values():
-            recorded.pop(process, None)
+        self._unrecord(process)
         self.failed[process] = Reason(LEFT, f"{process} has left {group}", {"last": column.last})
         self.host.record("bye", group, process=process, situation="member leaves")
         self.process.raise_counter(self.part, column.last)
