@@ -31,6 +31,9 @@ Need: TypeAlias = tuple[Column | Part, int]
 """Something that has to be settled up to a number."""
 
 
+MOST: Final = 64
+"""Groups that were closed, and processes that are gone, are not told from those that one knows by hearsay only: of so many at the
+most the numbers are passed on, and those that have not changed for the longest time go first."""
 FORMATIONS: Final = 8
 """Of so many formations of a group the latest numbers are passed on."""
 
@@ -94,6 +97,9 @@ class Vectors(ABC):
                 if oldest == key:
                     return
                 del known[oldest]
+            elif len(known) >= MOST:
+                mine = {part.key for part in self.parts.values()}
+                del known[next((one for one in known if one not in mine), next(iter(known)))]
         known[key] = value
 
     def entered(self, part: Part) -> None:
@@ -206,8 +212,13 @@ class Compact(Vectors):
         known = self.known
         for process, (number,) in packet.vector:
             if number > known.get(process, 0) and self.keeps(process):
+                known.pop(process, None)
                 known[process] = number
-        known[column.process] = max(known.get(column.process, 0), packet.block)
+        known[column.process] = max(known.pop(column.process, 0), packet.block)
+        if len(known) > MOST:
+            mine = {member for here in self.parts.values() for member in here.members}
+            for process in [process for process in known if process not in mine][: len(known) - MOST]:
+                del known[process]
 
     def keeps(self, process: ProcessId) -> bool:
         """Whose numbers are passed on: everybody's, also of those whom this process shares no group with (5.5, at the end)."""
