@@ -314,7 +314,7 @@ def test_a_promise_with_two_conditions_is_shown_once(plainchant: Callable[..., E
     for name in ("identical", "total", "acyclic"):
         assert len([line for line in shown.splitlines() if line.startswith(f"{name} ")]) == 1
     words = " ".join(shown.split())
-    assert 'acyclic all members live, and the network heals, and every group has order "total" (the default)' in words
+    assert 'acyclic whatever fails; liveness, if the network heals, and every group has order "total" (the default)' in words
     assert "(blocks)" not in words
 
 
@@ -369,6 +369,7 @@ def test_a_malformed_trace_is_status_2_with_its_place(plainchant: Callable[..., 
     assert "mend or leave out that file" in ended.err
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable[..., Ended], tmp_path: Path) -> None:
     first = plainchant("demo")
     assert first.status == 0
@@ -381,6 +382,8 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
         "ann#1",
         "And groups that overlap?",
         "acyclic",
+        "And if the network falls apart?",
+        "came together",
         "holds",
     ):
         assert part in first.out
@@ -388,6 +391,7 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
     assert [file for file in made if "/" not in file] == ["report.html", "scenario.toml", "summary.json"]
     assert {"trace/part-00000.parquet", "live/report.html", "sweep/report.html", "sweep/summary.json"} <= set(made)
     assert {"overlapping/trace/part-00000.parquet", "overlapping/report.html"} <= set(made)
+    assert {"parted/trace/part-00000.parquet", "parted/report.html"} <= set(made)
     assert_one_order(first.out)
     assert "40 runs" in first.out
     again = plainchant("demo")

@@ -24,7 +24,7 @@ from .process import Process
 from .tuning import tune
 
 ALIVE = "all members live, and the network heals"
-ANY = "whoever fails, and however the network falls apart; what speaks of the end, if it heals"
+ANY = "whatever fails; liveness, if the network heals"
 TOTAL = 'every group has order "total" (the default)'
 VIEWS = ("view-order", "view-atomicity", "view-exclusion", "sender-in-view")
 

@@ -470,7 +470,8 @@ class Formations:
         else:
             self.host.install(view)
         entry = self.entries.get(group)
-        known_of = (*plan.lost, *(entry.contacts if entry is not None else ()), *self.lost.get(group, {}))
+        contacts = entry.contacts if entry is not None else ()
+        known_of = (*plan.lost, *contacts, *self.lost.get(group, {}), *(self.lost.get(old.group, {}) if old is not None else ()))
         for known in (self.entries, self.attempts, self.followed, self.found):
             known.pop(group, None)
         self._asked = {asked: None for asked in self._asked if asked[0] != group}

@@ -347,6 +347,8 @@ class Membership:
             self.exclude_in_turn(column)
         elif any(self._is_member(process) for process, _ in say.detection):
             self.kept.append((by, say.detection))
+            if any(self.suspicions.get(process) != last for process, last in say.detection):
+                self.host.record("state", self.part.group, by=by, situation="keeps a detection")
 
     def _is_member(self, process: ProcessId) -> bool:
         return process in self.part.matrix.columns and process not in self.failed

@@ -826,11 +826,12 @@ class Process(Engine):
             return
         if not part.eager and not part.urgent and part.flow.waited_for(part.matrix.largest_flow - part.me.flow):
             part.urgent = True
-        if part.held or (part.due is not None and not part.urgent):
+        stopped = part.membership is not None and part.membership.stopped != "" and self.parameters.silence_by == "adaptive"
+        if part.held or (part.due is not None and not part.urgent and not stopped):
             return
         now = self.host.now
         due = part.silence.due(now) if part.eager or part.urgent else now + self.parameters.stability_after
-        if part.membership is not None and part.membership.stopped and self.parameters.silence_by == "adaptive":
+        if stopped:
             due = now  # no message of one's own is to be expected
         if part.due is None or due < part.due:
             part.due = due
