@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from plainchant.engine import Host
-from plainchant.model import Batch, GroupId, Packet, ProcessId, Reason, Timer, View, pack
+from plainchant.model import Batch, GroupId, Invitation, Packet, ProcessId, Reason, Timer, View, pack
 
 
 class FakeHost:
@@ -70,6 +70,17 @@ class FakeHost:
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         self.calls.append(("left", group, rank))
+
+    def invited(self, invitation: Invitation) -> None:
+        self.calls.append(("invited", invitation))
+
+    def refused(self, group: GroupId, reason: Reason) -> None:
+        self.calls.append(("refused", group, reason))
+
+    def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
+        """What waits moves to the new name, after what is returned."""
+        self.calls.append(("renamed", group, view, tuple(returned)))
+        self._queues[view.group] = deque([*returned, *self._queues.pop(group, ())])
 
     def stable(self, group: GroupId, rank: int) -> None:
         self.calls.append(("stable", group, rank))

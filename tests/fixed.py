@@ -19,6 +19,7 @@ from plainchant.model import (
     Join,
     Packet,
     ProcessId,
+    Propose,
     Reason,
     Timer,
     UsageError,
@@ -64,7 +65,7 @@ class Choir(Engine):
         self.unheard: dict[tuple[ProcessId, GroupId, int], Song] = {}
         self.heard: set[tuple[ProcessId, GroupId, int]] = set()
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         assert isinstance(how, Form)
         self.others[group] = tuple(name for name in how.members if name != self.host.me)
         self.host.install(View(group, 1, how.members))
@@ -117,6 +118,6 @@ PLAINSONG = Description(
     faults=(),
     settle=lambda parameters: 20 * MS,
     check=check,
-    changes=False,
+    changes=lambda parameters: False,
     recorded=frozenset({"null"}),
 )

@@ -7,7 +7,22 @@ from typing import Any
 import pytest
 
 from plainchant.engine import Engine, Host, Layer, PerGroup
-from plainchant.model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
+from plainchant.model import (
+    Batch,
+    Consent,
+    Form,
+    GroupId,
+    Invitation,
+    Join,
+    Packet,
+    Pressure,
+    ProcessId,
+    Propose,
+    ProtocolError,
+    Reason,
+    Timer,
+    View,
+)
 
 from .fakes import FakeHost, as_host
 
@@ -42,7 +57,7 @@ class Recorder(Engine):
     def expire(self, timer: Timer) -> None:
         self.calls.append(("expire", timer))
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self.calls.append(("join", group, how))
 
     def leave(self, group: GroupId) -> None:
@@ -72,11 +87,13 @@ class Nothing(Layer):
 # --- Engine ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", ["join", "leave"])
-def test_an_engine_that_knows_no_groups_refuses_them(call: str) -> None:
-    arguments = ("g", Form(("p1",))) if call == "join" else ("g",)
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [("join", (Form(("p1",)),)), ("join", (Propose(("p1",)),)), ("leave", ()), ("close", ()), ("rename", ("h",))],
+)
+def test_an_engine_that_knows_no_groups_refuses_them(call: str, argument: tuple[Any, ...]) -> None:
     with pytest.raises(ProtocolError, match=f"Engine cannot {call} groups"):
-        getattr(Engine(), call)(*arguments)
+        getattr(Engine(), call)("g", *argument)
 
 
 def test_an_engine_does_nothing_and_waits_for_nothing_unless_it_says_so() -> None:
@@ -228,6 +245,19 @@ def test_pressure_reaches_the_instance_of_its_group_alone(engines: PerGroup) -> 
     engines.notice(Pressure("not joined", True))
     assert instance(engines, "a").calls[-1] == ("notice", full)
     assert not any(call[0] == "notice" for call in instance(engines, "b").calls)
+
+
+def test_consent_reaches_the_instance_of_its_group_alone(engines: PerGroup) -> None:
+    consent = Consent(Invitation("a", "p2", ("p1", "p2"), 1), True)
+    engines.notice(consent)
+    engines.notice(Consent(Invitation("not joined", "p2", ("p1", "p2"), 1), True))
+    assert instance(engines, "a").calls[-1] == ("notice", consent)
+    assert not any(call[0] == "notice" for call in instance(engines, "b").calls)
+
+
+def test_a_group_is_closed_by_its_instance(engines: PerGroup) -> None:
+    with pytest.raises(ProtocolError, match="cannot close groups"):
+        engines.close("a")
 
 
 def test_a_process_waits_as_long_as_one_of_its_groups_does(engines: PerGroup) -> None:

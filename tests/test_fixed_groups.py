@@ -39,6 +39,12 @@ class Busy:
     def leave(self, group: str) -> None:
         raise AssertionError("nobody can leave this group")
 
+    def close_group(self, group: str) -> None:
+        raise AssertionError("nobody closes this group")
+
+    def rename(self, group: str, name: str) -> None:
+        raise AssertionError("nobody renames this group")
+
     def pressure(self, group: str, full: bool) -> None:
         return
 
@@ -169,7 +175,7 @@ def test_a_program_that_leaves_is_told_that_it_cannot() -> None:
 
 
 def test_faults_that_change_groups_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"fault\.0\.kind: plainsong does not survive a crash yet"):
+    with pytest.raises(UsageError, match=r"fault\.0\.kind: with these parameters plainsong does not survive a crash"):
         sim.run(sing, protocol="plainsong", members=2, faults=[{"kind": "crash", "process": "p1", "at": "1ms"}])
 
 

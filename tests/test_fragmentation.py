@@ -31,6 +31,9 @@ class Toy(Engine):
     def leave(self, group: GroupId) -> None:
         self.left.append(group)
 
+    def close(self, group: GroupId) -> None:
+        self.left.append(f"close {group}")
+
     def ready(self, group: GroupId) -> None:
         self.eager = True
 
@@ -40,8 +43,8 @@ class Toy(Engine):
     def waiting(self) -> Reason | None:
         return self.reason
 
-    def take(self, max_bytes: int) -> Batch | None:
-        batch = self.host.take(G, max_bytes)
+    def take(self, max_bytes: int, group: GroupId = G) -> Batch | None:
+        batch = self.host.take(group, max_bytes)
         self.eager = batch is not None
         assert batch is None or len(batch.body) <= max_bytes
         return batch
@@ -550,3 +553,132 @@ def test_a_message_arrives_although_somebody_joins_after_each_of_its_fragments(j
     members_agree(group)
     messages_are_what_was_sent(group)
     assert len(group.everybody[-1].messages(0, len(group.order))) == 2
+
+
+# --- parts that come together -----------------------------------------------------------------------------------------
+
+
+def test_a_merge_starts_messages_afresh_in_every_part(a: Process, b: Process) -> None:
+    """a and c were one part, b and d another; a and b each have a message under way, of which their parts have heard some."""
+    c, d = Process("c"), Process("d")
+    parts = {"ac": (a, c), "bd": (b, d)}
+    for names, part in parts.items():
+        part[0].submit(b"abcdefgh")
+        first = part[0].engine.take(3)
+        assert first is not None
+        for process in part:
+            process.install(1, names)
+            process.deliver(part[0].host.me, first)
+    for names, part in parts.items():
+        for process in part:
+            process.install(5, "abcd", "".join(name for name in "abcd" if name not in names))
+            process.fire()
+    for sender in (a, b):
+        for batch in sender.take_all(3):
+            for process in (a, b, c, d):
+                process.deliver(sender.host.me, batch)
+    for process in (a, b, c, d):
+        assert process.delivered == [("a", Batch(1, 1, b"abcdefgh")), ("b", Batch(1, 1, b"abcdefgh"))]
+
+
+def test_who_comes_back_from_another_part_continues_nothing_that_it_had_begun(a: Process, b: Process) -> None:
+    """b hears a's first fragment, is lost, and is back: what a's part has delivered since is none of its business."""
+    a.submit(b"abcdefgh")
+    first, *rest = a.take_all(3)
+    b.install(1, "ab")
+    b.deliver("a", first)
+    b.install(2, "b")
+    a.install(1, "ab")
+    a.deliver("a", first)
+    a.install(2, "a")
+    a.deliver("a", *rest)
+    assert a.delivered == [("a", Batch(1, 1, b"abcdefgh"))]
+    a.install(7, "ab", "b")
+    b.install(7, "ab", "a")
+    a.fire()
+    a.submit(b"ijklmnop")
+    for batch in a.take_all(3):
+        a.deliver("a", batch)
+        b.deliver("a", batch)
+    assert b.delivered == [("a", Batch(2, 1, b"ijklmnop"))]
+
+
+# --- other names, and the end for all ---------------------------------------------------------------------------------
+
+
+def rename(process: Process, name: GroupId = "h") -> None:
+    process.engine.host.renamed(G, View(name, 2, ("a", "b")))
+
+
+def test_a_message_that_a_new_name_cuts_off_goes_back_to_the_host_and_is_sent_first(a: Process, b: Process) -> None:
+    a.submit(b"abcdefgh")
+    a.submit(b"next")
+    first = a.engine.take(3)
+    assert first is not None
+    a.deliver("a", first)
+    b.deliver("a", first)
+    for process in (a, b):
+        rename(process)
+    assert a.host.called("renamed")[0][2] == (b"abcdefgh",)
+    assert b.host.called("renamed")[0][2] == ()
+    a.fire()
+    assert a.engine.eager
+    batches = [batch for _ in range(3) if (batch := a.engine.take(3, "h")) is not None]
+    assert [batch.body for batch in batches] == [b"abc", b"def", b"gh"]
+    for process in (a, b):
+        for batch in batches:
+            process.engine.host.deliver("h", "a", batch)
+        assert process.delivered == [("a", Batch(1, 1, b"abcdefgh"))]
+    assert a.engine.take(10, "h") == Batch(2, 1, b"next")
+
+
+def test_who_was_to_leave_after_its_message_leaves_after_it_under_the_new_name(a: Process) -> None:
+    a.submit(b"abcdefgh")
+    a.take_all(3)
+    a.layer.leave(G)
+    rename(a)
+    a.fire()
+    a.layer.leave("h")
+    assert a.engine.left == []
+    for _ in range(3):
+        batch = a.engine.take(3, "h")
+        assert batch is not None
+        a.engine.host.deliver("h", "a", batch)
+    a.fire()
+    assert a.engine.left == ["h"]
+
+
+def test_it_leaves_also_if_the_message_fits_into_a_packet_under_the_new_name(a: Process) -> None:
+    a.submit(b"abcdefgh")
+    a.take_all(3)
+    a.layer.leave(G)
+    rename(a)
+    assert a.engine.take(100, "h") == Batch(1, 1, b"abcdefgh")
+    assert a.engine.take(100, "h") is None
+    a.fire()
+    assert a.engine.left == ["h"]
+
+
+def test_who_was_about_to_leave_does_so_under_the_new_name(a: Process) -> None:
+    a.submit(b"abcdefgh")
+    for batch in a.take_all(3):
+        a.layer.leave(G)
+        a.deliver("a", batch)
+    rename(a)
+    assert a.host.called("renamed")[0][2] == ()
+    a.fire()
+    assert a.engine.left == ["h"]
+
+
+def test_a_group_is_closed_when_ones_own_message_is_back(a: Process) -> None:
+    a.submit(b"abcdefgh")
+    batches = a.take_all(3)
+    a.layer.close(G)
+    a.layer.leave(G)
+    assert a.engine.left == []
+    a.deliver("a", *batches)
+    a.fire()
+    assert a.engine.left == ["close g"]
+    a.engine.host.left(G)
+    a.layer.close(G)
+    assert a.engine.left == ["close g", "close g"]

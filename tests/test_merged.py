@@ -30,6 +30,12 @@ class Silent:
     def leave(self, group: str) -> None:
         return
 
+    def close_group(self, group: str) -> None:
+        raise AssertionError("nobody closes this group")
+
+    def rename(self, group: str, name: str) -> None:
+        raise AssertionError("nobody renames this group")
+
     def pressure(self, group: str, full: bool) -> None:
         self.told.append((group, full))
 
@@ -579,7 +585,7 @@ def test_stability_waits_for_every_member() -> None:
         return asyncio.get_running_loop().time()
 
     cut_off = [{"kind": "partition", "at": "0s", "length": "3s", "parts": [["p1", "p2"], ["p3"]]}]
-    result = sim.run(main, protocol="newtop", faults=cut_off)
+    result = sim.run(main, protocol="newtop", faults=cut_off, parameters={"suspect_after": "0s"})
     assert result.returned["p1"] > 3.0 > result.returned["p3"]
 
 

@@ -23,6 +23,7 @@ from plainchant.model import (
     Join,
     Packet,
     ProcessId,
+    Propose,
     ProtocolError,
     Reason,
     Timer,
@@ -63,11 +64,14 @@ class Toy(Engine):
         self.calls: list[tuple[Any, ...]] = []
         self.reason: Reason | None = None
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self.calls.append(("join", group, how))
 
     def leave(self, group: GroupId) -> None:
         self.calls.append(("leave", group))
+
+    def close(self, group: GroupId) -> None:
+        self.calls.append(("close", group))
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         self.calls.append(("receive", source, packet))
@@ -198,6 +202,145 @@ def j() -> Process:
 def both_install(a: Process, j: Process) -> None:
     for process in (a, j):
         process.install(2, "abj", "j")
+
+
+# --- parts that come together ---------------------------------------------------------------------------------------
+
+
+def merged(number: int, parts: str, *, me: str, newcomers: str = "") -> View:
+    """A view in which parts came together, as the members of ``me``'s part see it: ``merged(5, "ab c", me="a")``."""
+    split = tuple(tuple(part) for part in parts.split())
+    members = tuple(name for part in split for name in part)
+    joined = next(tuple(name for name in members if name not in part) for part in split if me in part)
+    return View(G, number, members, joined, parts=split, newcomers=tuple(newcomers))
+
+
+def test_a_merge_gives_nobody_a_state(a: Process) -> None:
+    c = Process("c")
+    c.form("cd")
+    for process in (a, c):
+        process.engine.host.install(merged(5, "ab cd", me=process.name))
+        process.deliver("b", b"after")
+        assert process.stream == [1, 5, b"after"]
+        assert process.sent() == []
+        assert process.layer.waiting() is None
+
+
+def test_who_joins_where_parts_come_together_gets_the_state_of_the_first_part(a: Process, j: Process) -> None:
+    c = Process("c")
+    c.form("cd")
+    for process in (a, c, j):
+        process.engine.host.install(merged(5, "ab cd j", me=process.name, newcomers="j"))
+    assert a.stream == [1, 5, ("wanted", 1, 5, "j")]
+    assert c.stream == [1, 5]
+    a.write(b"of the first part")
+    a.layer.finish(1)
+    exchange(a, c, j)
+    assert j.stream == [5, ("arrived", G, 5, "a", [b"of the first part"])]
+
+
+def test_a_lone_member_that_comes_back_is_no_newcomer(a: Process) -> None:
+    """All others of the view are new to it, and it is new to them; only who asked to join needs a state."""
+    b = Process("b")
+    b.form("ab")
+    b.install(2, "b")
+    a.install(2, "a")
+    for process in (a, b):
+        process.engine.host.install(merged(5, "a b j", me=process.name, newcomers="j"))
+    assert a.stream == [1, 2, 5, ("wanted", 1, 5, "j")]
+    assert b.stream == [1, 2, 5]
+    assert donor_of(merged(5, "j a", me="a", newcomers="j")) == "a"
+    assert donor_of(merged(5, "j k", me="j", newcomers="jk")) is None
+
+
+def test_a_proposed_group_begins_without_a_state(a: Process) -> None:
+    p = Process("p")
+    p.layer.join("room", Propose(("a",)))
+    p.engine.host.install(View("room", 1, ("p", "a"), ("p", "a")))
+    a.engine.host.install(View("room", 1, ("p", "a"), ("p", "a")))
+    assert p.sent() == a.sent() == []
+    assert p.stream == [1]
+    p.layer.join("attic", Propose(("a",)))
+    p.engine.host.refused("attic", Reason("nobody", "nobody agreed"))
+    assert [call[0] for call in p.host.called("refused")] == ["attic"]
+    assert p.layer.waiting() is None
+
+
+# --- other names, and the end for all -------------------------------------------------------------------------------
+
+
+def rename(process: Process, number: int = 3) -> None:
+    process.engine.host.renamed(G, View("h", number, ("a", "b", "j")))
+
+
+def test_a_new_name_has_its_place_among_what_is_held(a: Process, j: Process) -> None:
+    both_install(a, j)
+    for process in (a, j):
+        process.deliver("b", b"before")
+        rename(process)
+        process.engine.host.deliver("h", "b", Batch(1, 1, b"after"), 8)
+    assert [call[0] for call in a.host.calls if call[0] in ("deliver", "renamed")] == ["deliver", "renamed", "deliver"]
+    assert j.stream == [2]
+    a.write(b"state")
+    a.layer.finish(1)
+    exchange(a, j)
+    assert [call[0] for call in j.host.calls if call[0] in ("arrived", "deliver", "renamed")] == [
+        "arrived", "deliver", "renamed", "deliver",
+    ]
+    assert j.host.timers == {}
+    j.layer.leave("h")
+    assert j.engine.calls[-1] == ("leave", "h")
+
+
+def test_who_asked_to_leave_while_it_waits_leaves_under_the_new_name(a: Process, j: Process) -> None:
+    both_install(a, j)
+    j.layer.leave(G)
+    for process in (a, j):
+        rename(process)
+    a.layer.finish(1)
+    exchange(a, j)
+    assert j.engine.calls[-1] == ("leave", "h")
+
+
+def test_the_donor_forgets_a_joiner_that_is_gone_under_the_new_name(a: Process, j: Process) -> None:
+    both_install(a, j)
+    rename(a)
+    a.engine.host.install(View("h", 4, ("a", "b")))
+    assert a.host.called("over") == [(1, STATE_LOST)]
+
+
+def test_who_gives_up_leaves_the_group_by_its_name_of_now(a: Process, j: Process) -> None:
+    both_install(a, j)
+    rename(j)
+    j.engine.host.install(View("h", 4, ("b", "j")))
+    j.fire(ASK)
+    assert j.engine.calls[-1] == ("leave", "h")
+    j.engine.host.left("h", 9)
+    ((reason,),) = j.host.called("halt")
+    assert reason.code == STATE_LOST
+    assert j.host.called("left") == []
+
+
+def test_a_group_that_is_closed_while_somebody_waits_is_over_for_it_too(a: Process, j: Process) -> None:
+    both_install(a, j)
+    j.deliver("b", b"held")
+    for process in (a, j):
+        process.engine.host.left(G, 9)
+    assert j.stream == [2, ("left", G, 9)]
+    assert j.host.timers == {}
+    assert j.host.called("halt") == []
+    assert a.host.called("over") == [(1, STATE_LOST)]
+
+
+def test_who_wants_to_close_a_group_has_its_state_first(a: Process, j: Process) -> None:
+    both_install(a, j)
+    j.layer.close(G)
+    assert ("close", G) not in j.engine.calls
+    a.layer.finish(1)
+    exchange(a, j)
+    assert j.engine.calls[-1] == ("close", G)
+    a.layer.close(G)
+    assert a.engine.calls[-1] == ("close", G)
 
 
 # --- the cut --------------------------------------------------------------------------------------------------------

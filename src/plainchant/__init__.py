@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LeaveTimeout,
         Lost,
         Message,
+        NotFormed,
         Receipt,
         Refused,
         State,
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
         merged,
     )
     from .live.node import Node, join
-    from .model import PlainchantError, Reason, UsageError, View
+    from .model import Invitation, PlainchantError, Reason, UsageError, View
 
 __all__ = [
-    "Event", "Group", "GroupError", "Guarantees", "Halted", "JoinTimeout", "LeaveTimeout", "Lost", "Message", "Node",
-    "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "Stream", "UsageError", "View", "join", "merged",
-    "sim",
+    "Event", "Group", "GroupError", "Guarantees", "Halted", "Invitation", "JoinTimeout", "LeaveTimeout", "Lost", "Message", "Node",
+    "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "Stream", "UsageError", "View", "join",
+    "merged", "sim",
 ]
 
 __getattr__ = exports(__name__, {
     **dict.fromkeys(__all__, "group"),
     **dict.fromkeys(("Node", "join"), "live.node"),
-    **dict.fromkeys(("PlainchantError", "Reason", "UsageError", "View"), "model"),
+    **dict.fromkeys(("Invitation", "PlainchantError", "Reason", "UsageError", "View"), "model"),
     "sim": "sim",
 })

@@ -25,7 +25,22 @@ from collections.abc import Callable, Generator, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from .model import Batch, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
+from .model import (
+    Batch,
+    Consent,
+    Form,
+    GroupId,
+    Invitation,
+    Join,
+    Packet,
+    Pressure,
+    ProcessId,
+    Propose,
+    ProtocolError,
+    Reason,
+    Timer,
+    View,
+)
 
 
 class Host(Protocol):
@@ -64,7 +79,17 @@ class Host(Protocol):
         """From here on this view is in force. The first view of a group that one is in is one's ``join``."""
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        """This process has left the group, as it asked to."""
+        """This process is out of the group, as it asked to be, or because a member closed the group."""
+
+    def invited(self, invitation: Invitation) -> None:
+        """Somebody proposes a group to this process. The host answers, then or later, with ``notice(Consent(...))``."""
+
+    def refused(self, group: GroupId, reason: Reason) -> None:
+        """This process is not in a group that it proposed, agreed to or asked to join, and why: nobody formed it or let it in."""
+
+    def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
+        """The group has another name from here on, that of this view. What waits to be sent in the old one is sent in the new
+        one, after what is ``returned``: the last messages that were taken and not sent, which have to be taken again."""
 
     def stable(self, group: GroupId, rank: int) -> None:
         """Whatever was delivered with a rank up to this one is held by every member."""
@@ -95,14 +120,23 @@ class Engine:
     def expire(self, timer: Timer) -> None:
         """A timer that was set has come due. It may be late (a process that was stopped)."""
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         raise ProtocolError(f"{type(self).__name__} cannot join groups")
 
     def leave(self, group: GroupId) -> None:
         raise ProtocolError(f"{type(self).__name__} cannot leave groups")
 
+    def close(self, group: GroupId) -> None:
+        """Ends the group for all its members: ``left`` at each of them."""
+        raise ProtocolError(f"{type(self).__name__} cannot close groups")
+
+    def rename(self, group: GroupId, name: GroupId) -> None:
+        """Gives the group another name: ``renamed`` at each member."""
+        raise ProtocolError(f"{type(self).__name__} cannot rename groups")
+
     def notice(self, event: Any) -> None:
-        """Something the layer below has to say, or the host: a :class:`~.model.Pressure`. Who does not know it ignores it."""
+        """Something the layer below has to say, or the host: a :class:`~.model.Pressure`, a :class:`~.model.Consent`. Who does
+        not know it ignores it."""
 
     def waiting(self) -> Reason | None:
         """What this engine still has to do before it is at rest; None if nothing. A drained run ends when nobody waits."""
@@ -110,9 +144,10 @@ class Engine:
 
 
 _HOST_CALLS: Final = (
-    "clock", "take", "send", "set_timer", "cancel_timer", "deliver", "install", "left", "stable", "record", "halt", "spawn",
+    "clock", "take", "send", "set_timer", "cancel_timer", "deliver", "install", "left", "invited", "refused", "renamed", "stable",
+    "record", "halt", "spawn",
 )
-_ENGINE_CALLS: Final = ("start", "ready", "receive", "expire", "join", "leave", "notice", "waiting")
+_ENGINE_CALLS: Final = ("start", "ready", "receive", "expire", "join", "leave", "close", "rename", "notice", "waiting")
 
 
 class Layer(Engine):
@@ -169,7 +204,7 @@ class PerGroup(Engine):
         self.instances: dict[GroupId, Engine] = {}
         self._receivers: dict[GroupId, Callable[[ProcessId, Packet], None]] = {}
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if group in self.instances:
             raise ProtocolError(f"{self._host.me} joins {group!r} a second time; leave it first")
         instance = self._make(_GroupHost(self._host, group), group)  # type: ignore[arg-type]  # see _GroupHost
@@ -180,6 +215,9 @@ class PerGroup(Engine):
 
     def leave(self, group: GroupId) -> None:
         self.instances[group].leave(group)
+
+    def close(self, group: GroupId) -> None:
+        self.instances[group].close(group)
 
     def ready(self, group: GroupId) -> None:
         instance = self.instances.get(group)
@@ -197,7 +235,10 @@ class PerGroup(Engine):
         self.instances[group].expire(name)
 
     def notice(self, event: Any) -> None:
-        groups = (event.group,) if isinstance(event, Pressure) else sorted(self.instances)
+        if isinstance(event, Consent):
+            groups = [event.invitation.group]
+        else:
+            groups = [event.group] if isinstance(event, Pressure) else sorted(self.instances)
         for group in groups:
             instance = self.instances.get(group)
             if instance is not None:

@@ -23,7 +23,11 @@ does not matter, nor does another join before they are all there.
 a view with J, a2, a view with K, b. K hears b and cannot know that the others still wait for a1 again.)
 
 **A partial message disappears with the view that removes its sender**, at everybody. A restarted process is a new one.
-A process that asks to leave does so when its own large message has come back: it was accepted for good.
+A process that asks to leave, or to close the group, does so when its own large message has come back: it was accepted for good.
+
+**A merge is a view with joiners**, at everybody: those of another part have not heard the beginning. **A new name** of the
+group is the end of the old one: everybody forgets what is partial, and its sender gives the message back to the host, to be
+taken again under the new name, first of all.
 
 Memory is bounded by what senders have under way: at each member one partial message a sender and group, and the whole
 of one's own; nothing is reserved on the mere word of a fragment.
@@ -34,7 +38,7 @@ This module imports ``model`` and ``engine`` and nothing else of ours.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .engine import Engine, Host, Layer
@@ -49,6 +53,8 @@ class Fragmentation(Layer):
     def __init__(self, host: Host, inside: Callable[[Host], Engine]) -> None:
         self._outgoing: dict[GroupId, _Outgoing] = {}
         self._partial: dict[GroupId, dict[ProcessId, _Partial]] = {}
+        self._ends: dict[GroupId, Callable[[GroupId], None]] = {}
+        """Groups that are to be left or closed when a message has been sent that their new name cut off."""
         self._deliver_whole = host.deliver
         super().__init__(host, inside)
 
@@ -60,13 +66,16 @@ class Fragmentation(Layer):
             return outgoing.next_fragment(max_bytes)
         batch = self.host.take(group, max_bytes, most)
         if batch is None or len(batch.body) <= max_bytes:
+            if batch is not None and group in self._ends:
+                self._outgoing[group] = _Outgoing(batch, is_back=True, end=self._ends.pop(group))
+                self.host.set_timer(_nudge(group), self.host.now)
             return batch
         if batch.count != 1:
             raise ProtocolError(
                 f"the host packed {batch.count} messages into {len(batch.body)} bytes, and {max_bytes} were asked for; "
                 "only one message alone may be larger"
             )
-        outgoing = self._outgoing[group] = _Outgoing(batch)
+        outgoing = self._outgoing[group] = _Outgoing(batch, end=self._ends.pop(group, None))
         return outgoing.next_fragment(max_bytes)
 
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
@@ -87,9 +96,24 @@ class Fragmentation(Layer):
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         self._partial.pop(group, None)
+        self._ends.pop(group, None)
         if self._outgoing.pop(group, None) is not None:
             self.host.cancel_timer(_nudge(group))
         self.host.left(group, rank)
+
+    def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
+        self._partial.pop(group, None)
+        outgoing = self._outgoing.pop(group, None)
+        if outgoing is not None:
+            self.host.cancel_timer(_nudge(group))
+            self.host.set_timer(_nudge(view.group), self.host.now)
+            if outgoing.is_back:
+                self._outgoing[view.group] = outgoing
+            else:
+                returned = (*returned, outgoing.body)
+                if outgoing.end is not None:
+                    self._ends[view.group] = outgoing.end
+        self.host.renamed(group, view, returned)
 
     # --- the engine of the host outside ---
 
@@ -101,11 +125,10 @@ class Fragmentation(Layer):
             self.inner.expire(timer)
 
     def leave(self, group: GroupId) -> None:
-        outgoing = self._outgoing.get(group)
-        if outgoing is None:
-            self.inner.leave(group)
-        else:
-            outgoing.leaves_after = True
+        self._end(group, self.inner.leave)
+
+    def close(self, group: GroupId) -> None:
+        self._end(group, self.inner.close)
 
     def waiting(self) -> Reason | None:
         reason = self.inner.waiting()
@@ -120,6 +143,14 @@ class Fragmentation(Layer):
         return reason
 
     # --- inside ---
+
+    def _end(self, group: GroupId, end: Callable[[GroupId], None]) -> None:
+        """Leaves or closes a group, when our large message there has come back."""
+        outgoing = self._outgoing.get(group)
+        if outgoing is not None:
+            outgoing.end = outgoing.end or end
+        elif group not in self._ends:
+            end(group)
 
     def _deliver_fragment(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None) -> None:
         of_group = self._partial.setdefault(group, {})
@@ -139,18 +170,18 @@ class Fragmentation(Layer):
         if outgoing is None:
             return
         outgoing.is_back = True
-        if not outgoing.leaves_after:
+        if outgoing.end is None:
             del self._outgoing[group]
         # The protocol was told that there is nothing to take; now there may be. Calling it from here would re-enter it.
-        if outgoing.refused or outgoing.leaves_after:
+        if outgoing.refused or outgoing.end is not None:
             self.host.set_timer(_nudge(group), self.host.now)
 
     def _go_on(self, group: GroupId) -> None:
         """Tells the protocol, now that it may be called, that it can take or leave."""
         outgoing = self._outgoing.get(group)
-        if outgoing is not None and outgoing.is_back:
+        if outgoing is not None and outgoing.is_back and outgoing.end is not None:
             del self._outgoing[group]
-            self.inner.leave(group)
+            outgoing.end(group)
         else:
             self.inner.ready(group)
 
@@ -166,19 +197,20 @@ class Fragmentation(Layer):
 class _Outgoing:
     """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message.
 
-    One that ``is_back`` stays only if the process ``leaves_after``, so that nothing more is taken before it does.
+    One that ``is_back`` stays only if the process leaves or closes the group then, so that nothing more is taken before.
     """
 
-    __slots__ = ("_untaken", "body", "first", "is_back", "leaves_after", "refused")
+    __slots__ = ("_untaken", "body", "end", "first", "is_back", "refused")
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, *, is_back: bool = False, end: Callable[[GroupId], None] | None = None) -> None:
         self.first = batch.first
         self.body = batch.body
-        self.is_back = False
-        self.leaves_after = False
+        self.is_back = is_back
+        self.end = end
+        """What is to be done when the message is back: leave the group, or close it."""
         self.refused = False
         """Whether the protocol asked for more and got nothing, so that it has to be told when there is something."""
-        self._untaken = deque([(0, len(batch.body))])
+        self._untaken = deque([(0, len(batch.body))] if not is_back else ())
 
     @property
     def untaken_bytes(self) -> int:

@@ -20,7 +20,8 @@ stamps. All that comes later bears larger ones, so nothing ever has to wait for 
 many at a time; if another stream turns to a group, what was taken from it and not given out goes back to its place.
 
 Accepted messages get the numbers 1, 2, 3, ... in their group, so a receipt is a number, and ``delivered`` and ``stable`` wait
-until the group's marks have come so far.
+until the group's marks have come so far. A group that gets another name stays the same object: receipts count on, while the
+messages' own numbers begin again under the new name.
 
 This module imports ``model`` and the registry; hosts import it.
 """
@@ -63,7 +64,7 @@ _stamps: Final = count()
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message of the group, in its place in the order. ``seq`` counts its sender's messages in the group."""
+    """A message of the group, in its place in the order. ``seq`` counts its sender's messages in the group of that name."""
 
     sender: ProcessId
     payload: bytes
@@ -162,6 +163,10 @@ class Halted(GroupError):
     """The protocol has stopped this process: it was excluded, is in a minority, ... Join again to go on."""
 
 
+class NotFormed(GroupError):
+    """A group that was proposed was not formed: nobody agreed, or nobody answered."""
+
+
 class JoinTimeout(GroupError):
     """The group did not let us in in time."""
 
@@ -247,6 +252,12 @@ class Port(Protocol):
     def leave(self, group: GroupId) -> None:
         """Asks the protocol to leave; ``left`` is called when it has."""
 
+    def close_group(self, group: GroupId) -> None:
+        """Asks the protocol to close the group; ``left`` is called at every member."""
+
+    def rename(self, group: GroupId, name: GroupId) -> None:
+        """Asks the protocol to give the group another name; ``renamed`` is called at every member."""
+
     def pressure(self, group: GroupId, full: bool) -> None:
         """Tells the protocol that too much is unread here, or no longer."""
 
@@ -255,6 +266,25 @@ class Port(Protocol):
 
     def counters(self) -> Mapping[str, int]:
         """Counters of the process: packets and the like."""
+
+
+class Founder(Protocol):
+    """The process that a group is a membership of, as far as it forms other groups: the node, or its like in the simulator."""
+
+    async def form(
+        self,
+        group: GroupId,
+        members: Sequence[str],
+        *,
+        timeout: float = 30.0,
+        outgoing: int = OUTGOING,
+        unread: int = UNREAD,
+        listen: bool = True,
+    ) -> Group:
+        """Proposes a group to the processes at these places; returns when it is formed, by those who agree."""
+
+    async def next_group(self) -> Group:
+        """Waits for the next group that this process is in because somebody proposed it."""
 
 
 def check_buffers(outgoing: int, unread: int) -> None:
@@ -278,7 +308,9 @@ class Group:
         listen: bool = True,
         formed: bool = True,
         changes: bool = True,
+        proposes: bool = False,
         settle: float = 0.0,
+        node: Founder | None = None,
     ) -> None:
         check_buffers(outgoing, unread)
         self._port = port
@@ -289,6 +321,9 @@ class Group:
         """Whether this process formed the group, so that nothing was sent before; else it was let into one that existed."""
         self.changes = changes
         """Whether the protocol lets members come and go; if not, the group is formed once and ends as a whole."""
+        self._node = node
+        self._proposes = proposes
+        """Whether the protocol can close and rename groups."""
         self._settle = settle
         """Seconds for which such a group is at rest before a member has finished."""
         self.view: View | None = None
@@ -304,7 +339,14 @@ class Group:
         self._waiters = 0
         self._room: asyncio.Future[None] | None = None
         self._leaving = False
-        """Whether this process leaves, when what was accepted is sent."""
+        """Whether this process leaves, or closes the group, when what was accepted is sent."""
+        self._closing = False
+        """Whether it is the latter."""
+        self._numbered_before = 0
+        """What is to be added to a message's number to get that of its receipt, in a group that had other names."""
+        self._naming: list[asyncio.Future[View]] = []
+        self._name_read = name
+        """What the group was called where reading has come to."""
         self._refusal: Reason | None = None
         self._delivered = _Mark()
         self._stable = _Mark()
@@ -424,13 +466,15 @@ class Group:
     def take_events(self, events: list[Event], origins: list[_Origin], before: float) -> None:
         """Makes events of what has come with stamps below ``before``, until there are many (what streams call)."""
         incoming = self._incoming
-        name = self.name
+        name = self._name_read
         while incoming and incoming[0][0] < before and len(events) < MOST_AT_ONCE:
             stamp, sender, first, come, rank, cost = incoming.popleft()
             self._unread_cost -= cost
             if sender is None:
                 number = 1
                 events.append(come)
+                if come.__class__ is View:
+                    name = self._name_read = come.group
             else:
                 number = len(come)
                 if number == 1:
@@ -453,6 +497,18 @@ class Group:
     def members(self) -> tuple[ProcessId, ...]:
         """Who is in the group now, as far as this process knows; empty before it has joined and after it has left."""
         return self.view.members if self.view is not None and self._over is None else ()
+
+    @property
+    def node(self) -> Founder:
+        """The process that is in the group: whom a program asks for other groups, live and simulated."""
+        if self._node is None:
+            raise UsageError(f"{self.name} was made without a process that could form other groups")
+        return self._node
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this process is out of the group: it left, or the group was closed, or the process was stopped."""
+        return self._over is not None
 
     def waiting(self) -> Reason | None:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
@@ -486,13 +542,56 @@ class Group:
             )
         if self._over is None:
             self._refuse(Reason("leaving", f"{self.me} is leaving {self.name} and sends nothing there any more"))
-            if not self._leaving:
-                self._leaving = True
-                if not self._queued:
-                    self._port.leave(self.name)
-            await self._ended.wait()
+            await self._go()
         if self._halted and self._over is not None:
             raise Halted(self._over)
+
+    async def close(self) -> None:
+        """Closes the group for all its members: what this process accepted is sent first. Returns when the group is over here.
+
+        The streams of all members end. What others have accepted and not sent by then is lost, as their receipts tell.
+        """
+        self._check_proposes("closed")
+        if self._over is None:
+            self._refuse(Reason("closing", f"{self.me} is closing {self.name} and sends nothing there any more"))
+            self._closing = self._closing or not self._leaving
+            await self._go()
+        if self._halted and self._over is not None:
+            raise Halted(self._over)
+
+    async def rename(self, name: GroupId) -> View:
+        """Gives the group another name, at all members. Returns when it has one, with the view that bears it.
+
+        The group goes on: its stream has a view with the new name, and what waits to be sent is sent under it. If two members
+        choose at once, one of the names wins everywhere; look at ``view.group``.
+        """
+        self._check_proposes("renamed")
+        if self._refusal is not None:
+            raise Refused(self._refusal)
+        if name == self.name and self.view is not None:
+            return self.view
+        naming: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        self._naming.append(naming)
+        self._port.rename(self.name, name)
+        return await naming
+
+    def _check_proposes(self, done: str) -> None:
+        if not self._proposes:
+            raise UsageError(f"{self.name} cannot be {done}: with this protocol and its parameters groups are formed once")
+
+    async def _go(self) -> None:
+        """Waits until this process is out: it leaves, or closes the group, when what was accepted is sent."""
+        if not self._leaving:
+            self._leaving = True
+            if not self._queued:
+                self._ask_to_go()
+        await self._ended.wait()
+
+    def _ask_to_go(self) -> None:
+        if self._closing:
+            self._port.close_group(self.name)
+        else:
+            self._port.leave(self.name)
 
     async def finish(self) -> None:
         """Ends this process's part in a group that nobody can leave: sends what was accepted, and waits for the group to rest.
@@ -545,14 +644,14 @@ class Group:
         self._queued_cost -= size + MESSAGE_COST * messages
         _wake(self._room)
         if self._leaving and not self._queued:
-            self._port.leave(self.name)
+            self._ask_to_go()
 
     def deliver(self, sender: ProcessId, first: int, payloads: list[bytes], rank: int | None, size: int) -> None:
         """Messages of one sender, in their place; ``size`` is about their bytes."""
         number = len(payloads)
         self._received += number
         if sender == self.me:
-            last = first + number - 1
+            last = first + number - 1 + self._numbered_before
             self._delivered.advance(last)
             if rank is None:
                 text = f"{self.name} has no total order, so nobody tells when a message is stable; wait until it is delivered"
@@ -569,10 +668,16 @@ class Group:
     def add(self, event: Event) -> None:
         """Any other event, in its place."""
         if isinstance(event, View):
+            has_new_name = self.view is not None and self.view.group != event.group
             self.view = event
             self._views += 1
             if not self._joined.done():
                 self._joined.set_result(event)
+            if has_new_name:
+                naming, self._naming = self._naming, []
+                for future in naming:
+                    if not future.done():
+                        future.set_result(event)
         elif isinstance(event, State):
             self._state.set()
         if self._listen:
@@ -596,9 +701,21 @@ class Group:
                 last = own.popleft()[0]
             self._stable.advance(last)
 
+    def renamed(self, name: GroupId, returned: Sequence[bytes], numbered: int) -> None:
+        """The group has another name; its view follows. What is ``returned`` was taken and has to be taken again; ``numbered``
+        messages of this process had numbers under that name before."""
+        self.name = name
+        self._queued += len(returned)
+        self._queued_cost += sum(map(len, returned)) + MESSAGE_COST * len(returned)
+        self._numbered_before = self._accepted - self._queued - numbered
+
     def left(self) -> None:
-        """This process is out of the group, as it asked to be."""
-        self._end(Reason("left", f"{self.me} has left {self.name}"))
+        """This process is out of the group, as it asked to be, or because somebody closed the group."""
+        if self._leaving and not self._closing:
+            self._end(Reason("left", f"{self.me} has left {self.name}"))
+        else:
+            by = self.me if self._closing else "another member"
+            self._end(Reason("closed", f"{self.name} was closed by {by}"))
 
     def halted(self, reason: Reason) -> None:
         """The protocol stopped this process."""
@@ -611,9 +728,10 @@ class Group:
         self._refuse(reason)
         self._delivered.end(reason)
         self._stable.end(reason)
-        if not self._joined.done():
-            self._joined.set_exception(Halted(reason))
-            self._joined.exception()  # whoever waits gets it; if nobody does, nothing is to be said
+        for future in (self._joined, *self._naming):
+            if not future.done():
+                future.set_exception(Halted(reason))
+                future.exception()  # whoever waits gets it; if nobody does, nothing is to be said
         _wake(self._reading.waiter)
         self._state.set()
         self._ended.set()

@@ -151,6 +151,34 @@ class View:
     left: Mapping[ProcessId, Reason] = dataclasses.field(default_factory=dict)
     rank: int | None = None
     """The view's place in the group's order, where the protocol has one."""
+    parts: tuple[tuple[ProcessId, ...], ...] = ()
+    """The parts of the group that came together in this view, the same at all members; empty: nothing came together. Who asked to
+    join is a part of its own, after the others."""
+    newcomers: tuple[ProcessId, ...] = ()
+    """Where ``parts`` came together: those in it that asked to join (:class:`Join`) and were in no part before."""
+    signatures: Mapping[ProcessId, int] = dataclasses.field(default_factory=dict)
+    """What distinguishes concurrent views with the same members, where the protocol has it."""
+
+    @property
+    def is_merge(self) -> bool:
+        """Whether parts that went on without each other are one group again: their applications may have to reconcile.
+
+        >>> View("g", 7, ("a", "b", "c"), parts=(("a", "b"), ("c",))).is_merge
+        True
+        >>> View("g", 7, ("a", "b", "c"), parts=(("a", "b"), ("c",)), newcomers=("c",)).is_merge
+        False
+        """
+        return len([part for part in self.parts if part[0] not in self.newcomers]) > 1
+
+    def part_of(self, process: ProcessId) -> tuple[ProcessId, ...]:
+        """The part that a member came from; if nothing came together, all members.
+
+        >>> View("g", 7, ("a", "b", "c"), parts=(("a", "b"), ("c",))).part_of("b")
+        ('a', 'b')
+        """
+        if process not in self.members:
+            raise UsageError(f"{process!r} is not in view {self.number} of {self.group}; its members: {', '.join(self.members)}")
+        return next((part for part in self.parts if process in part), self.members)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,6 +198,32 @@ class Join:
     """How to join: ask these processes, of whom some are members."""
 
     contacts: tuple[ProcessId, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Propose:
+    """How to join: this process proposes a group to these (itself among them or not); those who agree form it."""
+
+    members: tuple[ProcessId, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Invitation:
+    """What a process is asked before it is in a group that ``proposer`` proposes; ``attempt`` tells its proposals apart."""
+
+    group: GroupId
+    proposer: ProcessId
+    members: tuple[ProcessId, ...]
+    attempt: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Consent:
+    """What a host tells an engine (``notice``): the application's answer to an invitation, and why if it does not agree."""
+
+    invitation: Invitation
+    agrees: bool
+    text: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

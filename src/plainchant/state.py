@@ -6,7 +6,9 @@ The layer stands outermost, above :class:`~.fragmentation.Fragmentation`, at eve
 members place a view at the same point between whole messages, so the state of any member at that point, and everything
 after it, is all that a joiner needs. The group is not stopped for it: the joiner's protocol takes part like any other.
 
-**One donor, known from the view alone.** It is the first member of the view that is not new in it. Joiner and donor find it
+**One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group came
+together, the first member of the first of them. (Those parts have states of their own, and none is given to them: they are
+reconciled by the application, which sees the parts in the view.) Joiner and donor find it
 independently, and nobody else has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
 view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
 
@@ -14,9 +16,9 @@ view and before whatever comes later. Each joiner of a view has a *transfer* of 
 then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
 is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
 a member that joined before it, so nobody waits in a circle. A process that asks to leave does so when its state is
-complete, because others may have delivered what it holds.
+complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
 
-**Who forms a group needs no state**, and who joins says so: ``join`` with ``Form`` or with ``Join``.
+**Who forms a group needs no state**, and who joins says so: ``join`` with ``Form`` or ``Propose``, or with ``Join``.
 
 **Transport.** Parts are numbered 1, 2, 3, ... The joiner asks for what follows the last one that it has without a gap
 (:class:`StateAsk`), at its view, at each part, and whenever it has heard nothing for ``retry``: that is at once the request,
@@ -40,7 +42,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from .engine import Engine, Host, Layer
@@ -54,6 +56,7 @@ from .model import (
     Join,
     Packet,
     ProcessId,
+    Propose,
     ProtocolError,
     Reason,
     Timer,
@@ -221,12 +224,12 @@ class StateTransfer(Layer):
                 self._give_up(incoming, f"{incoming.donor} is gone in view {view.number} of {view.group}")
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        incoming = self._incoming.pop(group, None)
+        incoming = self._incoming.get(group)
         if incoming is not None:
-            self.host.cancel_timer(_ask_timer(group))
+            self._drop(incoming)
         self._arrived.pop(group, None)
         self._views.pop(group, None)
-        for outgoing in [outgoing for outgoing in self._outgoing.values() if outgoing.view.group == group]:
+        for outgoing in [outgoing for outgoing in self._outgoing.values() if outgoing.name == group]:
             self._forget(outgoing, f"{self.me} has left {group}")
         if incoming is None or not incoming.lost:
             self.host.left(group, rank)
@@ -234,20 +237,46 @@ class StateTransfer(Layer):
         if self._lost is not None and not self._leaving:
             self.host.halt(self._lost)
 
+    def refused(self, group: GroupId, reason: Reason) -> None:
+        self._views.pop(group, None)
+        incoming = self._incoming.get(group)
+        if incoming is not None:
+            self._drop(incoming)
+        self.host.refused(group, reason)
+
+    def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
+        incoming = self._incoming.get(group)
+        if group in self._leaving:
+            del self._leaving[group]
+            self._leaving[view.group] = None
+        if incoming is None:
+            self._pass_on_name(group, view, returned)
+        else:
+            # Donor and joiner go on speaking of the group by the name that it had at the joiner's view.
+            self._incoming[view.group] = incoming
+            incoming.name = view.group
+            incoming.hold(self._pass_on_name, group, view, returned)
+
     # --- the engine of the host outside ---
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self._views[group] = 0
         if isinstance(how, Join):
             self._incoming[group] = _Incoming(group)
         self.inner.join(group, how)
 
     def leave(self, group: GroupId) -> None:
+        self._end(group, self.inner.leave)
+
+    def close(self, group: GroupId) -> None:
+        self._end(group, self.inner.close)
+
+    def _end(self, group: GroupId, end: Callable[[GroupId], None]) -> None:
         incoming = self._incoming.get(group)
         if incoming is None:
-            self.inner.leave(group)
+            end(group)
         else:
-            incoming.leaves_after = True
+            incoming.end = incoming.end or end
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         handler = self._handlers.get(packet.__class__)
@@ -333,12 +362,20 @@ class StateTransfer(Layer):
     def _pass_on(self, view: View) -> None:
         self._views[view.group] = view.number
         self.host.install(view)
-        for outgoing in [each for each in self._outgoing.values() if each.view.group == view.group]:
+        for outgoing in [each for each in self._outgoing.values() if each.name == view.group]:
             if outgoing.joiner not in view.members:
                 self._forget(outgoing, f"{outgoing.joiner} is gone in view {view.number} of {view.group}")
         if view.joined and donor_of(view) == self.me:
-            for joiner in view.joined:
+            for joiner in receivers_of(view):
                 self._want(view, joiner)
+
+    def _pass_on_name(self, group: GroupId, view: View, returned: Sequence[bytes]) -> None:
+        self._views.pop(group, None)
+        self._views[view.group] = view.number
+        for outgoing in self._outgoing.values():
+            if outgoing.name == group:
+                outgoing.name = view.group
+        self.host.renamed(group, view, returned)
 
     def _want(self, view: View, joiner: ProcessId) -> None:
         self._transfers += 1
@@ -449,7 +486,7 @@ class StateTransfer(Layer):
         if incoming is None:
             return
         if incoming.lost:
-            self._leave_all(group)
+            self._leave_all(incoming.name)
         elif incoming.unanswered >= self._most_asks:
             self._give_up(incoming, f"{incoming.donor} did not answer {incoming.unanswered} times")
         else:
@@ -487,9 +524,8 @@ class StateTransfer(Layer):
     def _complete(self, incoming: _Incoming) -> None:
         group = incoming.group
         assert incoming.view is not None
-        del self._incoming[group]
+        self._drop(incoming)
         self._arrived[group] = incoming.donor, incoming.number, incoming.received
-        self.host.cancel_timer(_ask_timer(group))
         self.host.record(
             "state", group, stage="arrived", at_view=incoming.number, donor=incoming.donor, bytes=incoming.bytes,
             held=len(incoming.held),
@@ -497,8 +533,13 @@ class StateTransfer(Layer):
         self._keeper.state_arrived(group, incoming.view, incoming.donor, incoming.chunks)
         for call, arguments in incoming.held:
             call(*arguments)
-        if incoming.leaves_after:
-            self.inner.leave(group)
+        if incoming.end is not None:
+            incoming.end(incoming.name)
+
+    def _drop(self, incoming: _Incoming) -> None:
+        self.host.cancel_timer(_ask_timer(incoming.group))
+        for group in [group for group, each in self._incoming.items() if each is incoming]:
+            del self._incoming[group]
 
     def _give_up(self, incoming: _Incoming, text: str) -> None:
         """What was held means nothing without the state. The protocol may be calling us: it is called when it does not."""
@@ -509,7 +550,7 @@ class StateTransfer(Layer):
         evidence = {"group": group, "view": number, "donor": incoming.donor, "bytes": incoming.bytes}
         self.host.record("state", group, stage="lost", at_view=number, donor=incoming.donor, bytes=incoming.bytes, text=text)
         self._lost = self._lost or Reason(STATE_LOST, text, evidence)
-        self._leaving[group] = None
+        self._leaving[incoming.name] = None
         incoming.lost = True
         incoming.held.clear()
         self.host.set_timer(_ask_timer(group), self.host.now)
@@ -517,7 +558,8 @@ class StateTransfer(Layer):
     def _leave_all(self, lost: GroupId) -> None:
         """Leaves the group whose state is lost at once, and the others if that has not been done."""
         self.inner.leave(lost)
-        for group in self._views:
+        names = [self._incoming[group].name if group in self._incoming else group for group in self._views]
+        for group in names:
             if group not in self._leaving:
                 self._leaving[group] = None
                 self.leave(group)
@@ -525,19 +567,29 @@ class StateTransfer(Layer):
 
 def donor_of(view: View) -> ProcessId | None:
     """Who gives its state to those who are new in a view; None if all are."""
-    return next((member for member in view.members if member not in view.joined), None)
+    members = (member for part in view.parts for member in part) if view.parts else view.members
+    new = receivers_of(view)
+    return next((member for member in members if member not in new), None)
+
+
+def receivers_of(view: View) -> tuple[ProcessId, ...]:
+    """Who gets a state at a view: those who are new. Members of parts that come together have a state of their own."""
+    return view.newcomers if view.parts else view.joined
 
 
 class _Incoming:
     """The state that a joiner waits for, and what it holds back meanwhile; ``view`` is None before its first."""
 
     __slots__ = (
-        "_later", "_pieces", "bytes", "chunks", "donor", "group", "held", "is_complete", "leaves_after", "lost", "received",
+        "_later", "_pieces", "bytes", "chunks", "donor", "end", "group", "held", "is_complete", "lost", "name", "received",
         "unanswered", "view",
     )
 
     def __init__(self, group: GroupId) -> None:
         self.group = group
+        """Its name in what donor and joiner say to each other."""
+        self.name = group
+        """What the group is called now."""
         self.view: View | None = None
         self.donor: ProcessId = ""
         self.received = 0
@@ -548,7 +600,8 @@ class _Incoming:
         self.unanswered = 0
         """How often the timer has come since the donor was heard."""
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self.leaves_after = False
+        self.end: Callable[[GroupId], None] | None = None
+        """What is to be done when it is complete: leave the group, or close it."""
         self.lost = False
         """There will be no state: this process is leaving the group."""
         self._later: dict[int, StatePart] = {}
@@ -586,12 +639,14 @@ class _Outgoing:
 
     __slots__ = (
         "_chunks", "_made", "_made_last", "_offset", "asked", "backlog", "bytes", "closed", "delay", "equal_acknowledgements",
-        "failure", "joiner", "timed", "transfer", "under_way", "view",
+        "failure", "joiner", "name", "timed", "transfer", "under_way", "view",
     )
 
     def __init__(self, transfer: int, view: View, joiner: ProcessId, delay: int) -> None:
         self.transfer = transfer
         self.view = view
+        self.name = view.group
+        """What the group is called now."""
         self.joiner = joiner
         self.asked = False
         """The joiner has its view: before that it would not know what a part is."""

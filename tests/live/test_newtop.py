@@ -36,6 +36,8 @@ from ..cli.test_node import Running
 from .test_api import addresses, members, payloads, read, run
 
 RING = {"red": ("a", "b"), "green": ("b", "c"), "blue": ("c", "a")}
+STATIC = {"suspect_after": "0s"}
+"""Members stay to the end, so that everything may be asked of them; for groups that change see ``test_newtop_changes``."""
 LONGEST = 50
 """Bytes that a name may have."""
 
@@ -57,6 +59,7 @@ class Nodes:
         places = tuple(dict.fromkeys(place for members in groups.values() for place in members))
         self.groups = groups
         peers = addresses(*places)
+        options["parameters"] = {**STATIC, **options.get("parameters", {})}
         self.nodes = {
             place: Node(protocol="newtop", me=place, peers=peers, groups=groups, **options) for place in places
         }
@@ -358,8 +361,11 @@ def test_times_fit_to_a_machine_that_is_shared_and_to_those_that_are_given() -> 
     assert live.probe_after > Parameters().probe_after
     assert live.silence < Parameters().silence
     assert tune(Parameters(), surroundings(live=False)).silence == Parameters().silence
-    given = {"silence_by": "timeout", "silence": Duration(700 * MS), "probe_after": Duration(800 * MS)}
-    thesis = tune(Parameters(**given), surroundings(given=frozenset({"silence_by", "silence"})))  # type: ignore[arg-type]
+    given = {
+        "silence_by": "timeout", "silence": Duration(700 * MS), "probe_after": Duration(800 * MS), "suspect_after": Duration(0)
+    }
+    fixed = frozenset({"silence_by", "silence", "suspect_after"})
+    thesis = tune(Parameters(**given), surroundings(given=fixed))  # type: ignore[arg-type]
     assert thesis.silence == 700 * MS
     assert thesis.probe_after > thesis.silence
 

@@ -41,6 +41,12 @@ class Host:
     def leave(self, group: str) -> None:
         self.group.left()
 
+    def close_group(self, group: str) -> None:
+        raise AssertionError("nobody closes this group")
+
+    def rename(self, group: str, name: str) -> None:
+        raise AssertionError("nobody renames this group")
+
     def pressure(self, group: str, full: bool) -> None:
         pass
 

@@ -105,22 +105,22 @@ def test_what_is_wrong_is_said_with_its_line(rest: str, overrides: tuple[str, ..
     assert refused(TOP + rest, *overrides).startswith(problem)
 
 
-FIXED = "the groups of plainsong do not change, so "
-CRASH = "plainsong does not survive"
+FIXED = "with these parameters the groups of plainsong do not change, so "
+CRASH = "with these parameters plainsong does not survive"
 
 
 @pytest.mark.parametrize(
     ("text", "overrides", "problem"),
     [
         ('later = ["q"]\n' + TOP, (), f"s.toml:1: {FIXED}nobody can join them later; leave `later` out"),
-        (TOP + '[[fault]]\nat = "1ms"\nkind = "crash"\nprocess = "p1"\n', (), f"s.toml:7: {CRASH} a crash yet: the others would wait"),
+        (TOP + '[[fault]]\nat = "1ms"\nkind = "crash"\nprocess = "p1"\n', (), f"s.toml:7: {CRASH} a crash: the others would wait"),
         (TOP + '[[fault]]\nkind = "leave"\nat = "1ms"\nprocess = "p1"\n', (), f"s.toml:6: {FIXED}there can be no leave; leave the"),
         (TOP + '[[fault]]\nkind = "restart"\nat = "1ms"\nprocess = "p1"\n', (), f"s.toml:6: {FIXED}there can be no restart"),
         (
             TOP + '[[fault]]\nkind = "heal"\nat = "1ms"\n[[fault]]\nkind = "join"\nat = "1ms"\nprocess = "p3"\ngroup = "news"\n', (),
             f"s.toml:9: {FIXED}there can be no join",
         ),
-        (TOP + "[random]\npause = 1\ncrash = 0.5\n", (), f"s.toml:7: {CRASH} crashes yet"),
+        (TOP + "[random]\npause = 1\ncrash = 0.5\n", (), f"s.toml:7: {CRASH} crashes: "),
         (TOP, ("random.leave=2",), f"--set random.leave=2: {FIXED}nobody can leave them; set it to 0"),
     ],
 )

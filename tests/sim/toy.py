@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from plainchant.engine import Engine, Host
-from plainchant.model import MS, Batch, Form, Join, Packet, Reason, View
+from plainchant.model import MS, Batch, Form, Join, Packet, Propose, Reason, View
 from plainchant.protocols.registry import Description, Promise
 
 
@@ -48,10 +48,10 @@ class Flood(Engine):
         self.host = host
         self.members: dict[str, tuple[str, ...]] = {}
 
-    def join(self, group: str, how: Form | Join) -> None:
+    def join(self, group: str, how: Form | Join | Propose) -> None:
         if isinstance(how, Form):
             self.members[group] = how.members
-        else:
+        elif isinstance(how, Join):
             self.members[group] = (*how.contacts, self.host.me)
             self.host.send(how.contacts, Hello(group))
         self.host.install(View(group, 1, self.members[group]))
@@ -80,7 +80,7 @@ class Sequencer(Engine):
         self.under_way = 0
         self.number = 0
 
-    def join(self, group: str, how: Form | Join) -> None:
+    def join(self, group: str, how: Form | Join | Propose) -> None:
         assert isinstance(how, Form)
         self.group = group
         self.head = how.members[0]

@@ -1,5 +1,5 @@
 """``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, the same for real, groups that
-overlap, and the laboratory."""
+overlap, a network that falls apart and heals, and the laboratory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 import typer
 from rich.table import Table
 
+from ..model import format_duration
 from ..protocols.registry import describe
 from ..scenario import find, load
 from ..scenario.model import Scenario
 from ..trace import read
+from ..trace.show import decode, in_order
 from . import story
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 from .live import execute as execute_live
@@ -29,6 +31,7 @@ from .verdict import print_outcomes, print_violations
 
 _SCENARIO: Final = "demo"
 _OVERLAPPING: Final = "newtop-overlapping"
+_PARTED: Final = "newtop-partition"
 _SHOWN: Final = 10
 """Messages of the overlapping groups that are shown in their one order."""
 _SEEDS: Final = "0:40"
@@ -46,8 +49,8 @@ def demo(
 
     Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
     readable account of what happened. The same with five real processes on this machine. Five groups that overlap in a ring
-    and a chain, with one order over all of them. Then forty runs with other faults each, as tasks on Spark, all verified;
-    and a page for the browser of each.
+    and a chain, with one order over all of them. A network that falls into three parts, which go on and come together again. Then
+    forty runs with other faults each, as tasks on Spark, all verified; and a page for the browser of each.
 
     Examples:
 
@@ -61,9 +64,10 @@ def demo(
         _account(result)
         lived = _for_real(result.scenario, directory / "live")
         overlapped = _overlapping(directory / "overlapping")
+        parted = _parted(directory / "parted")
         swept = _laboratory(directory)
     _onwards(result, out)
-    if not (result.passes and lived and overlapped and swept):
+    if not (result.passes and lived and overlapped and parted and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -77,7 +81,7 @@ def _is_a_demo(target: Path) -> bool:
     return (
         isinstance(summary, dict)
         and summary.get("command") == "demo"
-        and _ALWAYS <= names <= _ALWAYS | {"live", "overlapping", "sweep", "report.html"}
+        and _ALWAYS <= names <= _ALWAYS | {"live", "overlapping", "parted", "sweep", "report.html"}
     )
 
 
@@ -139,6 +143,46 @@ def _one_order(scenario: Scenario, rows: pa.Table) -> Table:
     return table
 
 
+def _parted(directory: Path) -> bool:
+    """A network that falls apart and heals, by its views; True if it kept its promises."""
+    console = output()
+    scenario = load(find(_PARTED))
+    (fault,) = scenario.fault
+    console.print("\n[bold]And if the network falls apart?[/bold]")
+    console.print(
+        f"{', '.join(scenario.members)} are a group under {scenario.protocol}. After {format_duration(fault.at)} nothing gets "
+        f"through between {' | '.join(', '.join(part) for part in fault.parts)}. Each part agrees by itself who is gone, and "
+        f"goes on; {format_duration(fault.length)} later the network is whole again:\n",
+        markup=False,
+    )
+    directory.mkdir()
+    result = execute(scenario, directory, verify_it=True, command="demo")
+    console.print(_views(result.table))
+    console.print()
+    if result.verification is not None:
+        tell_verification(result.verification, console)
+    return result.passes
+
+
+def _views(rows: pa.Table) -> Table:
+    """Each view once, when it was first installed, with what came together in it and what its members delivered in it."""
+    views: dict[tuple[int, tuple[str, ...]], tuple[int, str]] = {}
+    delivered: dict[tuple[int, tuple[str, ...]], set[tuple[str, int]]] = {}
+    current: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for row in in_order(rows).to_pylist():
+        if row["kind"] == "view":
+            current[row["process"]] = view = (row["view"], tuple(row["members"]))
+            parts = decode(row["detail"]).get("parts", ())
+            views.setdefault(view, (row["true_time"], " | ".join(" ".join(part) for part in parts)))
+        elif row["kind"] == "deliver":
+            delivered.setdefault(current[row["process"]], set()).add((row["sender"], row["seq"]))
+    table = plain_table("time", "view", "members", "came together", "messages")
+    for view, (time, parts) in views.items():
+        number, members = view
+        table.add_row(f"{time / 1e6:.1f} ms", str(number), " ".join(members), parts, str(len(delivered.get(view, ()))))
+    return table
+
+
 def _laboratory(directory: Path) -> bool:
     """A small sweep and two reports; True if all is as it should be, or if the laboratory is not installed."""
     console = output()
@@ -158,7 +202,7 @@ def _laboratory(directory: Path) -> bool:
     console.print(f"{definition.runs} runs, {result.events:,} events: {counts}\n", markup=False)
     print_outcomes(console, result.verification.properties)
     print_violations(console, result.verification.violations, most=3, replay=result.replays.__getitem__)
-    for subject in (directory, directory / "live", directory / "overlapping", directory / "sweep"):
+    for subject in (directory, directory / "live", directory / "overlapping", directory / "parted", directory / "sweep"):
         (subject / "report.html").write_text(page(subject_at(str(subject), most=10)), encoding="utf-8")
     return result.passes
 
@@ -193,7 +237,7 @@ def _onwards(result: Result, out: Path) -> None:
     console, scenario = output(), result.scenario
     if (out / "report.html").exists():
         console.print("\n[bold]Pages for your browser[/bold]")
-        for page in (out, out / "live", out / "overlapping", out / "sweep"):
+        for page in (out, out / "live", out / "overlapping", out / "parted", out / "sweep"):
             console.print(f"  {page / 'report.html'}", markup=False)
     console.print("\n[bold]Where to go next[/bold]")
     for command, why in (
@@ -201,6 +245,7 @@ def _onwards(result: Result, out: Path) -> None:
         (f"plainchant verify {out}", "the same verification, for traces of any size"),
         ("plainchant sweep sweep-faults --seeds 0:1000 --out faults", "a thousand runs"),
         (f"plainchant trace {out} --kind view", "who was in the group, and when"),
+        (f"plainchant explain {out}/parted --view g", "how the group fell apart and came together"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
         ("plainchant run --list", "other scenarios to try, and `plainchant live` runs each with real processes"),
         ("plainchant protocols sequencer", "what it promises, and what can be set; newtop is the other one"),

@@ -21,25 +21,37 @@ def explain(
     ],
     run: Annotated[str | None, typer.Option(help="Which run; needed if there are several.")] = None,
     message: Annotated[str | None, typer.Option(help="The life of this message: GROUP/SENDER/NUMBER.")] = None,
-    view: Annotated[str | None, typer.Option(help="The story of this view: GROUP/NUMBER.")] = None,
+    view: Annotated[
+        str | None, typer.Option(help="The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")
+    ] = None,
+    process: Annotated[
+        str | None, typer.Option(help="With --view: whose view, where parts of a group have views of the same number.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
 ) -> None:
     """Explain what happened to a message, or how a view came to be, step by step, with reasons.
 
     A message: when it was sent, who delivered it when, what a delivery that waited waited for, and why somebody did
-    not deliver it. A view: who suspected whom and on what evidence, what was agreed, who installed it when, and
-    whether all had delivered the same until then. What the trace only suggests is called probable.
+    not deliver it. A view: who suspected whom and on what evidence, who refuted it, what was agreed, who installed it when,
+    who went another way, what came together, and whether all had delivered the same until then. What the trace only suggests is
+    called probable.
 
     Examples:
 
       plainchant explain DIR --message g/p2/17
 
+      plainchant explain DIR --view g
+
       plainchant explain DIR --view g/2
+
+      plainchant explain DIR --view g/2 --process p4
 
       plainchant explain SWEEP --run seed-7 --view g/2 --json
     """
     if (message is None) == (view is None):
         raise UsageError("explain what? Give either --message GROUP/SENDER/NUMBER or --view GROUP/NUMBER")
+    if process is not None and view is None:
+        raise UsageError("--process says whose view is meant: it goes with --view GROUP/NUMBER")
     from ..trace.explain_reading import explainer_of
 
     if message is not None:
@@ -50,18 +62,21 @@ def explain(
     else:
         group, number = _parse_view(view or "")
         found = explainer_of(path, run, view=(group, number))
-        story = found.explainer.view(group, number)
+        story = found.explainer.views(group, process) if number is None else found.explainer.view(group, number, process)
     if json:
         print(json_module.dumps({"run": found.run, **story.to_json()}, indent=2))
     else:
         _print(story, found.explainer.origin)
 
 
-def _parse_view(text: str) -> tuple[str, int]:
+def _parse_view(text: str) -> tuple[str, int | None]:
+    """The group, and the number if there is one. A group whose name looks like a view is meant by a slash at the end."""
     group, slash, number = text.rpartition("/")
-    if not slash or not group or not number.isascii() or not number.isdigit():
-        raise UsageError(f'{text!r} does not name a view: write group/number, such as "g/2"')
-    return group, int(number)
+    if not slash:
+        group, number = text, ""
+    if not group or not (number.isascii() and (number.isdigit() or not number)):
+        raise UsageError(f'{text!r} does not name a view: write group/number, such as "g/2", or a group to list its views')
+    return group, int(number) if number else None
 
 
 def _print(story: Story, origin: int) -> None:

@@ -69,7 +69,8 @@ def facts(description: registry.Description) -> dict[str, Any]:
         "promises": [dataclasses.asdict(promise) for promise in _promises(description)],
         "conditional": [dataclasses.asdict(promise) for promise in description.conditional],
         "faults": list(description.faults),
-        "changes": description.changes,
+        "changes": description.changes(description.parameters()),
+        "proposes": description.proposes(description.parameters()),
     }
 
 
@@ -129,7 +130,9 @@ def _show(description: registry.Description) -> None:
     console.print()
     console.print(promises)
     console.print(f"\n[bold]All this under[/bold] {', '.join(description.faults)}.")
-    if not description.changes:
+    if description.proposes(description.parameters()):
+        console.print("Groups can be proposed to others, closed and renamed while processes run.")
+    if not description.changes(description.parameters()):
         console.print("Its groups do not change: they are formed once, nobody joins or leaves, and no member may crash.")
     first = next(field.name for field, _ in declarations(description.parameters))
     console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from ..model import UsageError
+from ..model import UsageError, parse_duration
 from ..scenario.read import nearest
 from ..trace import KINDS, MalformedTrace, read, validate
 from ..trace.export import to_chrome, to_shiviz
-from ..trace.show import lines, parse_message, select
+from ..trace.show import between, lines, parse_message, select
 from .console import guarded
 from .output import OutputError, write_whole
 
@@ -44,8 +44,17 @@ def trace(
         Export | None, typer.Option(help="Write it for another tool: ShiViz, or Chrome tracing and Perfetto.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The file to export to.")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Only from this time of the run on, such as 480ms.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only up to this time of the run.")] = None,
+    diagram: Annotated[Path | None, typer.Option(help="Draw a space-time diagram into this SVG file instead.")] = None,
+    messages: Annotated[
+        int | None, typer.Option(help="With --diagram: at most so many messages are drawn.", min=0, show_default="20")
+    ] = None,
+    nulls: Annotated[bool, typer.Option("--nulls", help="With --diagram: draw null messages too.")] = False,
 ) -> None:
-    """Print a trace readably, or export it.
+    """Print a trace readably, export it, or draw it.
 
     Examples:
 
@@ -56,11 +65,18 @@ def trace(
       plainchant trace DIR --message g/p1/7
 
       plainchant trace DIR --export chrome --out run.json
+
+      plainchant trace DIR --diagram run.svg --from 480ms --to 800ms
     """
     if (export is None) != (out is None):
         raise UsageError("--export and --out go together: plainchant trace DIR --export chrome --out run.json")
+    if diagram is not None and any(value is not None for value in (process, kind, message, limit, export)):
+        raise UsageError("--diagram goes with --run, --group, --from, --to, --messages and --nulls only; leave the others out")
+    if diagram is None and (nulls or messages is not None):
+        raise UsageError("--messages and --nulls go with --diagram: plainchant trace DIR --diagram run.svg --nulls")
     if message is not None:
         parse_message(message)
+    first, last = (None if text is None else parse_duration(text) for text in (begin, end))
     found = read(path)
     malformed = validate(found.table, found.files)
     if malformed:
@@ -69,14 +85,23 @@ def trace(
     _refuse_unknown(table, {"process": process, "kind": kind, "group": group, "run": run})
     if message is not None:
         _refuse_unknown_message(table, message)
+    if diagram is not None:
+        from ..trace.diagram import diagram as draw
+        from ..trace.diagram_rows import MESSAGES
+
+        shown = select(table, {"run": run}) if run is not None else table
+        most = MESSAGES if messages is None else messages
+        _write(diagram, draw(shown, group=group, first=first, last=last, messages=most, nulls=nulls), "--diagram")
+        print(f"drawn in {diagram}")
+        return
     if export is not None and out is not None:
         wanted: dict[str, Any] = {"process": process, "kind": kind, "group": group, "run": run}
         wanted.update(parse_message(message) if message is not None else {})
-        chosen = select(table, {name: value for name, value in wanted.items() if value is not None})
-        _write(out, to_shiviz(chosen) if export is Export.shiviz else to_chrome(chosen))
+        chosen = select(between(table, first, last), {name: value for name, value in wanted.items() if value is not None})
+        _write(out, to_shiviz(chosen) if export is Export.shiviz else to_chrome(chosen), "--out")
         print(f"{chosen.num_rows} events written to {out}")
         return
-    listing = lines(table, process=process, kind=kind, group=group, message=message, run=run)
+    listing = lines(table, process=process, kind=kind, group=group, message=message, run=run, first=first, last=last)
     for line in islice(listing, limit):
         print(line)
 
@@ -101,7 +126,7 @@ def _refuse_unknown_message(table: pa.Table, message: str) -> None:
         raise UsageError(f"there is no message {message} in this trace; {hint}")
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, text: str, option: str) -> None:
     if file.exists():
-        raise OutputError(f"{file} exists; name another file with --out, or remove it first")
+        raise OutputError(f"{file} exists; name another file with {option}, or remove it first")
     write_whole(file, text)

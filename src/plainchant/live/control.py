@@ -104,6 +104,36 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     detail: dict[str, Any]
 
 
+class Form(msgspec.Struct, frozen=True, tag="form"):
+    """Propose a group to the processes at these places."""
+
+    group: str
+    members: tuple[str, ...]
+    detail: dict[str, Any]
+
+
+class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
+    """Do not agree to a group when it is proposed; empty: to none."""
+
+    group: str
+    detail: dict[str, Any]
+
+
+class Close(msgspec.Struct, frozen=True, tag="close"):
+    """Close a group for everybody."""
+
+    group: str
+    detail: dict[str, Any]
+
+
+class Rename(msgspec.Struct, frozen=True, tag="rename"):
+    """Give a group another name."""
+
+    group: str
+    name: str
+    detail: dict[str, Any]
+
+
 class Quieten(msgspec.Struct, frozen=True, tag="quieten"):
     """The time of senders and faults is over."""
 
@@ -120,7 +150,9 @@ class End(msgspec.Struct, frozen=True, tag="end"):
     drained: bool
 
 
-Command: TypeAlias = Begin | Note | Doom | Spare | Spoil | Step | Enter | Leave | Quieten | Ask | End
+Command: TypeAlias = (
+    Begin | Note | Doom | Spare | Spoil | Step | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask | End
+)
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from random import SystemRandom
 from typing import Any, Final
 
 from ..model import Duration
-from ..scenario.model import Fault, Scenario
+from ..scenario.model import Fault, Scenario, groups_ever
 from ..sim.clocks import clock_of
 from ..sim.network import part_of
 from ..sim.summary import describe_fault
@@ -121,6 +121,14 @@ class Crew:
         groups = self._scenario.groups
         return tuple(group for group, members in groups.items() if place in members) or tuple(groups)
 
+    def note_name(self, group: str, name: str) -> None:
+        """A group gets another name, or, if that is empty, is closed: who comes back comes back to what there is then."""
+        for entered in self._entered.values():
+            if group in entered:
+                del entered[group]
+                if name:
+                    entered[name] = None
+
     def note_entering(self, place: str, groups: Iterable[str]) -> None:
         self._entered.setdefault(place, {}).update(dict.fromkeys(groups))
 
@@ -146,7 +154,7 @@ class Crew:
             protocol=scenario.protocol,
             parameters=self._given,
             packet=scenario.network.max_packet + FRAME_BYTES + MARGIN,
-            groups=scenario.groups,
+            groups=groups_ever(scenario.groups, scenario.fault),
             enter=groups,
             forms=forms,
             network=scenario.network,

@@ -27,22 +27,26 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import accumulate
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..engine import Engine
 from ..group import Group
 from ..model import (
     PACK_OVERHEAD,
     Batch,
+    Consent,
     Form,
+    Invitation,
     Join,
     Packet,
     PlainchantError,
     Pressure,
+    Propose,
     ProtocolError,
     Reason,
     Timer,
     TraceError,
+    UsageError,
     View,
     WireError,
     pack,
@@ -64,6 +68,14 @@ _SHRINK: Final = 4096
 """A queue forgets what was taken from it when that is so much."""
 
 monotonic_ns = time.monotonic_ns
+
+
+def check_name(name: str) -> None:
+    """Names stand in every packet, where there is little room for them."""
+    length = len(name.encode(errors="surrogatepass"))
+    if not 0 < length <= LONGEST_NAME:
+        what = "a longer" if not length else "a shorter"
+        raise UsageError(f"the name {name!r} has {length} bytes, of {LONGEST_NAME} at the most; choose {what} one")
 
 
 class Queue:
@@ -110,6 +122,22 @@ class Queue:
         return taken
 
 
+class Owner(Protocol):
+    """Whom a host tells of groups that nobody made it enter: the node. It does not call back from inside these."""
+
+    def formed(self, view: View) -> Group:
+        """This process is in a group that it proposed, or that was proposed to it: makes what the application sees of it."""
+
+    def invited(self, invitation: Invitation) -> str:
+        """Whether the application agrees to be in a group: why not, or nothing."""
+
+    def refused(self, group: str, reason: Reason) -> None:
+        """This process is not in a group that it proposed, agreed to or asked to join."""
+
+    def renamed(self, group: str, name: str) -> None:
+        """The group has another name from here on."""
+
+
 class LiveHost:
     """One process. It exists before it has a name; :meth:`begin` gives it its name, its engine and its spool."""
 
@@ -120,6 +148,7 @@ class LiveHost:
         *,
         random: Random,
         stopped: Callable[[Reason], None] = lambda reason: None,
+        owner: Owner | None = None,
         accept_rows: bool = True,
     ) -> None:
         self.me = ""
@@ -136,6 +165,7 @@ class LiveHost:
         self._transport = transport
         self._codec = codec
         self._stopped = stopped
+        self._owner = owner
         self._accept_rows = accept_rows
         self._loop = asyncio.get_running_loop()
         # the outbox
@@ -206,6 +236,19 @@ class LiveHost:
 
     def left(self, group: str, rank: int | None = None) -> None:
         self._out.append((_left, group, rank))
+
+    def invited(self, invitation: Invitation) -> None:
+        self._out.append((_invited, invitation))
+
+    def refused(self, group: str, reason: Reason) -> None:
+        self._out.append((_refused, group, reason))
+
+    def renamed(self, group: str, view: View, returned: Sequence[bytes] = ()) -> None:
+        # What waits is taken under the new name in this very turn, perhaps: it must be there at once.
+        queue = self._queues.pop(group)
+        queue.items[queue.at : queue.at] = returned
+        self._queues[view.group] = queue
+        self._out.append((_renamed, group, view, returned, self._sequence.setdefault(view.group, 0)))
 
     def stable(self, group: str, rank: int) -> None:
         self._out.append((_stable, group, rank))
@@ -410,12 +453,35 @@ class LiveHost:
             self.call(self.engine.ready, group)
 
     def leave(self, group: str) -> None:
-        if group not in self._leaving_groups:
+        self._go(group, self.engine.leave)
+
+    def close_group(self, group: str) -> None:
+        self._go(group, self.engine.close)
+
+    def _go(self, group: str, way: Callable[[str], None]) -> None:
+        if group in self.groups and group not in self._leaving_groups:
             self._leaving_groups[group] = None
-            self.later(self.engine.leave, group)
+            self.later(self._ask, way, self.groups[group])
+
+    def rename(self, group: str, name: str) -> None:
+        check_name(name)
+        self.later(self._ask, self.engine.rename, self.groups[group], name)
+
+    def _ask(self, method: Callable[..., None], group: Group, *arguments: str) -> None:
+        """Asks the engine for something about a group, which may have got another name or come to its end meanwhile."""
+        if self.groups.get(group.name) is group:
+            method(group.name, *arguments)
+
+    def propose(self, group: str, members: Sequence[str]) -> None:
+        """Asks the engine to form a group with these; the owner hears whether it is."""
+        self.later(self.engine.join, group, Propose(tuple(members)))
 
     def pressure(self, group: str, full: bool) -> None:
-        self.later(self.engine.notice, Pressure(group, full))
+        if group in self.groups:
+            self.later(self._press, self.groups[group], full)
+
+    def _press(self, group: Group, full: bool) -> None:
+        self.engine.notice(Pressure(group.name, full))
 
     def waiting(self, group: str) -> Reason | None:
         self.now = monotonic_ns()
@@ -513,6 +579,11 @@ def _deliver(
 
 def _install(host: LiveHost, view: View) -> None:
     group = view.group
+    if group not in host.groups:
+        assert host._owner is not None, "a host without an owner is in no groups that are proposed"
+        host.groups[group] = host._owner.formed(view)
+        host._queues[group] = Queue()
+        host._sequence.setdefault(group, 0)
     is_first = group not in host._views
     host._views[group] = view.number
     if host.spool is not None:
@@ -524,6 +595,12 @@ def _install(host: LiveHost, view: View) -> None:
             detail["joined"] = list(view.joined)
         if view.left:
             detail["left"] = {name: reason.to_detail() for name, reason in view.left.items()}
+        if view.parts:
+            detail["parts"] = [list(part) for part in view.parts]
+        if view.newcomers:
+            detail["newcomers"] = list(view.newcomers)
+        if view.signatures:
+            detail["signatures"] = dict(view.signatures)
         host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=detail or None)
     host.groups[group].add(view)
     if is_first and host._queues[group]:
@@ -538,6 +615,39 @@ def _left(host: LiveHost, group: str, rank: int | None) -> None:
     host._queues.pop(group, None)
     host._leaving_groups.pop(group, None)
     host.groups.pop(group).left()
+
+
+def _invited(host: LiveHost, invitation: Invitation) -> None:
+    why_not = host._owner.invited(invitation) if host._owner is not None else f"{host.me} is in no groups that are proposed"
+    host.later(host.engine.notice, Consent(invitation, not why_not, why_not))
+
+
+def _refused(host: LiveHost, group: str, reason: Reason) -> None:
+    if host.spool is not None:
+        host.spool.row("refused", host.clock(), group=group, detail=reason.to_detail())
+    if host._owner is not None:
+        host._owner.refused(group, reason)
+    outside = host.groups.pop(group, None)
+    if outside is not None:
+        host._queues.pop(group, None)
+        host._leaving_groups.pop(group, None)
+        outside.halted(reason)
+
+
+def _renamed(host: LiveHost, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None:
+    name = view.group
+    if host.spool is not None:
+        host.spool.row("leave", host.clock(), group=group, view=host._views.get(group), rank=view.rank)
+    host._views.pop(group, None)
+    for names in (host._leaving_groups, host._offered):
+        if group in names:
+            del names[group]
+            names[name] = None
+    member = host.groups[name] = host.groups.pop(group)
+    member.renamed(name, returned, numbered)
+    if host._owner is not None:
+        host._owner.renamed(group, name)
+    _install(host, view)
 
 
 def _stable(host: LiveHost, group: str, rank: int) -> None:

@@ -45,6 +45,10 @@ class Injector:
             "restart": self._restart,
             "join": self._join,
             "leave": self._leave,
+            "form": self._form,
+            "refuse": self._refuse,
+            "close": self._close,
+            "rename": self._rename,
             "pause": self._pause,
             "partition": self._partition,
             "cut": self._on_link,
@@ -89,6 +93,14 @@ class Injector:
         process = self._crew.running(fault.process)
         if process is None:
             self._skip(fault, f"{fault.process} was not there")
+        return process
+
+    def _member(self, fault: Fault) -> Process | None:
+        """The process of a fault that is about a group which it must be in."""
+        process = self._running(fault)
+        if process is not None and fault.group not in process.entered:
+            self._skip(fault, f"{process.name} was not in {fault.group}")
+            return None
         return process
 
     def _gone(self, process: Process) -> None:
@@ -147,6 +159,28 @@ class Injector:
         if process is not None:
             process.leaving = not fault.group or set(process.entered) <= {fault.group}
             process.tell(control.Leave(fault.group, describe_fault(fault)))
+
+    async def _form(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.tell(control.Form(fault.group, fault.members, describe_fault(fault)))
+
+    async def _refuse(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.tell(control.Refuse(fault.group, describe_fault(fault)))
+
+    async def _close(self, fault: Fault) -> None:
+        process = self._member(fault)
+        if process is not None:
+            self._crew.note_name(fault.group, "")
+            process.tell(control.Close(fault.group, describe_fault(fault)))
+
+    async def _rename(self, fault: Fault) -> None:
+        process = self._member(fault)
+        if process is not None:
+            self._crew.note_name(fault.group, fault.name)
+            process.tell(control.Rename(fault.group, fault.name, describe_fault(fault)))
 
     async def _pause(self, fault: Fault) -> None:
         process = self._running(fault)

@@ -9,13 +9,17 @@ group.
 Entering a group asks everybody until a way in is known, then waits for the first view; both within ``timeout``. Leaving sends
 what was accepted, then asks the group to be let go; a process that simply closes is one that the others have to miss.
 
-Some protocols have groups that do not change (``Description.changes``). Such a group is formed once; nobody joins it later and
-nobody leaves. A membership then ends when the group is at rest, and the process with its node.
+With some protocols and parameters groups do not change (``Description.changes``). Such a group is formed once; nobody joins it
+later and nobody leaves. A membership then ends when the group is at rest, and the process with its node.
+
+With others processes form groups while they run (``Description.proposes``): one proposes (``form``), the others are asked
+(``agree``), and those who agree find themselves in the group (``next_group``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -29,16 +33,18 @@ from typing import Any, Final, Self
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
-from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout, check_buffers
+from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout, NotFormed, check_buffers
 from ..model import (
     SECOND,
     Declared,
     Form,
+    Invitation,
     Join,
     PlainchantError,
     Reason,
     TraceError,
     UsageError,
+    View,
     declarations,
     format_duration,
 )
@@ -46,7 +52,7 @@ from ..protocols.registry import Description, Surroundings, describe
 from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
 from ..wire import Stamped
-from .host import LONGEST_NAME, LiveHost
+from .host import LiveHost, check_name
 from .names import family_of, format_address, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
@@ -88,6 +94,10 @@ class Node:
     ``State``, and a member is asked for it by a ``StateRequest`` in its stream. ``groups`` are the groups that there are, with
     the places that form them: ``join`` takes the members from it and enters no others. Where groups share members some
     protocols promise less, so without it the least is promised.
+
+    ``agree`` is asked about groups that others propose (:meth:`form`): it gets an :class:`~plainchant.model.Invitation` and says
+    whether this process wants to be in the group. A node that is given it can be asked as soon as it is open, another once it
+    has joined a group; that one agrees to everything. Take the groups that come of it with :meth:`next_group`, and read them.
     """
 
     def __init__(
@@ -105,6 +115,7 @@ class Node:
         seed: int | None = None,
         state: bool = False,
         groups: Mapping[str, Sequence[str]] | None = None,
+        agree: Callable[[Invitation], bool] | None = None,
         description: Description | None = None,
     ) -> None:
         if me not in peers:
@@ -112,11 +123,17 @@ class Node:
         if not me or any("#" in name for name in peers):
             raise UsageError("names of places are not empty and have no '#': it marks a process that came back (a, then a#1)")
         for name in peers:
-            _check_length(name)
+            check_name(name)
         self.description = description if description is not None else describe(protocol)
         self.place = me
         self._given = dict(parameters or {})
         self._parameters = _parameters(self.description, self._given)
+        self._changes = self.description.changes(self._parameters)
+        self.proposes = self.description.proposes(self._parameters)
+        """Whether groups can be proposed, closed and renamed."""
+        if agree is not None:
+            self._check_proposes()
+        self.agree = agree
         self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
         self._peers = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()
@@ -137,6 +154,10 @@ class Node:
         self._entering: set[str] = set()
         self._entered: set[str] = set()
         """Groups that this process is or has been in: it joins each of them once, as the trace's processes do."""
+        self._forming: dict[str, _Proposal] = {}
+        """Groups that this process has proposed and that are neither formed nor refused."""
+        self._came: asyncio.Queue[Group] = asyncio.Queue()
+        """Groups that this process is in because it was invited, until somebody takes them."""
         self._state_events: StateEvents | None = None
         self._transport: Transport
         self._host: LiveHost
@@ -176,17 +197,36 @@ class Node:
             if self._transport.limits.packet < SMALLEST_PACKET:
                 taken = f"packets of {self._transport.limits.packet} bytes have no room for messages"
                 raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
-            self._host = LiveHost(self._transport, codec, random=self._random, stopped=self._on_stopped)
+            self._host = LiveHost(self._transport, codec, random=self._random, stopped=self._on_stopped, owner=self)
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
                 terms=self._terms(),
             )
             self._is_open = True
+            if self.agree is not None:
+                await self._take_name()
         except BaseException:
+            self._is_open = False
             if opened:
                 await self._transport.close()
             raise
+
+    async def _take_name(self) -> None:
+        """Finds out under which name this process is known, so that others can speak to it before it is in any group."""
+        presence = self._presence
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SETTLE
+        while not self._host.me and loop.time() < end and not all(peer.knows_us for peer in presence.peers.values()):
+            presence.seek()
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await self._news.wait()
+        if not self._host.me:
+            everybody = tuple(self._peers)
+            self._begin(self._groups if self._groups is not None else {"a group": everybody, "and another": everybody})
+            presence.settle()
 
     def _on_packet(self, source: Address, data: Any) -> None:
         if self._is_open:
@@ -269,7 +309,7 @@ class Node:
         first = self._first_members(group, members)
         if self._state and not listen:
             raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
-        if not self.description.changes and self.place not in first:
+        if not self._changes and self.place not in first:
             raise UsageError(
                 f"{self.place} is not among the members of {group!r} ({', '.join(first)}), and groups of {self.description.name} "
                 f"do not change; name all that are ever to be in it"
@@ -297,24 +337,14 @@ class Node:
 
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
-        if self._closed:
-            raise UsageError(f"{self.place} is closed; open a new node to join {name!r}")
-        if not self._is_open:
-            raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and join there")
-        if not self._host.alive:
-            raise UsageError(f"{self.name} was stopped ({self._host.end_reason}); open a new node to join {name!r} again")
-        if name in self._host.groups or name in self._entering:
-            remedy = "leave it first" if self.description.changes else "its members do not change, so it stays there"
-            raise UsageError(f"{self.name} is in {name!r} already; {remedy}")
-        if name in self._entered:
-            raise UsageError(f"{self.name} has been in {name!r} before; open a new node to join it again")
+        self._check_outside(name)
         presence = self._presence
         group: Group | None = None
         self._entering.add(name)
         try:
             async with asyncio.timeout(timeout):
                 how = await self._find_way(name, first)
-                if isinstance(how, Join) and not self.description.changes:
+                if isinstance(how, Join) and not self._changes:
                     raise UsageError(
                         f"group {name!r} runs already ({', '.join(how.contacts)}), and groups of {self.description.name} do not "
                         f"change; end all its members and start them together"
@@ -337,13 +367,31 @@ class Node:
             self._entering.discard(name)
         return group
 
+    def _check_outside(self, name: str) -> None:
+        """Fails unless this process runs and has never been in the group."""
+        if self._closed:
+            raise UsageError(f"{self.place} is closed; open a new node to join {name!r}")
+        if not self._is_open:
+            raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and join there")
+        if not self._host.alive:
+            raise UsageError(f"{self.name} was stopped ({self._host.end_reason}); open a new node to join {name!r} again")
+        if self._is_in(name):
+            remedy = "leave it first" if self._changes else "its members do not change, so it stays there"
+            raise UsageError(f"{self.name} is in {name!r} already; {remedy}")
+        if name in self._entered:
+            raise UsageError(f"{self.name} has been in {name!r} before; open a new node to join it again")
+
+    def _is_in(self, name: str) -> bool:
+        """Whether this process is in a group, or on its way there."""
+        return name in self._host.groups or name in self._entering or name in self._forming
+
     async def _give_up(self, name: str, group: Group | None) -> None:
         """Nobody waits to enter any more. Who was let in all the same says goodbye, or the others would have to miss it."""
         self._presence.give_up(name)
         if group is None:
             return
         group.stop_listening()
-        if not self.description.changes:
+        if not self._changes:
             return  # the others count on this process until it is closed
         if self._layer is not None and group.view is not None:
             self._host.later(self._layer.abandon, name, "nobody waits for it any more")
@@ -379,14 +427,23 @@ class Node:
         groups = self._groups if self._groups is not None else {name: first, f"{name}, and another": first}
         if not host.me:
             self._begin(groups)
-        guarantees = Guarantees(self.description.promises(self.parameters, groups), self.description.faults)
-        settle = max(SHORTEST_SETTLE, self.description.settle(self.parameters) / SECOND)
-        fixed: dict[str, Any] = {"changes": self.description.changes, "settle": settle}
-        group = Group(host, name, host.me, guarantees, formed=isinstance(how, Form), **fixed, **buffers)
-        self._entered.add(name)
+        group = self._make_group(name, groups, isinstance(how, Form), buffers)
         self._presence.enter(name, how)
         host.enter(group, how)
         return group
+
+    def _make_group(
+        self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Mapping[str, Any]
+    ) -> Group:
+        """What the application sees of a group that this process enters; ``groups`` are those that there are."""
+        description, host = self.description, self._host
+        guarantees = Guarantees(description.promises(self.parameters, groups), description.faults)
+        settle = max(SHORTEST_SETTLE, description.settle(self.parameters) / SECOND)
+        self._entered.add(name)
+        return Group(
+            host, name, host.me, guarantees, formed=formed, changes=self._changes, proposes=self.proposes, settle=settle,
+            node=self, **buffers,
+        )
 
     def _begin(self, groups: dict[str, tuple[str, ...]]) -> None:
         """The name is settled: the engine and the spool can be made."""
@@ -439,6 +496,106 @@ class Node:
         """The process has left a group."""
         self._presence.left(group)
 
+    # --- groups that are formed while processes run -----------------------------------------------------------------
+
+    async def form(
+        self,
+        group: str,
+        members: Sequence[str],
+        *,
+        timeout: float = 30.0,
+        outgoing: int = OUTGOING,
+        unread: int = UNREAD,
+        listen: bool = True,
+    ) -> Group:
+        """Proposes a new group to the processes at these places; those who agree form it with this one.
+
+        Returns when the group is formed. ``group.leave()`` leaves it and ``group.close()`` ends it for everybody; do one of them
+        before the node is closed. Raises :class:`NotFormed` if nobody agreed, :class:`JoinTimeout` if somebody cannot be reached
+        or it takes too long.
+        """
+        self._check_proposes()
+        places = _members(group, members, self._peers)
+        check_buffers(outgoing, unread)
+        self._check_outside(group)
+        proposal = self._forming[group] = _Proposal({"outgoing": outgoing, "unread": unread, "listen": listen})
+        presence = self._presence
+        missing: list[str] = []
+        try:
+            async with asyncio.timeout(timeout):
+                await self._take_name()
+                while missing := [place for place in places if place != self.place and presence.name_at(place) is None]:
+                    presence.seek()
+                    self._news.clear()
+                    await self._news.wait()
+                self._host.propose(group, [presence.name_at(place) or self.name for place in places])
+                return await proposal.outcome
+        except TimeoutError:
+            waiting = self._host.waiting(group) if self._host.me and not missing else None
+            what = waiting.text if waiting is not None else f"not heard: {', '.join(missing)}" if missing else "no answer"
+            text = f"{self.name} could not form group {group!r} in {timeout:.3g} s: {what}"
+            raise JoinTimeout(Reason("join timeout", text)) from None
+        finally:
+            # What was proposed may be formed yet: then this process leaves at once.
+            proposal.outcome.cancel()
+            if missing:
+                self._forming.pop(group, None)
+
+    async def next_group(self) -> Group:
+        """Waits for the next group that this process is in because somebody proposed it."""
+        self._check_proposes()
+        return await self._came.get()
+
+    def _check_proposes(self) -> None:
+        if not self.proposes:
+            raise UsageError(
+                f"with {self.description.name} and these parameters processes do not form groups while they run; name all groups "
+                f"before, and join them"
+            )
+
+    def formed(self, view: View) -> Group:
+        """For the host: this process is in a group that it proposed, or was invited to."""
+        name = view.group
+        proposal = self._forming.pop(name, None)
+        groups = {**(self._groups or {}), name: view.members, f"{name}, and another": view.members}
+        group = self._make_group(name, groups, True, proposal.buffers if proposal is not None else {})
+        self._presence.be_member(name)
+        if proposal is None:
+            self._came.put_nowait(group)
+        elif proposal.outcome.done():
+            group.stop_listening()
+            asyncio.get_running_loop().call_soon(self._host.leave, name)
+        else:
+            proposal.outcome.set_result(group)
+        return group
+
+    def invited(self, invitation: Invitation) -> str:
+        """For the host: whether the application agrees; why not, or nothing."""
+        name = invitation.group
+        if self._is_in(name) or name in self._entered:
+            return f"{self.name} is in {name}, has been, or is on its way there"
+        try:
+            agrees = self.agree is None or self.agree(invitation)
+        except Exception as error:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"{self.name} could not say whether it agrees to {name}, so it does not", "exception": error}
+            )
+            agrees = False
+        return "" if agrees else f"{self.name} does not agree"
+
+    def refused(self, group: str, reason: Reason) -> None:
+        """For the host: this process is not in a group that it proposed, agreed to or asked to join."""
+        self._entered.discard(group)
+        proposal = self._forming.pop(group, None)
+        if proposal is not None and not proposal.outcome.done():
+            proposal.outcome.set_exception(NotFormed(reason))
+
+    def renamed(self, group: str, name: str) -> None:
+        """For the host: the group has another name."""
+        self._entered.add(name)
+        self._presence.left(group)
+        self._presence.be_member(name)
+
     # --- hellos -----------------------------------------------------------------------------------------------------
 
     def _send_hello(self, to: Sequence[Address], hello: Hello) -> None:
@@ -462,8 +619,19 @@ class Node:
 
     def _on_stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: it answers nobody any more."""
+        for proposal in self._forming.values():
+            if not proposal.outcome.done():
+                proposal.outcome.set_exception(Halted(reason))
         self._presence.standing.clear()
         self._end_state()
+
+
+class _Proposal:
+    """A group that this process has proposed, until it is known what becomes of it."""
+
+    def __init__(self, buffers: Mapping[str, Any]) -> None:
+        self.buffers = buffers
+        self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
 
 
 class Joining:
@@ -526,7 +694,7 @@ class Joining:
             await self._leave(group, error)
         finally:
             if group.changes:
-                self._node.finish(self._name)
+                self._node.finish(group.name)
             if self._make_node is not None:
                 await self._node.close()
 
@@ -628,7 +796,7 @@ def _term(value: Any, declared: Declared) -> str:
 
 def _members(group: str, given: Sequence[str], peers: Mapping[str, Any]) -> tuple[str, ...]:
     """The places that form a group, each of them a peer."""
-    _check_length(group)
+    check_name(group)
     if isinstance(given, str):
         raise UsageError(f"members of {group!r} is {given!r}; it must be a list of names, even of one")
     members = tuple(given)
@@ -641,13 +809,6 @@ def _members(group: str, given: Sequence[str], peers: Mapping[str, Any]) -> tupl
     if twice:
         raise UsageError(f"members of {group!r} that are named twice: {', '.join(twice)}; every process is named once")
     return members
-
-
-def _check_length(name: str) -> None:
-    """Names stand in every packet, where there is little room for them."""
-    length = len(name.encode(errors="surrogatepass"))
-    if length > LONGEST_NAME:
-        raise UsageError(f"the name {name!r} has {length} bytes, of {LONGEST_NAME} at the most; choose a shorter one")
 
 
 def _check_trace(directory: Path) -> None:

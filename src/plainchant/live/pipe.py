@@ -188,9 +188,13 @@ class Text(Format):
 
 
 def _changes(view: View) -> str:
-    joined = [f"{name} joined" for name in view.joined]
-    left = [f"{name} is gone: {reason.text}" for name, reason in view.left.items()]
-    return f" ({'; '.join([*joined, *left])})" if joined or left else ""
+    if view.is_merge:
+        told = ["together again: " + " and ".join(", ".join(part) for part in view.parts if part[0] not in view.newcomers)]
+        told += [f"{name} joined" for name in view.newcomers]
+    else:
+        told = [f"{name} joined" for name in view.joined]
+    told += [f"{name} is gone: {reason.text}" for name, reason in view.left.items()]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _text_line(text: str) -> bytes:
@@ -222,7 +226,8 @@ class JsonLines(Format):
         if isinstance(event, View):
             left = {name: reason.text for name, reason in event.left.items()}
             view = {"group": event.group, "number": event.number, "members": event.members, "joined": event.joined, "left": left}
-            return self._line({"event": "view", **view, "me": me})
+            parts = {"parts": event.parts} if event.is_merge else {}
+            return self._line({"event": "view", **view, **parts, "me": me})
         return b""
 
     def error(self, text: str) -> bytes:

@@ -294,6 +294,22 @@ class Presence:
         self.standing[group] = Standing(MEMBER, how.members) if isinstance(how, Form) else Standing(JOINING)
         self.greet(answer=False)
 
+    def settle(self) -> None:
+        """Our name is in use from here on, whether or not we are in a group."""
+        self.settled = True
+        self.greet(answer=False)
+
+    def be_member(self, group: GroupId) -> None:
+        """We are in a group that was formed, or got its name, while processes ran."""
+        self.settled = True
+        self.standing[group] = Standing(MEMBER)
+        self.greet(answer=False)
+
+    def name_at(self, place: str) -> ProcessId | None:
+        """The process at a place, if it is there to be spoken to."""
+        peer = self.peers.get(place)
+        return peer.name if peer is not None and self._is_certain(peer) else None
+
     def entered(self, group: GroupId) -> None:
         """We have been let in."""
         if self.standing.get(group) == Standing(JOINING):

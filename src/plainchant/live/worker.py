@@ -25,8 +25,8 @@ from random import Random
 from typing import Any, Final, NoReturn
 
 from ..engine import Engine, Host
-from ..group import Group, Halted, JoinTimeout
-from ..model import PlainchantError, UsageError
+from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
+from ..model import Invitation, PlainchantError, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Workload
 from . import control
@@ -49,13 +49,15 @@ class Worker:
 
     def __init__(self, task: control.Task) -> None:
         self._task = task
-        self._numbering: dict[str, Numbering] = {}
-        self._groups: dict[str, Group] = {}
+        self._numbering: dict[Group, Numbering] = {}
+        self._groups: list[Group] = []
         self._outside: dict[str, None] = {}
         """Groups that it wants to be in and is not yet."""
         self._begin = task.begin
         self._quiet = task.calm
-        self._sending: dict[str, list[asyncio.Task[None]]] = {}
+        self._refusing: dict[str, None] = {}
+        """Groups that it does not agree to be in; an empty name stands for all."""
+        self._sending: dict[Group, list[asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
         self._drained = False
@@ -71,6 +73,8 @@ class Worker:
             groups=task.groups,
             description=self._describe(),
         )
+        if self._node.proposes:
+            self._node.agree = self._agree
 
     def _make_transport(self, address: Address, packet: int) -> FaultyTransport:
         task = self._task
@@ -110,6 +114,8 @@ class Worker:
         for group in self._task.enter:
             self._enter(group, forms=self._task.forms)
         self._spawn(self._obey(commands))
+        if self._node.proposes:
+            self._spawn(self._accept_invitations())
         over = await self._over
         for sending in list(self._sending):
             self._stop_sending(sending)
@@ -145,18 +151,10 @@ class Worker:
         """In a group from entering it to leaving it."""
         node, task = self._node, self._task
         first = task.groups[name] if forms else ()
-        workloads = [workload for workload in task.workload if _sends(workload, task.place, name)]
         try:
             group = await node.enter(
-                name, first, FORM_SECONDS if forms else JOIN_SECONDS, {"outgoing": outgoing_for(workloads)}
+                name, first, FORM_SECONDS if forms else JOIN_SECONDS, {"outgoing": self._outgoing(name)}
             )
-            self._groups[name] = group
-            del self._outside[name]
-            say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
-            if self._begin is not None:
-                self._start_sending(group)
-            async for _ in group.batches():
-                pass
         except Halted as halted:
             self._finish(control.Over("halted", str(halted)))
             return
@@ -165,16 +163,56 @@ class Worker:
             if not self._groups and not self._outside:
                 self._finish(control.Over("outside", str(late)))
             return
-        node.finish(name)
-        del self._groups[name]
-        self._stop_sending(name)
+        del self._outside[name]
+        await self._be_in(group)
+
+    def _outgoing(self, group: str) -> int:
+        return outgoing_for([workload for workload in self._task.workload if _sends(workload, self._task.place, group)])
+
+    async def _be_in(self, group: Group) -> None:
+        """In a group until it is left or closed."""
+        node = self._node
+        name = group.name
+        self._groups.append(group)
+        say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
+        if self._begin is not None:
+            self._start_sending(group)
+        try:
+            async for _ in group.batches():
+                if group.name != name:
+                    name = group.name
+                    say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
+        except Halted as halted:
+            self._finish(control.Over("halted", str(halted)))
+            return
+        node.finish(group.name)
+        self._groups.remove(group)
+        self._stop_sending(group)
         if not self._groups and not self._outside:
             self._finish(control.Over("left"))
 
-    async def _leave(self, group: Group) -> None:
+    def _agree(self, invitation: Invitation) -> bool:
+        return invitation.group not in self._refusing and "" not in self._refusing
+
+    async def _accept_invitations(self) -> None:
+        while True:
+            self._spawn(self._be_in(await self._node.next_group()))
+
+    async def _form(self, name: str, members: tuple[str, ...]) -> None:
         try:
-            await group.leave()
-        except Halted:
+            group = await self._node.form(name, members, timeout=JOIN_SECONDS, outgoing=self._outgoing(name))
+        except (NotFormed, JoinTimeout):
+            return  # the trace says why
+        except Halted as halted:
+            self._finish(control.Over("halted", str(halted)))
+            return
+        await self._be_in(group)
+
+    async def _end(self, end: Coroutine[Any, Any, object]) -> None:
+        """Leaves, closes or renames a group."""
+        try:
+            await end
+        except (Halted, Refused):
             return  # who reads the group is told, too
 
     def _start_sending(self, group: Group) -> None:
@@ -182,7 +220,7 @@ class Worker:
             return
         assert self._begin is not None
         task = self._task
-        numbering = self._numbering.setdefault(group.name, Numbering())
+        numbering = self._numbering.setdefault(group, Numbering())
         senders = [
             Sender(
                 group,
@@ -195,9 +233,12 @@ class Worker:
             for number, workload in enumerate(task.workload)
             if _sends(workload, task.place, group.name)
         ]
-        self._sending[group.name] = [self._spawn(sender.run()) for sender in senders]
+        self._sending[group] = [self._spawn(sender.run()) for sender in senders]
 
-    def _stop_sending(self, group: str) -> None:
+    def _group(self, name: str) -> Group | None:
+        return next((group for group in self._groups if group.name == name), None)
+
+    def _stop_sending(self, group: Group) -> None:
         for task in self._sending.pop(group, ()):
             task.cancel()
 
@@ -213,7 +254,7 @@ class Worker:
         match command:
             case control.Begin(start):
                 self._begin = start
-                for group in self._groups.values():
+                for group in self._groups:
                     self._start_sending(group)
             case control.Note(number, detail):
                 host.note("fault", detail)
@@ -232,20 +273,34 @@ class Worker:
                 host.clock_offset += offset
             case control.Enter(groups, detail):
                 for name in groups:
-                    if name not in self._groups and name not in self._outside:
+                    if self._group(name) is None and name not in self._outside:
                         host.note("fault", detail)
                         self._enter(name, forms=False)
             case control.Leave(left, detail):
                 host.note("fault", detail)
-                for name in [left] if left else list(self._groups):
-                    if name in self._groups:
-                        self._spawn(self._leave(self._groups[name]))
+                for group in self._groups:
+                    if left in ("", group.name):
+                        self._spawn(self._end(group.leave()))
+            case control.Form(name, members, detail):
+                host.note("fault", detail)
+                self._spawn(self._form(name, members))
+            case control.Refuse(name, detail):
+                host.note("fault", detail)
+                self._refusing[name] = None
+            case control.Close(name, detail):
+                if (closed := self._group(name)) is not None:
+                    host.note("fault", detail)
+                    self._spawn(self._end(closed.close()))
+            case control.Rename(old, name, detail):
+                if (renamed := self._group(old)) is not None:
+                    host.note("fault", detail)
+                    self._spawn(self._end(renamed.rename(name)))
             case control.Quieten():
                 self._quiet = True
                 self._spare()
                 self._transport.calm()
-                for name in list(self._sending):
-                    self._stop_sending(name)
+                for group in list(self._sending):
+                    self._stop_sending(group)
             case control.Ask(number):
                 spoiled = self._transport.spoiled
                 say(control.Status(number, self._waiting(), spoiled.lost, spoiled.duplicated, spoiled.corrupted))
@@ -275,7 +330,7 @@ class Worker:
         """What this process still has to do before it is at rest."""
         for name in self._outside:
             return f"it is not in group {name} yet"
-        for group in self._groups.values():
+        for group in self._groups:
             reason = group.waiting()
             if reason is not None:
                 return reason.text

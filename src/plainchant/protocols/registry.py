@@ -66,8 +66,11 @@ class Description:
     bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
     """The same parameters, fitted to where the engine is to run; what the user has set is not changed."""
-    changes: bool = True
-    """Whether groups can change: members join, leave and crash. If not, a group is formed once and ends as a whole."""
+    changes: Callable[[Any], bool] = lambda parameters: True
+    """Whether, with these parameters, groups can change: members join, leave and crash. If not, a group is formed once and ends
+    as a whole."""
+    proposes: Callable[[Any], bool] = lambda parameters: False
+    """Whether, with these parameters, processes can propose groups to others (``model.Propose``), close and rename them."""
     lossless: Callable[[Mapping[str, Any]], bool] = lambda given: False
     """Whether, with these parameters, it takes the network for one that loses nothing and overtakes nothing."""
     recorded: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from ..model import Duration, format_duration
 from ..protocols.registry import Description
 from ..trace.properties import PROPERTIES
 from .locate import Path
-from .model import FAULTS, Fault, Scenario, Workload
+from .model import FAULTS, Fault, Scenario, Workload, groups_ever
 from .read import Reader, dotted, nearest
 
 Document: TypeAlias = dict[str, Any]
@@ -23,6 +23,10 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "restart": ("process", "at"),
     "join": ("process", "at"),
     "leave": ("process", "at"),
+    "form": ("process", "at", "group", "members"),
+    "refuse": ("process", "at"),
+    "close": ("process", "at", "group"),
+    "rename": ("process", "at", "group", "name"),
     "pause": ("process", "at", "length"),
     "partition": ("at", "parts"),
     "cut": ("at",),
@@ -36,6 +40,10 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "restart": (),
     "join": ("group",),
     "leave": ("group",),
+    "form": (),
+    "refuse": ("group",),
+    "close": (),
+    "rename": (),
     "pause": (),
     "partition": ("length",),
     "cut": ("source", "target", "length"),
@@ -44,6 +52,8 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "heal": (),
     "step": (),
 }
+_PROPOSES: Final = ("form", "refuse", "close", "rename")
+"""Faults that need a protocol whose processes form groups while they run."""
 _WAIT: Final = "the others would wait for the lost member for ever"
 assert _NEEDS.keys() == FAULTS.keys() == _MAY_HAVE.keys()
 
@@ -68,7 +78,9 @@ class _Check:
         self.scenario = scenario
         self.document = document
         self.reader = reader
+        self.parameters = description.parameters(**scenario.parameters)
         self.processes = (*scenario.members, *scenario.later)
+        self.groups = groups_ever(scenario.groups, scenario.fault)
 
     def all(self) -> None:
         for number, name in enumerate(self.scenario.verify):
@@ -82,8 +94,10 @@ class _Check:
             self._process(clock.process, ("clock", number, "process"))
         for number, fault in enumerate(self.scenario.fault):
             self._fault(fault, ("fault", number))
-        if not self.description.changes:
+        if not self.description.changes(self.parameters):
             self._no_changes()
+        if not self.description.proposes(self.parameters):
+            self._no_proposals()
         if self.description.lossless(self.scenario.parameters):
             self._lossless()
 
@@ -108,20 +122,30 @@ class _Check:
     def _no_changes(self) -> None:
         """Groups that are formed once and stay so."""
         name, scenario = self.description.name, self.scenario
-        other = "or take another protocol"
-        fixed = f"the groups of {name} do not change"
+        other = "set other parameters, or take another protocol"
+        fixed = f"with these parameters the groups of {name} do not change"
+        dies = f"with these parameters {name} does not survive"
         if scenario.later:
             self.reader.fail(("later",), f"{fixed}, so nobody can join them later; leave `later` out, {other}")
         for number, fault in enumerate(scenario.fault):
             path = ("fault", number, "kind")
             if fault.kind == "crash":
-                self.reader.fail(path, f"{name} does not survive a crash yet: {_WAIT}; leave the fault out, {other}")
+                self.reader.fail(path, f"{dies} a crash: {_WAIT}; leave the fault out, {other}")
             if fault.kind in ("restart", "join", "leave"):
                 self.reader.fail(path, f"{fixed}, so there can be no {fault.kind}; leave the fault out, {other}")
         if scenario.random.crash:
-            self.reader.fail(("random", "crash"), f"{name} does not survive crashes yet: {_WAIT}; set it to 0, {other}")
+            self.reader.fail(("random", "crash"), f"{dies} crashes: {_WAIT}; set it to 0, {other}")
         if scenario.random.leave:
             self.reader.fail(("random", "leave"), f"{fixed}, so nobody can leave them; set it to 0, {other}")
+
+    def _no_proposals(self) -> None:
+        for number, fault in enumerate(self.scenario.fault):
+            if fault.kind in _PROPOSES:
+                self.reader.fail(
+                    ("fault", number, "kind"),
+                    f"with these parameters processes of {self.description.name} do not form, close or rename groups while they "
+                    f"run, so there can be no {fault.kind}; leave the fault out, set other parameters, or take another protocol",
+                )
 
     def _lossless(self) -> None:
         """A protocol that was told that the network is a lossless stream."""
@@ -206,12 +230,25 @@ class _Check:
             self._process(getattr(fault, key), (*path, key))
         if fault.group:
             self._group(fault.group, (*path, "group"))
+        for number, name in enumerate(fault.members):
+            self._process(name, (*path, "members", number))
+        if fault.kind in ("form", "rename"):
+            self._new_name(fault, path)
         if fault.kind == "partition":
             self._once_each(fault.parts, (*path, "parts"), "part of a partition", "parts")
         if fault.kind == "cut" and not fault.source and not fault.target:
             self.reader.fail(path, "a cut needs a source, a target or both")
         self._before_the_end(fault, path)
         self._membership(fault, path)
+
+    def _new_name(self, fault: Fault, path: Path) -> None:
+        """A group gets a name that no group has; one that was given up may be given again."""
+        name, key = (fault.group, "group") if fault.kind == "form" else (fault.name, "name")
+        given_up = any(
+            other.kind in ("close", "rename") and other.group == name and other.at < fault.at for other in self.scenario.fault
+        )
+        if name in self.scenario.groups and not given_up:
+            self.reader.fail((*path, key), f'there is a group "{name}" from the start; choose another name')
 
     def _before_the_end(self, fault: Fault, path: Path) -> None:
         """At the very end faults are over already: one there would silently not happen."""
@@ -224,6 +261,8 @@ class _Check:
 
     def _membership(self, fault: Fault, path: Path) -> None:
         """Who is in cannot join and who is not cannot leave. Only what is certain before the run is refused."""
+        if fault.group and fault.group not in self.scenario.groups:
+            return
         groups = [fault.group] if fault.group else list(self.scenario.groups)
         is_in = all(
             fault.process in self.scenario.groups[group] for group in groups if not self._is_other(fault, group)
@@ -295,8 +334,8 @@ class _Check:
             self.reader.fail(path, f'{dotted(path)}: there is no process "{name}"; {nearest(name, self.processes)}')
 
     def _group(self, name: str, path: Path) -> None:
-        if name not in self.scenario.groups:
-            self.reader.fail(path, f'{dotted(path)}: there is no group "{name}"; {nearest(name, self.scenario.groups)}')
+        if name not in self.groups:
+            self.reader.fail(path, f'{dotted(path)}: there is no group "{name}"; {nearest(name, self.groups)}')
 
     def _within(self, moment: Duration, path: Path, what: str) -> None:
         if moment > self.scenario.duration:

@@ -19,7 +19,7 @@ from ..model import ScenarioError, UsageError, declarations
 from ..protocols import registry
 from .check import check
 from .locate import Path, split_key
-from .model import Link, Network, Scenario, Workload
+from .model import Link, Network, Scenario, Workload, groups_ever
 from .read import Reader, dotted, hints
 
 DEFAULT_GROUP: Final = "g"
@@ -193,7 +193,7 @@ class _Assembly:
         values.setdefault("workload", (DEFAULT_WORKLOAD,))
         parameters = self._parameters(description)
         groups = groups or {DEFAULT_GROUP: members}
-        problem = description.check(description.parameters(**parameters), groups)
+        problem = description.check(description.parameters(**parameters), groups_ever(groups, values.get("fault", ())))
         if problem is not None:
             self._reader.fail(("parameters",), problem)
         return Scenario(members=members, groups=groups, parameters=parameters, **values)

@@ -8,6 +8,7 @@ nanoseconds here and text such as ``"50ms"`` in files. A scenario is complete: w
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from ..model import MS, SECOND, Duration, parameter
@@ -117,6 +118,10 @@ FAULTS = {
     "restart": "a crashed or halted process comes back as a new incarnation and joins its groups again",
     "join": "a process that is not a member joins its groups",
     "leave": "the process leaves its groups (or one of them)",
+    "form": "the process proposes a group to `members`, while they are in other groups; those who agree form it",
+    "refuse": "from now on the process does not agree to groups that are proposed to it (or to one of them)",
+    "close": "the process closes a group for all its members",
+    "rename": "the process gives a group another name",
     "pause": "the process does nothing for a while (a slow process); packets wait for it",
     "partition": "the network falls into parts; packets between parts are lost",
     "cut": "packets from source to target are lost (one way)",
@@ -134,7 +139,9 @@ class Fault:
     kind: str = parameter("", "what happens", choices=tuple(FAULTS))
     at: Duration = parameter(Duration(0), "when it happens", unit="duration", minimum=0)
     process: str = parameter("", "the process it happens to")
-    group: str = parameter("", "the group it concerns (join, leave); empty: all of the process's groups")
+    group: str = parameter("", "the group it concerns; empty (join, leave, refuse): all of the process's groups")
+    members: tuple[str, ...] = parameter((), "form: to whom the group is proposed")
+    name: str = parameter("", "rename: the group's new name")
     after_events: int = parameter(0, "crash: not at a time, but when the process has handled so many events", minimum=0)
     mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
     length: Duration = parameter(
@@ -206,3 +213,14 @@ class Scenario:
         (), "properties to check; empty: those that the protocol promises", example='["fifo", "total"]'
     )
     expect: str = parameter("holds", "what the verification is meant to find", choices=("holds", "violation"))
+
+
+def groups_ever(groups: Mapping[str, tuple[str, ...]], faults: Iterable[Fault]) -> dict[str, tuple[str, ...]]:
+    """The groups that there are at the start, are formed later, or are called so later, with their first members."""
+    ever = dict(groups)
+    for fault in sorted(faults, key=lambda fault: fault.at):
+        if fault.kind == "form":
+            ever.setdefault(fault.group, tuple(dict.fromkeys((fault.process, *fault.members))))
+        elif fault.kind == "rename":
+            ever.setdefault(fault.name, ever.get(fault.group, ()))
+    return ever

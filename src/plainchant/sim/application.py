@@ -8,18 +8,18 @@ first out. Attach an object with any of the methods of :class:`Application`, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..model import PlainchantError, UsageError, View, format_duration
+from ..model import Invitation, PlainchantError, Reason, UsageError, View, format_duration
 
 if TYPE_CHECKING:
     from .host import SimHost
     from .workload import Numbering, Source
 
 
-METHODS: Final = ("on_start", "on_deliver", "on_view")
+METHODS: Final = ("on_start", "on_deliver", "on_view", "on_invited", "on_refused", "on_renamed", "on_left")
 
 
 class ApplicationError(PlainchantError):
@@ -35,15 +35,34 @@ class Application(Protocol):
 
     def on_view(self, member: Member, view: View) -> None: ...
 
+    def on_invited(self, member: Member, invitation: Invitation) -> bool:
+        """Whether this process agrees to be in a group that is proposed to it (without this method it does)."""
+
+    def on_refused(self, member: Member, group: str, reason: Reason) -> None:
+        """This process is not in a group that it proposed, agreed to or asked to join, and why."""
+
+    def on_renamed(self, member: Member, group: str, view: View) -> None:
+        """The group has the name ``view.group`` from here on; ``on_view`` follows."""
+
+    def on_left(self, member: Member, group: str) -> None:
+        """This process is out of the group: it left, or the group was closed."""
+
 
 def functions(
     *,
     on_start: Callable[[Member], None] | None = None,
     on_deliver: Callable[[Member, str, str, bytes, int], None] | None = None,
     on_view: Callable[[Member, View], None] | None = None,
+    on_invited: Callable[[Member, Invitation], bool] | None = None,
+    on_refused: Callable[[Member, str, Reason], None] | None = None,
+    on_renamed: Callable[[Member, str, View], None] | None = None,
+    on_left: Callable[[Member, str], None] | None = None,
 ) -> Any:
     """An application made of plain functions."""
-    given = {"on_start": on_start, "on_deliver": on_deliver, "on_view": on_view}
+    given = {
+        "on_start": on_start, "on_deliver": on_deliver, "on_view": on_view, "on_invited": on_invited, "on_refused": on_refused,
+        "on_renamed": on_renamed, "on_left": on_left,
+    }
     return SimpleNamespace(**{name: function for name, function in given.items() if function is not None})
 
 
@@ -81,12 +100,36 @@ class Member:
         """Sends a message to a group of this process."""
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise UsageError(f"{self.name} sends a {type(payload).__name__}; a message is bytes, so encode it first")
-        if group not in self._host.groups:
-            groups = ", ".join(self._host.groups) or "none"
-            raise UsageError(f"{self.name} is not in group {group!r}; it is in: {groups}")
+        self._check_in(group)
         if group in self._host.leaving:
             raise UsageError(f"{self.name} is leaving {group!r} and sends nothing there any more; see `member.groups`")
         self._host.later(self._attendant.accept, group, bytes(payload))
+
+    def propose(self, group: str, members: Sequence[str]) -> None:
+        """Proposes a group to these processes; those who agree form it, and ``on_view`` or ``on_refused`` follows."""
+        if group in self._host.groups:
+            raise UsageError(f"{self.name} is in {group!r} already; propose a group of another name")
+        self._host.later(self._host.propose, group, tuple(members))
+
+    def leave(self, group: str) -> None:
+        """Leaves a group; ``on_left`` follows."""
+        self._check_in(group)
+        self._host.later(self._host.leave, group)
+
+    def close(self, group: str) -> None:
+        """Closes a group for all its members; ``on_left`` follows at each."""
+        self._check_in(group)
+        self._host.later(self._host.close, group)
+
+    def rename(self, group: str, name: str) -> None:
+        """Gives a group another name; ``on_renamed`` follows at each member."""
+        self._check_in(group)
+        self._host.later(self._host.rename, group, name)
+
+    def _check_in(self, group: str) -> None:
+        if group not in self._host.groups:
+            groups = ", ".join(self._host.groups) or "none"
+            raise UsageError(f"{self.name} is not in group {group!r}; it is in: {groups}")
 
 
 class Attendant:
@@ -98,6 +141,9 @@ class Attendant:
         self._member = Member(host, self)
         self._on_deliver = getattr(application, "on_deliver", None)
         self._on_view = getattr(application, "on_view", None)
+        self._on_left = getattr(application, "on_left", None)
+        self._on_refused = getattr(application, "on_refused", None)
+        self._on_renamed = getattr(application, "on_renamed", None)
         self.numbering: dict[str, Numbering] = {}
         self.sources: list[Source] = []
 
@@ -129,6 +175,37 @@ class Attendant:
         if self._on_view is not None:
             self._call(self._on_view, self._member, view)
 
+    def left(self, group: str) -> None:
+        if self._on_left is not None:
+            self._call(self._on_left, self._member, group)
+
+    def refused(self, group: str, reason: Reason) -> None:
+        if self._on_refused is not None:
+            self._call(self._on_refused, self._member, group, reason)
+
+    def renamed(self, group: str, view: View) -> None:
+        if self._on_renamed is not None:
+            self._call(self._on_renamed, self._member, group, view)
+
+    def why_not(self, invitation: Invitation) -> str:
+        """Why the application does not agree to an invitation; nothing if it does."""
+        on_invited = getattr(self._application, "on_invited", None)
+        agrees = on_invited is None or self._call(on_invited, self._member, invitation)
+        return "" if agrees else f"the application of {self._host.me} does not agree"
+
+    def rename(self, old: str, new: str, shift: int) -> None:
+        """The workload of a group goes on under its new name; messages that wait get numbers that are so much larger."""
+        numbering = self.numbering.pop(old, None)
+        if numbering is None:
+            return
+        numbering.count += shift
+        numbering.owners = {seq + shift: source for seq, source in numbering.owners.items() if seq + shift > 0}
+        self.numbering[new] = numbering
+        for source in self.sources:
+            if source.group == old:
+                source.group = new
+                source.taken()
+
     def taken(self, group: str) -> None:
         for source in self.sources:
             if source.group == group:
@@ -139,9 +216,9 @@ class Attendant:
         if self._host.accept(group, [payload]) and group in self.numbering:
             self.numbering[group].count += 1
 
-    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            function(*arguments)
+            return function(*arguments)
         except Exception as error:
             where = f"{self._host.me} at {format_duration(self._host.now)}"
             raise ApplicationError(f"the application of {where} raised {type(error).__name__}: {error}") from error

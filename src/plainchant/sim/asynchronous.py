@@ -37,6 +37,7 @@ from ..model import (
     SECOND,
     Duration,
     Form,
+    Invitation,
     Join,
     PlainchantError,
     UsageError,
@@ -115,6 +116,8 @@ class _Simulation(Simulation):
         )
         self._terms = terms
         self._ends_by_itself = ends_by_itself
+        self._changes = self.description.changes(self.parameters)
+        self._proposes = self.description.proposes(self.parameters)
         self.programs: list[Program] = []
         self._handled: dict[str, int] = {}
         self._closing = False
@@ -158,12 +161,10 @@ class _Simulation(Simulation):
 
     def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
         assert isinstance(host, MemberHost)
-        description, parameters = self.description, self.parameters
-        guarantees = {
-            group: Guarantees(description.promises(parameters, {group: self.groups[group]}), description.faults)
-            for group in groups
-        }
-        host.program.prepare(guarantees, changes=description.changes, settle=self._settle / SECOND)
+        guarantees = {}
+        for group in groups:
+            guarantees[group] = self.guarantees(group, self.groups.get(group, self.scenario.members))
+        host.program.prepare(guarantees, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND)
         super()._start(host, groups, fault)
         host.program.begin()
 
@@ -172,6 +173,20 @@ class _Simulation(Simulation):
         if group not in host.program.groups:
             raise UsageError(f"a fault lets {host.me} join {group} while its program runs; it joins all its groups when it comes")
         super().enter(host, group, how)
+
+    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
+        assert isinstance(host, MemberHost)
+        for group in (invitation.group, ""):
+            if group in host.refusing:
+                return f"{host.me} refuses to be in {invitation.group}"
+        return host.program.invited(invitation)
+
+    def guarantees(self, group: str, members: Sequence[str]) -> Guarantees:
+        description = self.description
+        return Guarantees(description.promises(self.parameters, {group: tuple(members)}), description.faults)
+
+    def name_at(self, place: str) -> str | None:
+        return self.latest[place].me if place in self.latest else None
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -187,7 +202,7 @@ class _Simulation(Simulation):
             to_come = [fault.at for fault in self._faults if fault.kind in ("restart", "join") and fault.at > self.now]
             if to_come:
                 self.at(min(to_come), self._check_over)
-            elif not self.description.changes:
+            elif not self._changes:
                 if not self._resting:
                     self._resting = True
                     self._injector.stop()
@@ -261,6 +276,7 @@ def run(
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
     unread: int = UNREAD,
+    agree: Callable[[Invitation], bool] | None = None,
 ) -> Result:
     """Runs ``await main(group)`` at every member of a simulated group, on virtual time; the same seed gives the same run.
 
@@ -277,6 +293,9 @@ def run(
     checks what the protocol promises. With ``raises`` the first error of a ``main`` is raised when the run is over; to be
     crashed, halted or excluded is no error, but what faults do. ``timeout``, ``leave_timeout``, ``outgoing`` and ``unread``
     are those of ``plainchant.join``.
+
+    Programs form other groups with ``group.node.form``; ``agree`` is asked for those to whom one is proposed, and they take
+    it with ``group.node.next_group``. Without ``agree`` they are in the groups that they were given and no others.
     """
     if asyncio._get_running_loop() is not None:
         raise UsageError("sim.run does not return before the run is over: call it from a function that is not async")
@@ -300,7 +319,7 @@ def run(
     if drain is not None:
         changes["drain"] = _ns(drain, "drain")
     whole = dataclasses.replace(whole, **changes)
-    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread)
+    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread, agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
 

@@ -17,7 +17,7 @@ from ..model import Declared, ScenarioError, declarations
 from ..protocols.registry import Description, describe
 from ..scenario.check import check
 from ..scenario.locate import Path
-from ..scenario.model import Clock, Delay, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload
+from ..scenario.model import Clock, Delay, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload, groups_ever
 from ..scenario.read import Reader, dotted, hints
 
 DEFAULT_GROUP: Final = "g"
@@ -46,7 +46,7 @@ def check_scenario(scenario: Scenario, description: Description | None = None) -
         _check_parameters(scenario, described, reader)
     whole = _as_in_a_file(scenario)
     check(whole, document, reader, described)
-    problem = described.check(described.parameters(**scenario.parameters), whole.groups)
+    problem = described.check(described.parameters(**scenario.parameters), groups_ever(whole.groups, whole.fault))
     if problem is not None:
         reader.fail(("parameters",), problem)
 

@@ -24,7 +24,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
 
 from ..engine import Engine
-from ..model import PACK_OVERHEAD, Batch, Packet, ProtocolError, Reason, Timer, View, format_duration, pack, unpack
+from ..model import (
+    PACK_OVERHEAD,
+    Batch,
+    Consent,
+    Invitation,
+    Packet,
+    Propose,
+    ProtocolError,
+    Reason,
+    Timer,
+    View,
+    format_duration,
+    pack,
+    unpack,
+)
 from .clocks import ProcessClock
 from .processor import Processor
 from .sends import STRETCH, Part, Window
@@ -57,6 +71,12 @@ class Watcher(Protocol):
 
     def installed(self, view: View) -> None: ...
 
+    def left(self, group: str) -> None: ...
+
+    def refused(self, group: str, reason: Reason) -> None: ...
+
+    def renamed(self, group: str, view: View) -> None: ...
+
     def taken(self, group: str) -> None: ...
 
 
@@ -64,10 +84,10 @@ class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
-        "_calls", "_network", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
+        "_calls", "_names", "_network", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
         "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
         "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed",
-        "processor", "queues", "random", "receive", "restart_waits", "rows", "sent", "special", "timers", "views",
+        "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent", "special", "timers", "views",
         "watch_all", "watcher", "work",
     )
 
@@ -116,6 +136,10 @@ class SimHost:
         """Processor time that the application's next call takes."""
         self.leaving: dict[str, None] = {}
         """Groups that it was asked to leave and is still in: it takes no more messages for them."""
+        self._names: dict[str, str] = {}
+        """What groups are called now that were called otherwise."""
+        self.refusing: dict[str, None] = {}
+        """Groups that it does not agree to be in when they are proposed; an empty name stands for all."""
         # faults to come
         self.countdown = 0
         self.doom: dict[str, Any] = {}
@@ -215,6 +239,12 @@ class SimHost:
             detail["joined"] = list(view.joined)
         if view.left:
             detail["left"] = {name: reason.to_detail() for name, reason in view.left.items()}
+        if view.parts:
+            detail["parts"] = [list(part) for part in view.parts]
+        if view.newcomers:
+            detail["newcomers"] = list(view.newcomers)
+        if view.signatures:
+            detail["signatures"] = dict(view.signatures)
         if detail:
             extra["detail"] = detail
         first = group not in self.joined and self.me in view.members
@@ -223,24 +253,65 @@ class SimHost:
             self._row("join", group, rank=view.rank)
         self.views[group] = view.number
         self._row("view", group, extra=extra)
+        if group not in self.groups:
+            self.groups[group] = None
+            self.effects.append((len(self.out), _CALL, self._world.entered, (self, group)))
         if first:
             self.effects.append((len(self.out), _CALL, self._offer, (group,)))
+        self.effects.append((len(self.out), _CALL, self._tell_installed, (view,)))
+
+    def invited(self, invitation: Invitation) -> None:
+        self.effects.append((len(self.out), _CALL, self._answer, (invitation,)))
+
+    def refused(self, group: str, reason: Reason) -> None:
+        self._row("refused", group, extra={"detail": reason.to_detail()})
         if self.watcher is not None:
-            self.effects.append((len(self.out), _CALL, self.watcher.installed, (view,)))
+            self.effects.append((len(self.out), _CALL, self.watcher.refused, (group, reason)))
+        if group in self.groups:
+            self._drop_unsent(group)
+            self._forget(group)
+            if not self.groups:
+                self.halt(reason)
+
+    def renamed(self, group: str, view: View, returned: Sequence[bytes] = ()) -> None:
+        waiting = [*returned, *self.queues.pop(group, ())]
+        self._names = {old: view.group if new == group else new for old, new in self._names.items() if old != view.group}
+        self._names[group] = view.group
+        shift = self.taken(view.group) - self.taken(group) + len(returned)
+        was_leaving = group in self.leaving
+        self._row("leave", group, rank=view.rank)
+        self._forget(group)
+        self.groups[view.group] = None
+        if was_leaving:
+            self.leaving[view.group] = None
+        if waiting:
+            self.queues[view.group] = deque(waiting)
+        self.effects.append((len(self.out), _CALL, self._world.renamed, (self, group, view.group, shift)))
+        if self.watcher is not None:
+            self.effects.append((len(self.out), _CALL, self.watcher.renamed, (group, view)))
+        self.install(view)
 
     def left(self, group: str, rank: int | None = None) -> None:
+        self._drop_unsent(group)
+        self._row("leave", group, rank=rank)
+        self._forget(group)
+        if self.watcher is not None:
+            self.effects.append((len(self.out), _CALL, self.watcher.left, (group,)))
+        if not self.groups:
+            # Packets of this turn still leave (others may wait for a last word); then nothing is asked of it any more.
+            self.effects.append((len(self.out), _CALL, self._gone, ()))
+
+    def _drop_unsent(self, group: str) -> None:
         unsent = len(self.queues.pop(group, ()))
         if unsent:
             text = f"{self.me} left {group} before the protocol took {unsent} accepted messages: nobody gets them"
             self._row("drop", group, extra={"detail": {"messages": unsent, "text": text}})
             self.dropped += unsent
-        self._row("leave", group, rank=rank)
+
+    def _forget(self, group: str) -> None:
         for names in (self.groups, self.joined, self.leaving):
             names.pop(group, None)
         self.views.pop(group, None)
-        if not self.groups:
-            # Packets of this turn still leave (others may wait for a last word); then nothing is asked of it any more.
-            self.effects.append((len(self.out), _CALL, self._gone, ()))
 
     def stable(self, group: str, rank: int) -> None:
         """The simulator keeps nothing that stability would let go."""
@@ -380,6 +451,10 @@ class SimHost:
         """Calls the application from inside a turn: after it, in the order of what else the engine asked for."""
         self.effects.append((len(self.out), _CALL, function, arguments))
 
+    def _tell_installed(self, view: View) -> None:
+        if self.watcher is not None:
+            self.watcher.installed(view)
+
     def _tell_delivered(self, group: str, sender: str, batch: Batch) -> None:
         watcher = self.watcher
         if watcher is None:
@@ -397,6 +472,32 @@ class SimHost:
         self.groups[group] = None
         self.post(self.turn, self.engine.join, group, how)
         self._offer(group)
+
+    def propose(self, group: str, members: Sequence[str]) -> None:
+        """Asks the engine to form a group with these; this process is in it when it is formed."""
+        self.post(self.turn, self.engine.join, group, Propose(tuple(members)))
+
+    def close(self, group: str) -> None:
+        """Asks the engine to close a group for everybody; no more messages are accepted there."""
+        if group in self.joined and group not in self.leaving:
+            self.leaving[group] = None
+            self.post(self._ask, self.engine.close, group)
+
+    def rename(self, group: str, name: str) -> None:
+        """Asks the engine to give a group another name."""
+        if group in self.joined and group not in self.leaving:
+            self.post(self._ask, self.engine.rename, group, name)
+
+    def _ask(self, method: Callable[..., None], group: str, *arguments: str) -> None:
+        """Asks the engine for something about a group, which may have got another name or come to its end meanwhile."""
+        group = self._names.get(group, group)
+        if group in self.groups:
+            self.turn(method, group, *arguments)
+
+    def _answer(self, invitation: Invitation) -> None:
+        """The world answers for the application: it agrees, or says why not."""
+        why_not = self._world.agrees(self, invitation)
+        self.post(self.turn, self.engine.notice, Consent(invitation, not why_not, why_not))
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
         """Takes messages of the application into the queue; False if this process can send no more."""
@@ -441,7 +542,7 @@ class SimHost:
         """Asks the engine to leave a group; no more messages are accepted there."""
         if group in self.groups and group not in self.leaving:
             self.leaving[group] = None
-            self.post(self.turn, self.engine.leave, group)
+            self.post(self._ask, self.engine.leave, group)
 
     @property
     def is_going(self) -> bool:

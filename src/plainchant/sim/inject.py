@@ -37,6 +37,9 @@ class Population(Protocol):
 
     def contacts(self, base: str, group: str) -> Join: ...
 
+    def closed(self, group: str) -> None:
+        """Somebody closes the group: nobody is to come back to it."""
+
     def clock(self, base: str) -> ProcessClock:
         """The clock of a process's machine, whether or not the process runs."""
 
@@ -55,6 +58,10 @@ class Injector:
             "restart": self._restart,
             "join": self._join,
             "leave": self._leave,
+            "form": self._form,
+            "refuse": self._refuse,
+            "close": self._close,
+            "rename": self._rename,
             "pause": self._pause,
             "partition": self._partition,
             "cut": self._on_link,
@@ -147,6 +154,32 @@ class Injector:
             return
         host.note("fault", describe_fault(fault))
         host.asked_to_leave(fault.group)
+
+    def _form(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None and fault.group not in host.groups:
+            host.note("fault", describe_fault(fault))
+            latest = self._population.latest
+            host.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
+
+    def _refuse(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None:
+            host.note("fault", describe_fault(fault))
+            host.refusing[fault.group] = None
+
+    def _close(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None and fault.group in host.joined:
+            host.note("fault", describe_fault(fault))
+            self._population.closed(fault.group)
+            host.close(fault.group)
+
+    def _rename(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None and fault.group in host.joined:
+            host.note("fault", describe_fault(fault))
+            host.rename(fault.group, fault.name)
 
     def _pause(self, fault: Fault) -> None:
         host = self._alive(fault.process)

@@ -24,8 +24,19 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ..group import Group, GroupError, Guarantees, Halted, JoinTimeout, LeaveTimeout
-from ..model import Batch, Packet, PlainchantError, Pressure, Reason, UsageError, View, format_duration, unpack
+from ..group import (
+    OUTGOING,
+    UNREAD,
+    Group,
+    GroupError,
+    Guarantees,
+    Halted,
+    JoinTimeout,
+    LeaveTimeout,
+    NotFormed,
+    check_buffers,
+)
+from ..model import Batch, Invitation, Packet, PlainchantError, Pressure, Reason, UsageError, View, format_duration, unpack
 from ..state_events import StateEvents
 from .host import SimHost
 from .summary import EndState
@@ -73,6 +84,12 @@ class Stage(Protocol):
     def at(self, time: int, function: Callable[[Any], None], argument: Any = None) -> None:
         """Calls ``function(argument)`` at that time."""
 
+    def guarantees(self, group: str, members: Sequence[str]) -> Guarantees:
+        """What is promised in a group of these."""
+
+    def name_at(self, place: str) -> str | None:
+        """The process that was last at a place, if there was one."""
+
     def program_ended(self) -> None:
         """Nothing of a program will run any more."""
 
@@ -111,11 +128,19 @@ class MemberHost(SimHost):
 
     def install(self, view: View) -> None:
         super().install(view)
-        self.program.groups[view.group].add(view)
+        self.program.installed(view)
 
     def left(self, group: str, rank: int | None = None) -> None:
         super().left(group, rank)
         self.program.groups[group].left()
+
+    def refused(self, group: str, reason: Reason) -> None:
+        super().refused(group, reason)
+        self.program.refused(group, reason)
+
+    def renamed(self, group: str, view: View, returned: Sequence[bytes] = ()) -> None:
+        self.program.renamed(group, view.group, returned, self.taken(view.group))
+        super().renamed(group, view, returned)
 
     def stable(self, group: str, rank: int) -> None:
         self.program.groups[group].stable(rank)
@@ -147,10 +172,20 @@ class Terms:
     leave_timeout: float
     outgoing: int
     unread: int
+    agree: Callable[[Invitation], bool] | None = None
+    """Whether a program wants to be in a group that is proposed to it."""
+
+
+class _Proposal:
+    """A group that a program has proposed, until it is known what becomes of it."""
+
+    def __init__(self, buffers: Mapping[str, Any]) -> None:
+        self.buffers = buffers
+        self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
 
 
 class Program:
-    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port."""
+    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node."""
 
     def __init__(self, simulation: Stage, host: MemberHost, terms: Terms) -> None:
         self._simulation = simulation
@@ -159,8 +194,14 @@ class Program:
         self.name = host.me
         self.groups: dict[str, Group] = {}
         self._changes = True
+        self._proposes = False
+        self._settle = 0.0
+        self._forming: dict[str, _Proposal] = {}
+        """Groups that the program has proposed and that are neither formed nor refused."""
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
+        self._came: asyncio.Queue[Group] = asyncio.Queue()
+        """Groups that the program is in because it was invited, until it takes them."""
         self.keeper = StateEvents(self.groups, place=_at_once, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
@@ -181,16 +222,20 @@ class Program:
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
-    def prepare(self, guarantees: Mapping[str, Guarantees], *, changes: bool, settle: float) -> None:
-        """Makes the groups, before the process enters them; ``changes`` and ``settle`` are as :class:`Group` has them."""
-        self._changes = changes
+    def prepare(self, guarantees: Mapping[str, Guarantees], *, changes: bool, proposes: bool, settle: float) -> None:
+        """Makes the groups, before the process enters them; the other terms are as :class:`Group` has them."""
+        self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
-                terms = self._terms
-                self.groups[name] = Group(
-                    self, name, self.name, promised, outgoing=terms.outgoing, unread=terms.unread, changes=changes, settle=settle
-                )
-                self._sizes[name] = deque()
+                self._make_group(name, promised, {"outgoing": self._terms.outgoing, "unread": self._terms.unread})
+
+    def _make_group(self, name: str, promised: Guarantees, buffers: Mapping[str, Any]) -> Group:
+        group = self.groups[name] = Group(
+            self, name, self.name, promised, changes=self._changes, proposes=self._proposes, settle=self._settle, node=self,
+            **buffers,
+        )
+        self._sizes[name] = deque()
+        return group
 
     def begin(self) -> None:
         if not self.over:
@@ -232,6 +277,9 @@ class Program:
         if state == "halted":
             for group in self.groups.values():
                 group.halted(reason)
+            for proposal in self._forming.values():
+                if not proposal.outcome.done():
+                    proposal.outcome.set_exception(Halted(reason))
         # What the processor was to do is forgotten, a step of ours perhaps among it.
         self._scheduled = False
         self._wake()
@@ -303,7 +351,7 @@ class Program:
         finally:
             self._ended_at = self._simulation.now
             self._stoppable = False
-            for group in self.groups.values():
+            for group in list(self.groups.values()):
                 await self._leave(group, error)
 
     async def _leave(self, group: Group, error: BaseException | None) -> None:
@@ -345,6 +393,94 @@ class Program:
                 message = "unhandled exception while the program was ended"
                 self.loop.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
         await self.loop.shutdown_asyncgens()
+
+    # --- groups that are formed while processes run -----------------------------------------------------------------
+
+    async def form(
+        self,
+        group: str,
+        members: Sequence[str],
+        *,
+        timeout: float = 30.0,
+        outgoing: int = OUTGOING,
+        unread: int = UNREAD,
+        listen: bool = True,
+    ) -> Group:
+        """Proposes a group, as ``plainchant.Node.form`` does."""
+        self._check_proposes()
+        check_buffers(outgoing, unread)
+        if group in self._host.groups or group in self._forming:
+            raise UsageError(f"{self.name} is in {group!r} already, or about to be; propose a group of another name")
+        names = [self._simulation.name_at(place) for place in members]
+        missing = [place for place, name in zip(members, names, strict=True) if name is None]
+        if missing or not members:
+            raise UsageError(f"{group!r} is proposed to {', '.join(missing) or 'nobody'}; name processes that there are")
+        proposal = self._forming[group] = _Proposal({"outgoing": outgoing, "unread": unread, "listen": listen})
+        self._request(self._host.propose, group, names)
+        try:
+            async with asyncio.timeout(timeout):
+                return await proposal.outcome
+        except TimeoutError:
+            text = f"{self.name} could not form group {group!r} in {timeout:.3g} s: no answer"
+            raise JoinTimeout(Reason("join timeout", text)) from None
+        finally:
+            # What was proposed may be formed yet: then this process leaves at once.
+            proposal.outcome.cancel()
+
+    async def next_group(self) -> Group:
+        """Waits for the next group that this process is in because somebody proposed it."""
+        self._check_proposes()
+        return await self._came.get()
+
+    def _check_proposes(self) -> None:
+        if not self._proposes:
+            raise UsageError("with this protocol and its parameters processes do not form groups while they run")
+
+    def invited(self, invitation: Invitation) -> str:
+        """Whether the program agrees; why not, or nothing (called by the host)."""
+        agree = self._terms.agree
+        if agree is None or self.over:
+            return f"the program of {self.name} is in the groups that it was given, and no others"
+        with self.loop.running():
+            try:
+                agrees = agree(invitation)
+            except Exception as error:
+                message = f"{self.name} could not say whether it agrees to {invitation.group}, so it does not"
+                self.loop.call_exception_handler({"message": message, "exception": error})
+                agrees = False
+        return "" if agrees else f"{self.name} does not agree"
+
+    def installed(self, view: View) -> None:
+        """A view of a group that the program was given, or of one that was formed meanwhile (called by the host)."""
+        group = self.groups.get(view.group)
+        if group is None or group.is_over:
+            with self.loop.running():
+                group = self._formed(view)
+        group.add(view)
+
+    def _formed(self, view: View) -> Group:
+        name = view.group
+        proposal = self._forming.pop(name, None)
+        terms = self._terms
+        buffers = proposal.buffers if proposal is not None else {"outgoing": terms.outgoing, "unread": terms.unread}
+        group = self._make_group(name, self._simulation.guarantees(name, view.members), buffers)
+        if proposal is None:
+            self._came.put_nowait(group)
+        elif proposal.outcome.done():
+            group.stop_listening()
+            self._request(self._host.leave, name)
+        else:
+            proposal.outcome.set_result(group)
+        return group
+
+    def refused(self, group: str, reason: Reason) -> None:
+        """This process is not in a group that it proposed, agreed to or asked to join (called by the host)."""
+        proposal = self._forming.pop(group, None)
+        if proposal is not None:
+            if not proposal.outcome.done():
+                proposal.outcome.set_exception(NotFormed(reason))
+        elif group in self.groups:
+            self.groups[group].halted(reason)
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
@@ -416,6 +552,12 @@ class Program:
     def leave(self, group: str) -> None:
         self._request(self._host.leave, group)
 
+    def close_group(self, group: str) -> None:
+        self._request(self._host.close, group)
+
+    def rename(self, group: str, name: str) -> None:
+        self._request(self._host.rename, group, name)
+
     def pressure(self, group: str, full: bool) -> None:
         if not self.over:  # a group may be told to stop listening after the run
             self._request(self._post_turn, self._host.engine.notice, Pressure(group, full))
@@ -433,6 +575,13 @@ class Program:
         """The protocol took messages (called by the host)."""
         sizes = self._sizes[group]
         self.groups[group].took(messages, sum(sizes.popleft() for _ in range(messages)))
+
+    def renamed(self, group: str, name: str, returned: Sequence[bytes], numbered: int) -> None:
+        """The group has another name (called by the host)."""
+        member = self.groups[name] = self.groups.pop(group)
+        sizes = self._sizes[name] = self._sizes.pop(group)
+        sizes.extendleft(map(len, reversed(returned)))
+        member.renamed(name, returned, numbered)
 
     def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
         self._request(self._post_turn, method, *arguments)

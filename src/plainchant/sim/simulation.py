@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
-from ..model import MS, Form, Join, Packet, UsageError
+from ..model import MS, Form, Invitation, Join, Packet, UsageError
 from ..protocols.registry import Description, describe
-from ..scenario.model import Fault, Scenario, Workload
+from ..scenario.model import Fault, Scenario, Workload, groups_ever
 from ..wire import Codec
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
@@ -102,11 +102,16 @@ class Simulation:
             self._network,
             SendTimes(self.hosts),
             self._injector.stopped,
+            self._entered_by_itself,
+            self._renamed,
+            self._agrees,
             tolerate,
             accept_rows,
         )
         self._clocks: dict[str, ProcessClock] = {}
         self._entered: dict[str, dict[str, None]] = {}
+        self._names: dict[str, str] = {}
+        """What groups were renamed to; nothing if they were closed."""
         self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
         self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn")))
@@ -142,11 +147,27 @@ class Simulation:
     def groups_of(self, base: str) -> tuple[str, ...]:
         """Those it was in before, else those that name it, else all."""
         if base in self._entered:
-            return tuple(self._entered[base])
-        return tuple(group for group, members in self.groups.items() if base in members) or tuple(self.groups)
+            groups = tuple(self._entered[base])
+        else:
+            groups = tuple(group for group, members in self.groups.items() if base in members) or tuple(self.groups)
+        if not self._names:
+            return groups
+        return tuple(dict.fromkeys(name for group in groups if (name := self._name_now(group))))
+
+    def closed(self, group: str) -> None:
+        self._names[group] = ""
+
+    def _name_now(self, group: str) -> str:
+        """What a group is called now; nothing if it was closed."""
+        while group in self._names:
+            group = self._names[group]
+        return group
 
     def contacts(self, base: str, group: str) -> Join:
-        names = dict.fromkeys((*self.groups[group], *self.scenario.later))
+        if group in self.groups:
+            names = dict.fromkeys((*self.groups[group], *self.scenario.later))
+        else:
+            names = dict.fromkeys(name for name, entered in self._entered.items() if group in entered)
         return Join(tuple(self.latest[name].me for name in names if name != base and name in self.latest))
 
     def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
@@ -182,13 +203,37 @@ class Simulation:
         host.later(attendant.started)
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
+        sources = self._attend(host, group)
+        host.enter(group, how)
+        for source in sources:
+            source.start()
+
+    def _attend(self, host: SimHost, group: str) -> list[Source]:
+        """The workload of a process in a group that it enters."""
+        self._names.pop(group, None)
         self._entered.setdefault(host.base, {})[group] = None
         sources = self._make_sources(host, group)
         self._attendants[host.me].attach(group, sources)
         self._sources += sources
-        host.enter(group, how)
-        for source in sources:
+        return sources
+
+    def _entered_by_itself(self, host: SimHost, group: str) -> None:
+        """A process is in a group that it proposed, or that was proposed to it: its workload there begins."""
+        for source in self._attend(host, group):
             source.start()
+
+    def _renamed(self, host: SimHost, old: str, new: str, shift: int) -> None:
+        self._names[old] = new
+        self._names.pop(new, None)
+        self._entered.setdefault(host.base, {}).pop(old, None)
+        self._entered[host.base][new] = None
+        self._attendants[host.me].rename(old, new, shift)
+
+    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
+        for group in (invitation.group, ""):
+            if group in host.refusing:
+                return f"{host.me} refuses to be in {invitation.group}"
+        return self._attendants[host.me].why_not(invitation)
 
     def _application(self, host: SimHost) -> Any:
         if isinstance(self._applications, Mapping):
@@ -266,7 +311,7 @@ class Simulation:
 
     def _describe_start(self) -> dict[str, Any]:
         description = self.description
-        groups = {group: tuple(members) for group, members in self.groups.items()}
+        groups = groups_ever({group: tuple(members) for group, members in self.groups.items()}, self.scenario.fault)
         parameters = self.parameters
         return {
             "version": TRACE_VERSION,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..model import Invitation
     from .host import SimHost
     from .kernel import Kernel
     from .network import SimNetwork
@@ -23,6 +24,13 @@ class World:
     sends: SendTimes
     stopped: Callable[[SimHost], None]
     """Called when a process has stopped for ever."""
+    entered: Callable[[SimHost, str], None]
+    """Called when a process is in a group that it was not made to enter: it proposed the group, or was invited."""
+    renamed: Callable[[SimHost, str, str, int], None]
+    """Called when a group of a process has another name: the old, the new, and what is added to the numbers that its messages
+    which wait would have had."""
+    agrees: Callable[[SimHost, Invitation], str]
+    """Whether a process agrees to be in a group that is proposed to it: why not, or nothing."""
     tolerate: bool = False
     """An engine that raises halts its process, and the run goes on."""
     accept_rows: bool = False

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...engine import Engine, Host
-from ...model import Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, Timer, View
+from ...model import Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
 from .door import Door
 from .election import Election
 from .gaps import Gaps
@@ -133,12 +133,14 @@ class Member(Engine):
 
     # --- what the host calls ----------------------------------------------------------------------------------------
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if isinstance(how, Form):
             self._form(how.members)
-        else:
+        elif isinstance(how, Join):
             self.joined_later = True
             self.door.ask_to_join(how.contacts)
+        else:
+            raise ProtocolError(f"{self.me} cannot propose {group!r}: all first members of a group form it together")
         self.watch.begin()
 
     def _form(self, members: tuple[ProcessId, ...]) -> None:
