@@ -256,11 +256,6 @@ def test_a_view_after_different_deliveries_says_so() -> None:
     assert "not all delivered g/p/1 in it, which breaks view-atomicity" in Explainer(script.table()).view("g", 2).conclusion
 
 
-def test_two_views_with_one_number_are_noticed() -> None:
-    histories = {"p": "view 1 p,q | view 2 p", "q": "view 1 p,q | view 2 q"}
-    assert "which breaks view-order" in Explainer(trace(histories)).view("g", 2).conclusion
-
-
 def test_an_unknown_view_names_those_there_are() -> None:
     with pytest.raises(UsageError, match="its views are 1"):
         Explainer(trace({"p": "view 1 p"})).view("g", 7)

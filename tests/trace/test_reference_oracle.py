@@ -116,6 +116,8 @@ class Oracle:
             i for i, (_, m) in self.views(q, group) if i > since and other not in m and (not at or i <= at["index"])
         ]
         known = [e["index"] for e in self.past(at, None) if e["process"] == other and e["kind"] == "send"] if at else []
+        common = [view for index, view in self.views(q, group) if at and since < index <= at["index"]]
+        known += [there for view in common if (there := self.installed(other, group, view)) is not None]
         theirs = [
             index
             for index, (_, members) in self.views(other, group)

@@ -2,10 +2,10 @@
 
 ``schema`` says what the table is, ``writer`` turns a host's raw rows into Parquet, ``reader`` brings files back as one
 Arrow table, ``validation`` says what is malformed about it, ``spool`` is what a live process records, ``collect`` makes a
-trace of that, ``show`` and ``export`` are for people and other tools, ``properties`` names what can be promised, and
-``reference`` is the plain-Python verifier. This package imports ``model`` and nothing else of ours: a trace can come from
-anywhere, and nothing here may know which host or protocol wrote it. ``spool`` and ``properties`` do without Arrow: live
-members need them.
+trace of that, ``show``, ``explain``, ``diagram`` and ``export`` are for people and other tools, ``properties`` names what can be
+promised, and ``reference`` is the plain-Python verifier. This package imports ``model`` and nothing else of ours: a trace can
+come from anywhere, and nothing here may know which host or protocol wrote it. ``spool`` and ``properties`` do without Arrow:
+live members need them.
 
 Start reading with ``schema``, then ``writer.History`` (what hosts append to).
 """

@@ -3,7 +3,8 @@
 A story is a list of steps in the order in which they happened, each with what happened and, where the trace says or
 suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left
 out, and what it only suggests is called probable. ``explain_rows`` finds rows, ``explain_why`` derives reasons,
-``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs from files of any size.
+``explain_view`` tells of views, ``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs
+from files of any size.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from ..model import UsageError
 from .explain_rows import Event, Message, Rows
-from .explain_view import ViewStory
+from .explain_view import ViewList, ViewStory
 from .explain_why import Why, reason
 from .explain_words import braces, crash_words, listed, span
 from .show import summarise
@@ -84,9 +85,14 @@ class Explainer:
             raise UsageError(f"there is no message {_name(message)} in this run; {hint}")
         return _Life(self._rows, self._why, message, naming).story()
 
-    def view(self, group: str, number: int) -> Story:
-        """The story of how a view came to be."""
-        title, told, conclusion = ViewStory(self._rows, self._why, group, number).tell()
+    def view(self, group: str, number: int, process: str | None = None) -> Story:
+        """The story of how a view came to be; ``process`` says whose, if several concurrent views go by that number."""
+        title, told, conclusion = ViewStory(self._rows, self._why, group, number, process).tell()
+        return Story(title, _steps(told), conclusion)
+
+    def views(self, group: str, process: str | None = None) -> Story:
+        """The views of a group, or those that a process installed, to choose one from: a step for each."""
+        title, told, conclusion = ViewList(self._rows, self._why, group, process).tell()
         return Story(title, _steps(told), conclusion)
 
 

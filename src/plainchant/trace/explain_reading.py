@@ -42,10 +42,11 @@ class Found:
 
 
 def explainer_of(
-    path: str | Path, run: str | None, *, message: Message | None = None, view: tuple[str, int] | None = None,
+    path: str | Path, run: str | None, *, message: Message | None = None, view: tuple[str, int | None] | None = None,
     small: int = SMALL,
 ) -> Found:
-    """The explainer for a question about a message or a view of one run; ``run`` may be left out if there is but one."""
+    """The explainer for a question about a message or a view of one run; ``run`` may be left out if there is but one. A view
+    without a number stands for all of its group, to be listed."""
     dataset = _open(path)
     run = _choose(dataset, run)
     of_run = pc.field("run") == run
@@ -57,8 +58,14 @@ def explainer_of(
         return Found(run, Explainer(table), True)
     origin, is_global = _begin(dataset, of_run)
     group = message[0] if message is not None else view[0] if view is not None else ""
-    chosen = of_run & _stretch(dataset, of_run, message, view, is_global=is_global)
-    about = ~pc.field("kind").isin(_COMMON) | (pc.field("group").is_valid() & (pc.field("group") == group) & chosen)
+    about = ~pc.field("kind").isin(_COMMON)
+    if message is not None or (view is not None and view[1] is not None):
+        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
+        first, last = _stretch(dataset, of_run, message, view, is_global=is_global)
+        in_group = pc.field("group").is_valid() & (pc.field("group") == group) & (moment >= first)
+        about = about | (in_group & (moment <= last))
+        # Who may not send while a view changes may do so some time after it.
+        about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (moment <= last + SECOND))
     if message is not None:
         about = about | _own_messages(message)
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
@@ -113,9 +120,9 @@ def _begin(dataset: ds.Dataset, of_run: Any) -> tuple[int, bool]:
 
 
 def _stretch(
-    dataset: ds.Dataset, of_run: Any, message: Message | None, view: tuple[str, int] | None, *, is_global: bool
-) -> Any:
-    """The time that a story covers, as a filter. Without a global clock it is made wider, as clocks differ."""
+    dataset: ds.Dataset, of_run: Any, message: Message | None, view: tuple[str, int | None] | None, *, is_global: bool
+) -> tuple[int, int]:
+    """The time that a story covers. Without a global clock it is made wider, as clocks differ."""
     if message is not None:
         group, sender, seq = message
         wanted = (pc.field("group") == group) & (pc.field("sender") == sender) & (pc.field("seq") == seq)
@@ -130,8 +137,7 @@ def _stretch(
         first = max(before, default=first)
         first = min((when for when in before if when > first - SECOND), default=first)
     margin = 0 if is_global else SECOND + (last - first)
-    moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
-    return (moment >= first - margin) & (moment <= last + margin)
+    return first - margin, last + margin
 
 
 def _extent(dataset: ds.Dataset, wanted: Any) -> tuple[int, int]:

@@ -26,8 +26,9 @@ import numpy as np
 
 from ..model import MS
 from .explain_blocks import Blocks
+from .explain_membership import evidence, parts_in
 from .explain_rows import Event, Message, Rows, ints
-from .explain_words import fault_words, left_reasons, listed, span, times
+from .explain_words import braces, fault_words, left_reasons, listed, span, times
 
 _TOLD: Final = 3
 """So many moments of the same kind are named; the rest is counted."""
@@ -64,7 +65,9 @@ class Why:
                 return self._leave(event)
             case "elect" | "sync" if isinstance(event.detail.get("why"), str):
                 return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
-        return reason(event.detail)
+            case "form" | "bye" | "remove":
+                return evidence(event)  # their situation says no more than they do
+        return evidence(event) or reason(event.detail)
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -258,6 +261,13 @@ class Why:
         ]
         return list(dict.fromkeys(found))[:_TOLD]
 
+    def faults_over(self, after: int, until: int) -> list[tuple[Event, int]]:
+        """Faults that end by themselves in this time, and when."""
+        return [
+            (row, ends) for row, ends in self._lasting
+            if ends is not None and after < ends <= until and isinstance(row.detail.get("length"), int)
+        ]
+
     def faults_in_force(self, after: int, until: int) -> list[Event]:
         """Faults with a duration that overlaps this time: until their length is over, or somebody heals the network."""
         return [row for row, ends in self._lasting if row.when <= until and (ends is None or ends > after)]
@@ -329,6 +339,11 @@ class Why:
         gone = left_reasons(event.detail)
         clauses = list(gone.values())
         joined = event.detail.get("joined")
+        newcomers = event.detail.get("newcomers") or []
+        met = [part for part in parts_in(event.detail) if part and part[0] not in newcomers]
+        if len(met) > 1:
+            clauses.append(f"{listed(map(braces, met))} came together")
+            joined = newcomers
         before = self._rows.view_at(event, event.group or "")
         if isinstance(joined, list) and joined and (before is not None or len(joined) < len(event.members)):
             clauses.append(f"{listed(str(name) for name in joined)} joined")
@@ -349,8 +364,10 @@ class Why:
 
 def reason(detail: dict[str, Any]) -> str | None:
     """The reason that a row itself gives."""
+    given = detail.get("reason")
     for name in ("text", "situation", "why", "reason"):
-        value = detail.get(name)
+        # A protocol's Reason has its sentence inside.
+        value = given.get("text") if name == "text" and isinstance(given, dict) else detail.get(name)
         if isinstance(value, str) and value:
             return value
     return None

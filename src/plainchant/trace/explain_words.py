@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,6 +37,16 @@ def times(count: int, what: str) -> str:
     if count == 1:
         return f"1 {what}"
     return f"{count:,} {what[:-1]}ies" if what.endswith("ry") else f"{count:,} {what}s"
+
+
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """A key that puts p2 before p10, and p3#1 after p3.
+
+    >>> sorted(["p10", "p3#1", "p2", "p3"], key=natural)
+    ['p2', 'p3', 'p3#1', 'p10']
+    """
+    parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
+    return tuple((False, int(part), "") if part[0] in "0123456789" else (True, 0, part) for part in parts)
 
 
 def span(ns: int) -> str:

@@ -37,8 +37,10 @@ def lines(
     group: str | None = None,
     message: str | None = None,
     run: str | None = None,
+    first: int | None = None,
+    last: int | None = None,
 ) -> Iterator[str]:
-    """The listing of a trace. Filters combine; ``message`` is ``"group/sender/seq"``.
+    """The listing of a trace. Filters combine; ``message`` is ``"group/sender/seq"``, ``first`` and ``last`` as for ``between``.
 
     With several runs in the listing, each begins with a line that names it.
 
@@ -54,9 +56,10 @@ def lines(
         if group not in (None, names["group"]):
             return
         wanted.update(names)
-    chosen = in_order(select(table, {name: value for name, value in wanted.items() if value is not None}))
+    begins = beginnings(table)
+    chosen = select(between(table, first, last), {name: value for name, value in wanted.items() if value is not None})
+    chosen = in_order(chosen)
     several = pc.count_distinct(chosen.column("run")).as_py() > 1
-    begins = _beginnings(table)
     widths = {name: _width(chosen, name) for name in ("process", "kind")}
     current = None
     for batch in chosen.to_batches(max_chunksize=8192):
@@ -67,11 +70,24 @@ def lines(
             yield line(row, process_width=widths["process"], kind_width=widths["kind"], begin=begins.get(row["run"], 0))
 
 
-def _beginnings(table: pa.Table) -> dict[str, int]:
+def beginnings(table: pa.Table) -> dict[str, int]:
     """When runs began that have times of the day: their moments are told from there on."""
     told = table.filter(pc.and_(pc.is_null(table.column("true_time")), pc.greater(table.column("time"), _TIME_OF_DAY)))
     first = told.group_by("run").aggregate([("time", "min")])
     return dict(zip(first.column("run").to_pylist(), first.column("time_min").to_pylist(), strict=True))
+
+
+def between(table: pa.Table, first: int | None, last: int | None) -> pa.Table:
+    """The rows that happened from ``first`` to ``last`` (ns, as the listing counts them, both included)."""
+    if first is None and last is None:
+        return table
+    table = table.sort_by(_ORDER)
+    begins = beginnings(table)
+    when = moments(table) - np.array([begins.get(run, 0) for run in table.column("run").to_pylist()], dtype=np.int64)
+    wanted = np.ones(len(when), dtype=np.bool_)
+    wanted &= when >= first if first is not None else True
+    wanted &= when <= last if last is not None else True
+    return table.filter(pa.array(wanted))
 
 
 def parse_message(text: str) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 ``source`` finds out what stands at a path (a run, a sweep, any trace) and reads from it only the rows that are needed;
 ``overview`` aggregates a trace of any size into a few numbers and bins; ``choose`` picks the rows that tell one violation,
-or one message's life; ``spacetime``, ``timeline`` and ``charts`` draw, on ``svg``; ``words`` has the sentences; ``sections``
-and ``page`` put the file together, within a budget of bytes. The pictures take their colours from the page's style sheet
-(``style``), so that they are readable in light and in dark.
+or one message's life; ``spacetime``, ``timeline``, ``recovery`` and ``charts`` draw, on ``trace.svg``; ``words`` has the
+sentences; ``sections`` and ``page`` put the file together, within a budget of bytes. The pictures take their colours from the
+page's style sheet (``style``), so that they are readable in light and in dark.
 
 Nothing here needs Spark, a script or the network. Start with ``page``."""
 

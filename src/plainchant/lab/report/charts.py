@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ...trace.svg import Drawing, short, steps_between, width_of
 from .overview import quantile
-from .svg import Drawing, short, steps_between, width_of
 
 _WIDTH: Final = 520
 _HEIGHT: Final = 190

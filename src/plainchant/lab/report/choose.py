@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import pyarrow.compute as pc
 
+from ...trace.diagram_layout import Message, Place, message_of
+from ...trace.explain_words import natural
 from ...trace.reference import Violation
 from .overview import SPARSE, with_moments
 from .source import Rows
-from .words import Row, natural
-
-Message: TypeAlias = tuple[str, str, int]
-Place: TypeAlias = tuple[str, int]
+from .words import Row
 
 LANES_MAX: Final = 8
 DRAWN_MAX: Final = 70
@@ -55,11 +54,6 @@ class Scene:
     steps: tuple[Row, ...]
     around: tuple[Row, ...]
     around_left_out: int
-
-
-def message_of(row: Row) -> Message | None:
-    """The message that a row is about."""
-    return (row["group"], row["sender"], row["seq"]) if row["seq"] is not None and row["sender"] is not None else None
 
 
 def prepare(rows: Rows, violations: Iterable[Violation]) -> None:

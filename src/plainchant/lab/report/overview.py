@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from ...trace.explain_words import natural
 from ...trace.show import moments
 from .source import WHOLE_RUN_MAX, Rows
-from .words import natural
 
 BINS: Final = 120
 """Bins of a run's time line."""

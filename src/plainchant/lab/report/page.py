@@ -15,6 +15,7 @@ from ...trace.reference import PROPERTIES
 from . import html, sections, words
 from .choose import prepare
 from .overview import Overview, overview
+from .recovery import recovery
 from .source import Subject
 from .stories import LEGEND, violation_story
 from .style import STYLE
@@ -40,6 +41,8 @@ def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: No
         body.append(sections.runs_of_sweep(subject))
     progress("drawing the run over time")
     body.append(sections.over_time(subject, seen))
+    progress("looking at what failures did")
+    body.append(recovery(subject, seen, sections.chosen_run(subject, seen)))
     after = [sections.distributions(subject, seen), _terms(), _footer(subject)]
     if subject.violations:
         room = _BUDGET - sum(len(part.encode()) for part in (*body, *after, STYLE))

@@ -9,6 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...trace.explain_words import natural
+from ...trace.svg import short
 from ..metrics import measure
 from . import html, words
 from .charts import bars, histogram, summary
@@ -16,9 +18,8 @@ from .choose import telling_message
 from .overview import Overview, in_bins
 from .source import Subject
 from .stories import message_story
-from .svg import short
 from .timeline import left_out, timeline
-from .words import duration, natural
+from .words import duration
 
 _POINTS: Final = 50
 _TROUBLED: Final = 10

@@ -1,27 +1,21 @@
 """The space-time diagram: a line a process, time to the right, messages as arrows, views as bars, faults behind it all.
 
-Distances are compressed. Events of one moment stand one below the other, a process's own events never overlap, a delivery
-stands to the right of its send, and a longer wait is a longer distance, but by its logarithm: a run's microseconds and
-its seconds both have to be seen. The axis says the true times.
+Distances are compressed (``diagram_layout``); the axis says the true times.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from itertools import groupby, pairwise
 from typing import Final
 
+from ...trace.diagram_layout import Layout, Message, message_of
+from ...trace.svg import Drawing, short, width_of
 from . import words
-from .choose import Message, Place, Scene, message_of
-from .svg import Drawing, short, width_of
+from .choose import Scene
 from .words import NAME_MAX, Row, moment
 
 _LEFT: Final = 92
 _RIGHT: Final = 70
 _LANE: Final = 62
-_STEP: Final = 17
-_ARROW: Final = 26
 _ROW: Final = 17
 _WIDE: Final = 960
 _TONES: Final = 6
@@ -35,14 +29,9 @@ def spacetime(scene: Scene, title: str) -> str:
 class _Picture:
     def __init__(self, scene: Scene, title: str) -> None:
         self.scene = scene
-        self.at = _places(scene, 1.0)
-        width = max(self.at.values(), default=_LEFT)
-        if width > _LEFT:
-            # Filled where it is small, pressed where it is large; further than that it is scrolled.
-            self.at = _places(scene, min(max((_WIDE - _LEFT) / (width - _LEFT), 0.55), 3.0))
-            width = max(self.at.values())
-        self.end = max(width + 30, 640.0)
-        self.knots = _knots(scene, self.at)
+        layout = Layout(scene.drawn, left=_LEFT, wide=_WIDE)
+        self.at, self.end, self.knots = layout.at, layout.end, layout.knots
+        self.x_of, self._x = layout.x_of, layout.x
         self.top = 16 + _ROW * len(scene.faults) + 26
         self.y = {name: self.top + _LANE * number for number, name in enumerate(scene.lanes)}
         self.bottom = self.top + _LANE * (len(scene.lanes) - 1) + 34
@@ -59,18 +48,6 @@ class _Picture:
             self._mark(row)
         self._axis()
         return self.picture
-
-    def x_of(self, time: int) -> float:
-        """Where a time stands that need not be that of an event: between its neighbours."""
-        if not self.knots:
-            return _LEFT
-        place = bisect_right(self.knots, (time, math.inf))
-        if place == 0:
-            return _LEFT
-        if place == len(self.knots):
-            return self.knots[-1][1] if time == self.knots[-1][0] else self.end
-        (before, left), (after, right) = self.knots[place - 1], self.knots[place]
-        return left + (right - left) * (time - before) / max(after - before, 1)
 
     def _faults(self) -> None:
         for number, row in enumerate(self.scene.faults):
@@ -132,9 +109,6 @@ class _Picture:
             if number == 0 and x > free and width_of(told) * 0.93 < max(room, 40):
                 self.picture.text(x + 1, y + 16, told, "viewtext", title=text)
                 free = x + width_of(told)
-
-    def _x(self, row: Row) -> float:
-        return self.at.get((row["process"], row["index"]), self.x_of(row["moment"]))
 
     def _arrows(self) -> None:
         sends = {message_of(row): row for row in self.scene.drawn if row["kind"] == "send"}
@@ -225,64 +199,3 @@ def _view(row: Row) -> tuple[str, int, tuple[str, ...]]:
 def _name(message: Message) -> str:
     group, sender, seq = message
     return f"{short(group, NAME_MAX)}/{short(sender, NAME_MAX)}/{seq}"
-
-
-def _places(scene: Scene, scale: float) -> dict[Place, float]:
-    """Where each drawn event stands."""
-    waits = sorted(after - before for before, after in _moments(scene))
-    usual = max(waits[len(waits) // 2], 1) if waits else 1
-    at: dict[Place, float] = {}
-    last: dict[str, float] = {}
-    sent: dict[Message | None, float] = {}
-    furthest = float(_LEFT)
-    before: int | None = None
-    for time, rows in groupby(scene.drawn, key=lambda row: row["moment"]):
-        wait = 0 if before is None else 14 + min(20 * math.log2(1 + (time - before) / usual), 90)
-        start = furthest + wait * scale
-        for row in _sends_before_deliveries(list(rows)):
-            x = max(start, last.get(row["process"], 0) + _STEP * max(scale, 0.8))
-            message = message_of(row)
-            if row["kind"] == "send":
-                sent[message] = x
-            elif row["kind"] == "deliver" and message in sent and message is not None and message[1] != row["process"]:
-                x = max(x, sent[message] + _ARROW * scale)
-            at[row["process"], row["index"]] = last[row["process"]] = x
-            furthest = max(furthest, x)
-        before = time
-    return at
-
-
-def _sends_before_deliveries(rows: list[Row]) -> list[Row]:
-    """The rows of one moment, histories in order, and a delivery after its send wherever both are among them."""
-    waiting = {name: list(group) for name, group in groupby(sorted(rows, key=_history), key=lambda row: row["process"])}
-    unsent = {message_of(row) for row in rows if row["kind"] == "send"}
-    ordered: list[Row] = []
-    while waiting:
-        ready = [name for name, queue in waiting.items() if queue[0]["kind"] != "deliver" or message_of(queue[0]) not in unsent]
-        # A trace in which deliveries and sends of one moment wait for each other is drawn as it comes.
-        name = ready[0] if ready else next(iter(waiting))
-        row = waiting[name].pop(0)
-        ordered.append(row)
-        if row["kind"] == "send":
-            unsent.discard(message_of(row))
-        if not waiting[name]:
-            del waiting[name]
-    return ordered
-
-
-def _history(row: Row) -> tuple[str, int]:
-    return row["process"], row["index"]
-
-
-def _moments(scene: Scene) -> list[tuple[int, int]]:
-    times = sorted({row["moment"] for row in scene.drawn})
-    return list(pairwise(times))
-
-
-def _knots(scene: Scene, at: dict[Place, float]) -> list[tuple[int, float]]:
-    """Times and where they stand, both increasing."""
-    first: dict[int, float] = {}
-    for row in scene.drawn:
-        x = at[row["process"], row["index"]]
-        first[row["moment"]] = min(first.get(row["moment"], x), x)
-    return sorted(first.items())

@@ -9,15 +9,16 @@ from typing import Final
 import pyarrow as pa
 
 from ...model import PlainchantError, UsageError
+from ...trace.diagram_layout import Message
 from ...trace.explain import Explainer
 from ...trace.explain_reading import explainer_of
 from ...trace.reference import PROPERTIES, Violation
 from ...trace.show import about, name_of
+from ...trace.svg import short
 from . import html, words
-from .choose import Message, Scene, scene_of_message, scene_of_violation
+from .choose import Scene, scene_of_message, scene_of_violation
 from .source import Rows, Subject
 from .spacetime import spacetime
-from .svg import short
 from .words import Row, moment
 
 LEGEND: Final = (

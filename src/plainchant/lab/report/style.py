@@ -117,6 +117,8 @@ svg .faulttext{fill:var(--fault);font-size:11px;font-weight:600}
 svg .install{stroke:var(--soft);stroke-width:2}
 svg .ended{stroke:var(--soft);stroke-width:2}
 svg .crash{stroke:var(--bad);stroke-width:3;stroke-linecap:round}
+svg .crash.thin{stroke-width:1.5}
+svg .mark{stroke:var(--soft);stroke-width:1.2}
 svg .crashtext{fill:var(--bad);font-size:11px;font-weight:600}
 svg .suspect{fill:var(--paper);stroke:var(--fault);stroke-width:2}
 svg .left{fill:var(--paper);stroke:var(--soft);stroke-width:2}

@@ -7,11 +7,12 @@ from itertools import accumulate, groupby
 from typing import Final
 
 from ...model import SECOND
+from ...trace.explain_words import natural
+from ...trace.svg import Drawing, short, steps_between, width_of
 from . import words
 from .charts import compact
 from .overview import BINS, LANES_MAX, RunInBins
-from .svg import Drawing, short, steps_between, width_of
-from .words import Row, duration, moment, natural
+from .words import Row, duration, moment
 
 _GROUPS_MAX: Final = 6
 """So many of its groups a process's lane shows."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from ...model import MS, SECOND, US
 from ...trace.show import decode, name_of, summarise
-from .svg import short
+from ...trace.svg import short
 
 Row = dict[str, Any]
 """A row of a trace, by column, with ``moment``: when it happened on the clock that the report uses."""
@@ -60,16 +59,6 @@ def listed(names: Any) -> str:
     told = [short(name, NAME_MAX) for name in names]
     more = f" and {len(told) - _LISTED:,} more" if len(told) > _LISTED else ""
     return ", ".join(told[:_LISTED]) + more
-
-
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """A key that puts p2 before p10, and p3#1 after p3.
-
-    >>> sorted(["p10", "p3#1", "p2", "p3"], key=natural)
-    ['p2', 'p3', 'p3#1', 'p10']
-    """
-    parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
-    return tuple((False, int(part), "") if part[0] in "0123456789" else (True, 0, part) for part in parts)
 
 
 def event(row: Row) -> str:

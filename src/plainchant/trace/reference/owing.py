@@ -2,9 +2,10 @@
 
 *q owes m* if q installed the view in force at m's ``send``, and q and the sender did not part since, up to the event
 that is judged. There is no common time in a run, so "up to the event" is taken as happened-before takes it: of q's
-own history, what precedes the event; of the sender's, what precedes the last of its sends that the event can know of.
-(With the sender's whole history instead, a sender that drops q from its view *afterwards* would excuse the hole that
-q had left in the order long before.) Judged at ``end``, both histories count whole.
+own history, what precedes the event; of the sender's, what precedes the last of its sends that the event can know of, and
+what precedes a view that q has installed by then: who merges knows that there were parts. (With the sender's whole
+history instead, a sender that drops q from its view *afterwards* would excuse the hole that q had left in the order long
+before.) Judged at ``end``, both histories count whole.
 
 Where this differs from the letter of TRACE.md:
 
@@ -18,7 +19,7 @@ Where this differs from the letter of TRACE.md:
 
 from __future__ import annotations
 
-from ...model import GroupId
+from ...model import GroupId, ProcessId
 from .causality import Causality
 from .facts import Event, History, Message, Run, Stay, View
 
@@ -77,20 +78,33 @@ class Owing:
         views = [delivery.view for delivery in self.run.deliveries_of(message) if delivery.view is not None]
         return sorted({q.installed[view] for view in views if view in q.installed})
 
+    def have_parted(self, q: History, sender: ProcessId, view: View, sent: int, at: int) -> bool:
+        """Whether q, which installed the view in which another process sent something, had parted from it by q's event with
+        index ``at``, or left, as far as views and leaves show: what q knows of the other by messages is not looked at."""
+        since = q.installed[view]
+        if q.left_since(view.group, since, at):
+            return True
+        if sender == q.name:
+            return False
+        left = q.first_view_without(view.group, sender, since)
+        if left is not None and left <= at:
+            return True
+        other = self.run.histories[sender]
+        dropped = other.first_view_without(view.group, q.name, sent)
+        merged = (other.installed.get(i.view, -1) for i in q.views[view.group] if since < i.index <= at)
+        return dropped is not None and dropped < max(merged, default=-1)
+
     def _stayed_together(self, q: History, event: Event, at: int | None) -> bool:
         """Whether q installed the view in force at another's event and the two did not part since."""
         view = event.view
         since = None if view is None else q.installed.get(view)
         if view is None or since is None or (at is not None and since > at):
             return False
-        if q.left_since(view.group, since, at):
+        if self.have_parted(q, event.process, view, event.index, q.last_index if at is None else at):
             return False
         if event.process == q.name:
             return True
         other = self.run.histories[event.process]
-        left = q.first_view_without(view.group, other.name, since)
-        if left is not None and (at is None or left <= at):
-            return False
         dropped = other.first_view_without(view.group, q.name, event.index)
         return dropped is None or (at is not None and dropped > self._last_known(q, at, other))
 

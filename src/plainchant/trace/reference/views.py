@@ -167,20 +167,29 @@ def view_exclusion(report: Report) -> None:
 def convergence(report: Report) -> None:
     """In a drained, healed run all correct members of a group end in the same view.
 
-    That the run was drained and healed belongs to the property: elsewhere there is nothing to check, even if asked.
+    That the run was drained and healed belongs to the property: elsewhere there is nothing to check, even if asked. A member
+    that joined and has no view is not in the same one.
     """
     if not (report.run.drained and report.run.healed):
         return
     for group in sorted(report.run.viewed):
-        last = [(q, q.views[group][-1]) for q in report.run.correct_in(group) if q.views.get(group)]
-        for (p, one), (q, other) in pairwise(last):
+        last = [_last_view(q, group) for q in report.run.correct_in(group) if group in q.views or group in q.stays]
+        for (p, one, at), (q, other, there) in pairwise(last):
             report.cases += 1
-            if one.view is not other.view:
+            if one is not other:
                 report.violation(
-                    f"{p.name} ends in {one.view} of {group} and {q.name} in {other.view}",
-                    events=[(p.name, one.index), (q.name, other.index)],
+                    f"{p} ends in {said_view(one)} of {group} and {q} in {said_view(other)}",
+                    events=[(p, at), (q, there)],
                     group=group,
                 )
+
+
+def _last_view(member: History, group: GroupId) -> tuple[str, View | None, int]:
+    """A member, the view of the group in which it ends, and the index of that view's row, or, without one, of its ``join``."""
+    installations = member.views.get(group)
+    if installations:
+        return member.name, installations[-1].view, installations[-1].index
+    return member.name, None, member.stays[group][-1].begin
 
 
 def sender_in_view(report: Report) -> None:

@@ -1,7 +1,8 @@
 """A little SVG: elements, numbers and text written so that the same picture is always the same bytes.
 
-Colours and fonts are classes of the page's style sheet. A picture says in its title what it shows, for people who do not
-see it; a mark says in its own title what it stands for, which browsers show when it is pointed at.
+Colours and fonts are classes of a style sheet: that of the page that a picture stands in, or its own if it is a file by itself.
+A picture says in its title what it shows, for people who do not see it; a mark says in its own title what it stands for, which
+browsers show when it is pointed at.
 """
 
 from __future__ import annotations
@@ -59,11 +60,13 @@ def number(value: Value) -> str:
 class Drawing:
     """An SVG element that is being drawn."""
 
-    def __init__(self, width: float, height: float, title: str, *, fluid: bool = True) -> None:
+    def __init__(self, width: float, height: float, title: str, *, fluid: bool = True, sheet: str = "") -> None:
+        """``sheet`` is the style sheet of a picture that is a file by itself."""
         self.width = width
         self.height = height
         self._title = title
         self._fluid = fluid
+        self._sheet = sheet
         self._parts: list[str] = []
 
     def add(self, tag: str, style: str = "", *, title: str = "", text: str | None = None, **attributes: Value) -> None:
@@ -108,8 +111,11 @@ class Drawing:
         size = f'width="{number(self.width)}" height="{number(self.height)}"'
         box = f'viewBox="0 0 {number(self.width)} {number(self.height)}"'
         style = "fluid" if self._fluid else "natural"
-        start = f'<svg {size} {box} class="{style}" role="img" aria-label="{clean(self._title)}">'
-        return start + "".join(self._parts) + "</svg>"
+        told = f'role="img" aria-label="{clean(self._title)}"'
+        if self._sheet:
+            start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} {told}>\n<style>{self._sheet}</style>\n'
+            return start + "\n".join(self._parts) + "\n</svg>\n"
+        return f'<svg {size} {box} class="{style}" {told}>' + "".join(self._parts) + "</svg>"
 
 
 def steps_between(low: float, high: float, most: int) -> list[float]:
