@@ -17,6 +17,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from tests.trace import (
+    test_partitions,
     test_reference_audit,
     test_reference_delivery,
     test_reference_order,
@@ -52,7 +53,8 @@ class Case:
 
 
 def _catalogue() -> Iterator[Case]:
-    for module in (test_reference_delivery, test_reference_order, test_reference_views, test_reference_audit):
+    written_for_the_reference = (test_reference_delivery, test_reference_order, test_reference_views, test_reference_audit)
+    for module in (*written_for_the_reference, test_partitions):
         yield from (Case(name, about, histories, "violated", culprit) for name, about, histories, culprit in module.BAD)
         yield from (Case(name, about, histories, "holds") for name, about, histories in module.GOOD)
     for module in (cases_delivery, cases_order, cases_views):

@@ -1,25 +1,12 @@
-"""What the laboratory's tests share: one small Spark session for all tests of a process, and real services."""
+"""What the laboratory's tests share: real services."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
-from plainchant.lab.session import session
-
 from . import cluster
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark on two cores of this machine. Commands that are called in the same process find it and use it too."""
-    with session("local[2]", memory="1g", shuffle_partitions=2, quick=True) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")

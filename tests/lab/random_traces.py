@@ -108,6 +108,8 @@ class _Group:
     joins: bool
     components: list[list[str]]
     number: int = 0
+    used: set[tuple[int, tuple[str, ...]]] = field(default_factory=set)
+    """Views that there were."""
 
 
 class _World:
@@ -200,6 +202,8 @@ class _World:
     def _promises(self) -> list[str]:
         names = ["integrity", "fifo", "self-delivery", "validity", "agreement", "view-order", "view-atomicity"]
         names += ["view-exclusion", "convergence", "sender-in-view", "disjoint-views", "unanimity"]
+        if "outsider" in self.features and {"crash", "leave", "partition"} & self.features:
+            names.remove("validity")  # an outsider's message may reach only members that are gone in the end
         if self.mode in ("total", "grouped"):
             names += ["identical", "uniform"]
         if self.mode == "total" or (self.mode == "grouped" and len(self.groups) == 1):
@@ -428,7 +432,13 @@ class _World:
                     self.processes[name].queue.append(_Entry(message[0], self.rank, message))
 
     def _install(self, group: _Group, members: Sequence[str]) -> None:
-        group.number += self.random.choice((1, 1, 1, 2))
+        if len(group.components) > 1 and group.number and self.random.random() < 0.4:
+            self.features.add("concurrent numbers")  # parts count for themselves: another's number, other members
+        else:
+            group.number += self.random.choice((1, 1, 1, 2))
+        while (group.number, tuple(members)) in group.used:
+            group.number += 1
+        group.used.add((group.number, tuple(members)))
         self.rank += 1
         signatures = {name: self.rank for name in members} if self.signed else {}
         for name in members:

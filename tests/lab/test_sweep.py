@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -230,6 +232,30 @@ def test_a_run_that_raises_is_reported_and_the_others_go_on(spark: SparkSession,
     assert (failed["run"], failed["problem"]) == ("seed=11", "ValueError: eleven is too many")
     assert failed["replay"].endswith("small.toml --seed 11 --out seed-11")
     assert result.verification.properties["integrity"].runs == 15
+
+
+def test_a_run_that_cannot_be_verified_takes_no_other_with_it(definition: Definition, tmp_path: Path) -> None:
+    """Its unit is verified at once; what is wrong with one run's trace is told of that run alone."""
+
+    def spoiling(scenario: Scenario, name: str, properties: Sequence[str]) -> Performed:
+        done = perform(scenario, name, properties)
+        if scenario.seed == 3:  # a row is missing
+            return dataclasses.replace(done, table=pa.concat_tables([done.table.slice(0, 5), done.table.slice(6)]))
+        if scenario.seed == 4:  # a defective recorder, on which verification itself gives up
+            return dataclasses.replace(done, table=done.table.drop_columns(["kind"]))
+        return done
+
+    whole = dataclasses.replace(definition, unit_runs=16)
+    store = Store(tmp_path / "out")
+    assert Task(Job(store.enter(whole), str(store.directory), (0,), 1, spoiling), 0).work() is None
+    _, result = swept(whole, store.directory)
+    assert result is not None
+    assert result.verdicts == {"failed": 2, "holds": 14}
+    malformed, unverified = result.troubled
+    assert (malformed["run"], unverified["run"]) == ("seed=3", "seed=4")
+    assert malformed["problem"].startswith("its trace is malformed: ")
+    assert unverified["problem"].startswith("it cannot be verified: ")
+    assert result.verification.properties["integrity"].runs == 14
 
 
 def test_a_run_that_does_not_get_quiet_is_restless(spark: SparkSession, tmp_path: Path) -> None:

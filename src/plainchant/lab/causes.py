@@ -16,19 +16,23 @@ happened before"), from the beginning until it is everybody, which is soon.
 **By clocks** (:class:`Clocks`), for orders that are only causal. A vector clock a *message*, not an event: one row of a matrix of
 32-bit integers, made of the rows of what the sender delivered since its last send. Then every process q is looked at by
 columns: of r's messages up to the one that a clock names, where does q deliver the last? That must be before the message with
-that clock. Everything but the making of a row is array arithmetic. What q lacks and could owe must lie beyond all that it
-delivers.
+that clock. Everything but the making of a row is array arithmetic. What q lacks and could owe lies beyond all that it
+delivers; or q had parted from its sender before it delivered the first message that follows it in its group, which clocks of
+that group's messages alone tell, and does not owe it at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trace.reference.facts import History, Run
-from .columns import Ints, stable_order, starts_of
+from ..trace.reference.facts import History, Run, View
+from ..trace.reference.owing import Owing
+from .certificates import Sent
+from .columns import Ints
 from .evidence import Evidence, Place, Range
 from .order import Doubtful
 from .woven import Woven
@@ -57,34 +61,43 @@ def by_one_order(evidence: Evidence, woven: Woven) -> int:
 
 def are_recorded(evidence: Evidence) -> bool:
     """Whether of everything that is delivered there is a ``send``."""
-    ranges = evidence.ranges
-    return ranges is not None and all(
-        high <= evidence.sent_up_to(sender, group)
-        for (_, group), by_sender in ranges.items()
-        for sender, (_, high) in by_sender.items()
+    sets = evidence.sets
+    return sets is not None and all(
+        ranges[-1][1] <= evidence.sent_up_to(sender, group)
+        for (_, group), by_sender in sets.items()
+        for sender, ranges in by_sender.items()
     )
 
 
-def _lacking(evidence: Evidence, history: History) -> Iterator[tuple[str, str, int]]:
-    """Messages that a process does not deliver and may owe: the first of each interval of sends, as (group, sender, number)."""
-    run, ranges = evidence.facts, evidence.ranges
-    if ranges is None:
+class _Lacking(NamedTuple):
+    """Messages ``low`` to ``high`` that a process does not deliver and may owe, sent in one view, or in none."""
+
+    span: Sent
+    view: View | None
+    low: int
+    high: int
+
+
+def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
+    run, sets = evidence.facts, evidence.sets
+    if sets is None:
         raise Doubtful
     for group, senders in _senders(evidence).items():
         if not _can_owe(run, history, group):
             continue
-        mine = ranges.get((history.name, group), {})
+        mine = sets.get((history.name, group), {})
         for sender in senders:
-            low, high = mine.get(sender, (0, -1))
-            if (low, high) == (1, evidence.sent_up_to(sender, group)):
+            ranges = mine.get(sender, ())
+            if ranges == ((1, evidence.sent_up_to(sender, group)),):
                 continue
             for span in evidence.sent[sender, group]:
-                first = span.low if span.low < low or span.low > high else high + 1
-                if first > span.high:
-                    continue
                 view = evidence.view_at(sender, span.first)
                 if view is None or view in history.installed:
-                    yield group, sender, first
+                    low = span.low
+                    for first, last in (*ranges, (span.high + 1, span.high + 1)):
+                        if low < first and low <= span.high:
+                            yield _Lacking(span, view, low, min(first - 1, span.high))
+                        low = max(low, last + 1)
 
 
 def _senders(evidence: Evidence) -> Mapping[str, list[str]]:
@@ -239,20 +252,22 @@ def _everybody(evidence: Evidence, places: Mapping[str, int]) -> dict[str, int]:
 
 
 class Clocks:
-    """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates.
+    """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
+    alone, as if there were no others.
 
     A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group.
     """
 
-    def __init__(self, evidence: Evidence, woven: Woven) -> None:
+    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
         if not are_recorded(evidence):
             raise Doubtful
         self._evidence = evidence
         self._run = evidence.facts
         self._woven = woven
+        self._group = group
         self._names = [history.name for history in self._run.all]
         self._places = {name: place for place, name in enumerate(self._names)}
-        strands = [woven.strand(name) for name in self._names]
+        strands = [woven.strand(name, group) for name in self._names]
         self._counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
         self._bases: list[int] = [0, *np.cumsum(self._counts).tolist()]
         self._size = self._bases[-1]
@@ -260,30 +275,22 @@ class Clocks:
         """By sender and group: its messages, in the order of their numbers."""
         for name, strand, base in zip(self._names, strands, self._bases, strict=False):
             sent = strand.groups[strand.senders == 0]
-            for group in np.unique(sent).tolist():
-                self._told[name, woven.groups[group]] = np.flatnonzero(sent == group) + base
+            for place in np.unique(sent).tolist():
+                self._told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
         self._owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self._counts)
-        self._delivered = [self._messages(name, *strand) for name, strand in zip(self._names, strands, strict=True)]
+        self._delivered = [self._messages(name, group) for name in self._names]
         """By process: where in its strand a delivery stands, and of which message."""
         self._clocks: NDArray[np.int32] = np.zeros((self._size, len(self._names)), np.int32)
         self._fill([np.flatnonzero(strand.senders == 0) for strand in strands])
         self._last: dict[int, tuple[Ints, Ints]] = {}
+        self._since: dict[Place, Ints] = {}
+        self._delivered_in: dict[Place, Ints] = {}
 
-    def _messages(self, name: str, groups: Ints, senders: Ints) -> tuple[Ints, Ints]:
-        ranges = self._evidence.ranges
-        if ranges is None:
-            raise Doubtful
-        at = np.flatnonzero(senders != 0)
-        width = len(self._woven.senders) + 1
-        keys = groups[at].astype(np.int64) * width + senders[at]
-        order = stable_order(keys, width * len(self._woven.groups))
+    def _messages(self, name: str, only: str | None) -> tuple[Ints, Ints]:
+        at, found = self._woven.numbered(name, only)
         messages = np.empty(len(at), np.int64)
-        starts = starts_of(np.diff(keys[order]) != 0) if len(at) else np.zeros(0, np.int64)
-        for a, b in zip(starts.tolist(), [*starts[1:].tolist(), len(at)], strict=False):
-            group, code = divmod(int(keys[order[a]]), width)
-            sender, named = self._woven.senders[code - 1], self._woven.groups[group]
-            low = ranges[name, named][sender][0]
-            messages[order[a:b]] = self._told[sender, named][low - 1 : low - 1 + b - a]
+        for group, sender, numbers, places in found:
+            messages[places] = self._told[sender, group][numbers - 1]
         return at, messages
 
     def _fill(self, sends: list[Ints]) -> None:
@@ -336,20 +343,89 @@ class Clocks:
 
     # --- what is asked --------------------------------------------------------------------------------------------------
 
-    def in_causal_order(self) -> int:
-        """How many deliveries have a cause that the same process delivers; Doubtful if one comes after them, or if a process
-        lacks a cause that it may owe."""
+    def in_causal_order(self, owing: Owing, *, until_end: bool) -> int:
+        """How many deliveries have a cause that the same process delivers, and how many causes processes lack that they might
+        have owed; Doubtful if a cause comes after what follows it, or a process lacks one that it owes."""
         cases = 0
+        alone = len(self._run.groups) == 1
+        by_group: dict[str, Clocks] = {}
         for place, history in enumerate(self._run.all):
             at, last = self._last_causes(place)
             if (last >= at).any():
                 raise Doubtful
             cases += int(np.count_nonzero(last >= 0))
-            for group, sender, number in _lacking(self._evidence, history):
-                known = self._clocks[self._delivered[place][1], self._places[sender]].max(initial=0)
-                if self._told[sender, group][number - 1] < self._bases[self._places[sender]] + known:
+            for lacking in _lacking(self._evidence, history):
+                count = self._reached(place, lacking)
+                if not count:
+                    continue  # what is not reached through all groups is not through one
+                if lacking.view is None:
                     raise Doubtful
+                group = lacking.span.group
+                least, most, has_parted = self._missed(history, lacking, owing)
+                if not alone and not (has_parted and least == most):
+                    if group not in by_group:
+                        by_group[group] = Clocks(self._evidence, self._woven, group)
+                    _, most, has_parted = by_group[group]._missed(history, lacking, owing)
+                if not has_parted:
+                    raise Doubtful
+                cases += most
+                if until_end and history.end:
+                    if owing.owes(history, (group, lacking.span.process, lacking.span.low)):
+                        raise Doubtful
+                    cases += count
         return cases
+
+    def _reached(self, place: int, lacking: _Lacking) -> int:
+        """How many of some messages that a process lacks happened before anything that it delivers."""
+        sender = self._places[lacking.span.process]
+        known = self._clocks[self._delivered[place][1], sender].max(initial=0)
+        told = self._told[lacking.span.process, lacking.span.group][lacking.low - 1 : lacking.high]
+        return int(np.count_nonzero(told < self._bases[sender] + known))
+
+    def _missed(self, history: History, lacking: _Lacking, owing: Owing) -> tuple[int, int, bool]:
+        """How many of some messages, that a process lacks, of a view that it installed, happened before something that it
+        delivers since in their group, through that group alone: at least and at most; and whether it had parted from their
+        sender by the first of these deliveries. From then on it owes none of them.
+
+        The least is what the sender's own later messages tell. The most is exact where these clocks are of one group.
+        """
+        place, sender, view = history.place, self._places[lacking.span.process], lacking.view
+        assert view is not None
+        group = lacking.span.group
+        since = self._segments(history.name, group)
+        later = since > history.installed[view]
+        messages = self._followers(place, group)[later]
+        told = self._told[lacking.span.process, group][lacking.low - 1 : lacking.high]
+        reached = np.maximum.accumulate(self._clocks[messages, sender])
+        first = np.searchsorted(reached, told - self._bases[sender] + 1)
+        most = int(np.count_nonzero(first < len(reached)))
+        if not most:
+            return 0, 0, True
+        own = messages[self._owner[messages] == sender].max(initial=-1)
+        at = int(since[later][first[0]])
+        has_parted = owing.have_parted(history, lacking.span.process, view, lacking.span.first, at)
+        return int(np.count_nonzero(told < own)), most, has_parted
+
+    def _followers(self, place: int, group: str) -> Ints:
+        """What a process delivers of a group, in order."""
+        key = self._names[place], group
+        if key not in self._delivered_in:
+            at, messages = self._delivered[place]
+            code = self._woven.groups.index(group)
+            self._delivered_in[key] = messages[self._woven.strand(key[0], self._group).groups[at] == code]
+        return self._delivered_in[key]
+
+    def _segments(self, process: str, group: str) -> Ints:
+        """For each delivery of a process in a group, the index of a row from which up to it the process installs no view of the
+        group and leaves none."""
+        if (process, group) not in self._since:
+            tapes = [
+                tape for part in self._evidence.slices for tape in part.tapes if tape.process == process and tape.group == group
+            ]
+            tapes.sort(key=lambda tape: tape.first)
+            parts = [np.full(np.count_nonzero(tape.codes), tape.first, np.int64) for tape in tapes]
+            self._since[process, group] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return self._since[process, group]
 
     def _last_causes(self, place: int) -> tuple[Ints, Ints]:
         """Where in its strand a process delivers each message, and where the last of the causes of that message; -1 if it

@@ -174,3 +174,13 @@ def check(table: pa.Table, properties: Sequence[str] | None = None) -> Verificat
     """
     known(properties or ())
     return together(list(examine([Unit(table)], table, (), properties)), properties)
+
+
+def check_each(tables: Sequence[pa.Table], properties: Sequence[str] | None = None) -> list[Verification]:
+    """The verification of each of some tables of one run each, whose names are different; all at once is several times sooner
+    than one by one where they are small."""
+    known(properties or ())
+    table = pa.concat_tables(tables)
+    found = {each.run: each for each in examine([Unit(table)], table, (), properties)}
+    names = [rows.column("run")[0].as_py() if rows.num_rows else None for rows in tables]
+    return [together([found[name]] if name in found else [], properties) for name in names]

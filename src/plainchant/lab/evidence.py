@@ -22,6 +22,8 @@ from .agreed import BLOCK, Blocks, hash_block
 from .certificates import Delivered, Own, Ranked, RankKey, Sent, Slice
 
 Range: TypeAlias = tuple[int, int]
+Ranges: TypeAlias = tuple[Range, ...]
+"""Numbers as ranges, in order, with a hole between any two."""
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]
 """(process, group)."""
@@ -121,22 +123,33 @@ class Evidence:
         return found
 
     @cached_property
-    def ranges(self) -> dict[Place, dict[str, Range]] | None:
-        """What each process delivers of each sender, as one range of numbers; None if that is not so: somebody delivers out
-        of order, twice, or with a hole."""
-        found: dict[Place, dict[str, Range]] = {}
+    def sets(self) -> dict[Place, dict[str, Ranges]] | None:
+        """What each process delivers of each sender; None if somebody delivers out of order or twice."""
+        found: dict[Place, dict[str, Ranges]] = {}
         for place, by_sender in self.delivered.items():
             mine = found[place] = {}
             for sender, intervals in by_sender.items():
                 low, high = intervals[0].low, intervals[0].high
-                for interval in intervals[1:]:
-                    if interval.low != high + 1:
-                        return None
-                    high = interval.high
                 if low < 1:
                     return None
-                mine[sender] = low, high
+                before: list[Range] = []
+                for interval in intervals[1:]:
+                    if interval.low <= high:
+                        return None
+                    if interval.low != high + 1:
+                        before.append((low, high))
+                        low = interval.low
+                    high = interval.high
+                mine[sender] = (*before, (low, high))
         return found
+
+    @cached_property
+    def ranges(self) -> dict[Place, dict[str, Range]] | None:
+        """What each process delivers of each sender, as one range of numbers; None if that is not so: somebody delivers out
+        of order, twice, or with a hole."""
+        if self.sets is None or any(len(mine) > 1 for by_sender in self.sets.values() for mine in by_sender.values()):
+            return None
+        return {place: {sender: mine[0] for sender, mine in by_sender.items()} for place, by_sender in self.sets.items()}
 
     @cached_property
     def count(self) -> int:
@@ -154,20 +167,22 @@ class Evidence:
         spans = self.sent.get((process, group))
         return spans[-1].high if spans else 0
 
-    def in_views(self, place: Place) -> dict[View | None, dict[str, Range]]:
-        """What a process delivers of a group, view by view; for runs with ``ranges``."""
+    def in_views(self, place: Place) -> dict[View | None, dict[str, Ranges]]:
+        """What a process delivers of a group, view by view; for runs with ``sets``."""
         return self._in_views.get(place, {})
 
     @cached_property
-    def _in_views(self) -> dict[Place, dict[View | None, dict[str, Range]]]:
-        found: dict[Place, dict[View | None, dict[str, Range]]] = {}
+    def _in_views(self) -> dict[Place, dict[View | None, dict[str, Ranges]]]:
+        found: dict[Place, dict[View | None, dict[str, Ranges]]] = {}
         for place, by_sender in self.delivered.items():
             mine = found[place] = {}
             for sender, intervals in by_sender.items():
                 for interval in intervals:
                     here = mine.setdefault(self.view_at(interval.process, interval.first), {})
-                    low = here[sender][0] if sender in here else interval.low
-                    here[sender] = low, interval.high
+                    before, low = here.get(sender, ()), interval.low
+                    if before and before[-1][1] + 1 == low:
+                        before, low = before[:-1], before[-1][0]
+                    here[sender] = (*before, (low, interval.high))
         return found
 
     # --- tapes --------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ class Order:
     """The one sequence of a group's messages; raises Doubtful if the certificates do not show that there is one.
 
     Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every
-    process installs a stretch of the chain, in one stay. (Partitions and readmissions are left to the exact search.)
+    process installs a stretch of the chain, in one stay. (Partitions and readmissions are for ``sequences``.)
     """
 
     def __init__(self, evidence: Evidence, group: str) -> None:
@@ -84,7 +84,7 @@ class Order:
         begins: dict[str, int] = {}
         ends: dict[str, int] = {}
         for process in processes:
-            for sender, (low, high) in self._evidence.in_views((process, self._group))[view].items():
+            for sender, ((low, high), *_) in self._evidence.in_views((process, self._group))[view].items():
                 if begins.setdefault(sender, low) != low or low <= reached.get(sender, 0):
                     raise Doubtful
                 ends[sender] = max(high, ends.get(sender, 0))

@@ -11,6 +11,10 @@ The conditions are written for what correct runs look like; each docstring says 
 that delivers most does, and whoever goes on to another view has delivered all of it. Then there is *one* sequence of the
 group's messages, view after view, of which every process delivers a stretch without holes. (That no message is delivered
 in two views has to be looked at as well: two processes may have no view in common.)
+
+A group that partitions and merges has no such sequence, and its members deliver with holes: what another part had. There orders
+are compared message by message (:class:`~plainchant.lab.sequences.Sequences`), causes by clocks, and a hole is no doubt if the
+views of the process alone, or a view that both installed later, show that it had parted from the sender.
 """
 
 from __future__ import annotations
@@ -27,8 +31,10 @@ from ..trace.reference.owing import Owing, drops, parted
 from ..trace.reference.report import Report
 from ..trace.reference.timing import bounds_of
 from .causes import Clocks, by_one_order
-from .evidence import Evidence, Messages, Range
+from .certificates import Delivered
+from .evidence import Evidence, Messages, Range, Ranges
 from .order import Doubtful, Order, merge
+from .sequences import Sequences
 from .woven import Woven
 
 
@@ -110,11 +116,11 @@ class Prover:
         return {group: self.run.correct_in(group) for group in self.run.groups}
 
     @property
-    def ranges(self) -> Mapping[tuple[str, str], Mapping[str, Range]]:
-        ranges = self.evidence.ranges
-        if ranges is None:
+    def sets(self) -> Mapping[tuple[str, str], Mapping[str, Ranges]]:
+        sets = self.evidence.sets
+        if sets is None:
             raise Doubtful
-        return ranges
+        return sets
 
     def order(self, group: str) -> Order:
         if group not in self._orders:
@@ -124,7 +130,7 @@ class Prover:
     # --- delivery -----------------------------------------------------------------------------------------------------
 
     def integrity(self) -> int:
-        """Each process delivers a range of each sender's numbers, so nothing twice; the range lies in what the sender
+        """Each process delivers each sender's numbers in order, so nothing twice; they lie in what the sender
         sent, or the sender is excused; deliveries of own messages never run ahead of the sends; membership is the same
         all through an interval; digests were compared, or are named in ``unresolved``."""
         if not self.evidence.digests_agree or not self._are_sound:
@@ -137,9 +143,9 @@ class Prover:
         evidence, run = self.evidence, self.run
         if evidence.leads:
             return False
-        for (process, group), by_sender in self.ranges.items():
-            for sender, (_, high) in by_sender.items():
-                if high > evidence.sent_up_to(sender, group):
+        for (process, group), by_sender in self.sets.items():
+            for sender, ranges in by_sender.items():
+                if ranges[-1][1] > evidence.sent_up_to(sender, group):
                     history = run.histories.get(sender)
                     excused = history.cut if history is not None else sender in run.named[group]
                     if not excused or sender == process:
@@ -152,44 +158,69 @@ class Prover:
         return True
 
     def fifo(self) -> int:
-        """Ranges have no holes and are in order. What a process lacks before its range it must not owe: it installed none
-        of the views in which that was sent."""
+        """Numbers are in order. What a process lacks below the highest it must not owe: it installed none of the views in which
+        that was sent, or it had parted from the sender when it delivered the next."""
         cases = 0
-        for (process, group), by_sender in self.ranges.items():
+        for (process, group), by_sender in self.sets.items():
             history = self.run.histories[process]
-            for sender, (low, high) in by_sender.items():
-                cases += high - low
-                if low > 1:
-                    self._not_owed(history, group, sender, low)
+            for sender, ranges in by_sender.items():
+                cases += _size(ranges) - 1
+                if len(ranges) > 1 or ranges[0][0] > 1:
+                    cases += self._holes(history, group, sender, self.evidence.delivered[process, group][sender])
         return cases
 
-    def _not_owed(self, history: History, group: str, sender: str, below: int) -> None:
-        if group not in self.run.viewed or self.evidence.sent_up_to(sender, group) < below:
+    def _holes(self, history: History, group: str, sender: str, intervals: Sequence[Delivered]) -> int:
+        """How many messages were missing when the next one was delivered, of those sent in views that the process installed."""
+        if group not in self.run.viewed or self.evidence.sent_up_to(sender, group) < intervals[-1].high:
             raise Doubtful
-        for span in self.evidence.sent[sender, group]:
-            if span.low >= below:
-                break
-            view = self.evidence.view_at(sender, span.first)
-            if view is None or view in history.installed:
-                raise Doubtful
+        cases = 0
+        delivered = 0
+        for interval in intervals:
+            for span in self.evidence.sent[sender, group]:
+                common = _overlap(((delivered + 1, interval.low - 1),), span.low, span.high)
+                if not common:
+                    continue
+                view = self.evidence.view_at(sender, span.first)
+                if view is None:
+                    raise Doubtful
+                if view in history.installed:
+                    if history.installed[view] > interval.first or not self.owing.have_parted(
+                        history, sender, view, span.first, interval.first
+                    ):
+                        raise Doubtful
+                    cases += common
+            delivered = interval.high
+        return cases
+
+    def _in_stretches(self) -> int:
+        """``fifo`` where everybody delivers one range of each sender's messages, and was in no view before."""
+        cases = 0
+        for (process, group), by_sender in self.sets.items():
+            history = self.run.histories[process]
+            for sender, ranges in by_sender.items():
+                (low, high), *others = ranges
+                if others or (low > 1 and self._holes(history, group, sender, self.evidence.delivered[process, group][sender])):
+                    raise Doubtful
+                cases += high - low
+        return cases
 
     def self_delivery(self) -> int:
-        """The sender's range of its own numbers is all that it sent."""
+        """What the sender delivers of its own numbers is all that it sent."""
         cases = 0
         for (process, group), spans in self.evidence.sent.items():
             history = self.run.histories[process]
             if not history.is_correct_in(group):
                 continue
-            mine = self._range(process, group, process)
+            mine = self._set(process, group, process)
             for span in spans:
                 if self.run.is_member_at(history, group, span.first):
                     cases += span.high - span.low + 1
-                    if mine is None or span.low < mine[0] or span.high > mine[1]:
+                    if not _contains(mine, ((span.low, span.high),)):
                         raise Doubtful
         return cases
 
-    def _range(self, process: str, group: str, sender: str) -> Range | None:
-        return self.ranges.get((process, group), {}).get(sender)
+    def _set(self, process: str, group: str, sender: str) -> Ranges:
+        return self.sets.get((process, group), {}).get(sender, ())
 
     def validity(self) -> int:
         """Of each interval of sends, every correct process has all, or lacks only what it does not owe; parting and
@@ -205,7 +236,7 @@ class Prover:
                     cases += self._reaches_some(process, group, (span.low, span.high))
                     continue
                 for q in self._correct[group]:
-                    common = _overlap(self._range(q.name, group, process), span.low, span.high)
+                    common = _overlap(self._set(q.name, group, process), span.low, span.high)
                     if common < size:
                         self._may_lack(q, group, process, span.first, span.low)
                     cases += common
@@ -221,12 +252,12 @@ class Prover:
         members = [q for q in self._correct[group] if self.run.is_ever_member(q, group)]
         if not members:
             return 0
-        if not any(_overlap(self._range(q.name, group, sender), *sent) == sent[1] - sent[0] + 1 for q in members):
+        if not any(_overlap(self._set(q.name, group, sender), *sent) == sent[1] - sent[0] + 1 for q in members):
             raise Doubtful
         return sent[1] - sent[0] + 1
 
     def agreement(self) -> int:
-        """What p delivers in a view lies in the ranges of each q that installed it too and did not part from p."""
+        """What p delivers in a view is delivered by each q that installed it too and did not part from p."""
         return sum(self._agree(group, self._correct[group]) for group in self.run.groups)
 
     def uniform(self) -> int:
@@ -235,20 +266,20 @@ class Prover:
         for group in self.run.groups:
             if self.until_end:
                 cases += self._agree(group, [p for p in self.run.all if p.is_correct_in(group) or p.crashed])
-            cases += self.order(group).pairs(self.run.all)
+            cases += self._pairs(group, self.run.all)
         return cases
 
     def _agree(self, group: str, deliverers: Iterable[History]) -> int:
-        correct, ranges = self._correct[group], self.ranges
+        correct, sets = self._correct[group], self.sets
         cases = 0
         for p in deliverers:
             for view, by_sender in self.evidence.in_views((p.name, group)).items():
-                size = sum(high - low + 1 for low, high in by_sender.values())
+                size = sum(map(_size, by_sender.values()))
                 for q in correct:
                     if q is p or not self._is_bound(p, q, view, group):
                         continue
-                    theirs = ranges.get((q.name, group), {})
-                    if not all(_contains(theirs.get(sender), wanted) for sender, wanted in by_sender.items()):
+                    theirs = sets.get((q.name, group), {})
+                    if not all(_contains(theirs.get(sender, ()), wanted) for sender, wanted in by_sender.items()):
                         raise Doubtful
                     cases += size
         return cases
@@ -260,7 +291,7 @@ class Prover:
         return view in q.installed and not (drops(p, q, view) if p.crashed else parted(p, q, view))
 
     def unanimity(self) -> int:
-        """No rejected message lies in anybody's range."""
+        """Nobody delivers a rejected message."""
         cases = 0
         for p in self.run.all:
             for reject in p.rejects:
@@ -268,22 +299,22 @@ class Prover:
                 if not p.is_correct_in(group) or not self.run.is_member_at(p, group, reject.index):
                     continue
                 cases += 1
-                if any(_overlap(self._range(q.name, group, sender), seq, seq) for q in self.run.all):
+                if any(_overlap(self._set(q.name, group, sender), seq, seq) for q in self.run.all):
                     raise Doubtful
         return cases
 
     # --- views --------------------------------------------------------------------------------------------------------
 
     def view_atomicity(self) -> int:
-        """Processes that go from one view to the next have the same ranges in the first."""
+        """Processes that go from one view to the next deliver the same in the first."""
         cases = 0
         for group in self.run.groups:
-            between: dict[tuple[View, View], dict[str, Range]] = {}
+            between: dict[tuple[View, View], dict[str, Ranges]] = {}
             for history in self.run.all:
                 installations = history.views.get(group, [])
                 if len({installed.view for installed in installations}) < len(installations):
                     raise Doubtful
-                self.ranges  # noqa: B018 - what lies in a view is one range only then
+                self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
                 mine = self.evidence.in_views((history.name, group))
                 for one, other in pairwise(installations):
                     if one.stay != other.stay:
@@ -296,7 +327,7 @@ class Prover:
 
     def sender_in_view(self) -> int:
         cases = 0
-        self.ranges  # noqa: B018 - repeated deliveries are not looked at, and here there are none
+        self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
         for (_, group), by_sender in self.evidence.delivered.items():
             for sender, intervals in by_sender.items():
                 known = self.run.histories.get(sender)
@@ -312,14 +343,14 @@ class Prover:
     def same_view(self) -> int:
         """Each interval of deliveries lies in intervals of sends of the same view."""
         cases = 0
-        self.ranges  # noqa: B018 - as above
+        self.sets  # noqa: B018 - as above
         for (process, group), by_sender in self.evidence.delivered.items():
             for sender, intervals in by_sender.items():
                 spans = self.evidence.sent.get((sender, group), [])
                 for interval in intervals:
                     view = self.evidence.view_at(process, interval.first)
                     for span in spans:
-                        common = _overlap((interval.low, interval.high), span.low, span.high)
+                        common = _overlap(((interval.low, interval.high),), span.low, span.high)
                         sent_in = self.evidence.view_at(sender, span.first) if common else None
                         if sent_in is None:
                             continue
@@ -331,13 +362,24 @@ class Prover:
     # --- order --------------------------------------------------------------------------------------------------------
 
     def identical(self) -> int:
-        """One sequence for all."""
+        """One sequence for all, or no two that differ."""
         alive = [history for history in self.run.all if not history.crashed]
-        return sum(self.order(group).pairs(alive) for group in self.run.groups)
+        return sum(self._pairs(group, alive) for group in self.run.groups)
+
+    def _pairs(self, group: str, histories: Sequence[History]) -> int:
+        try:
+            return self.order(group).pairs(histories)
+        except Doubtful:
+            return self._sequences.pairs(histories, group)
 
     def total(self) -> int:
-        """One sequence a group, and no two processes share two groups, or there is one order across them."""
-        return self._across_groups() + self.cases("causal")
+        """One sequence a group, and no two processes share two groups, or there is one order across them; or no two processes
+        differ."""
+        try:
+            pairs = self._across_groups()
+        except Doubtful:
+            pairs = self._sequences.pairs(self.run.all)
+        return pairs + self.cases("causal")
 
     def _across_groups(self) -> int:
         common: dict[tuple[str, str], list[int]] = {}
@@ -349,8 +391,17 @@ class Prover:
         return sum(sum(counts) >= 2 for counts in common.values())
 
     def acyclic(self) -> int:
-        """One sequence a group, and no process delivers in two groups, or there is one order across them. The cases are
-        the messages that two processes deliver: as many as the second longest stretch of each view has."""
+        """One sequence a group, and no process delivers in two groups, or there is one order across them; or all messages can be
+        put into one order. The cases are the messages that two processes deliver."""
+        try:
+            return self._shared_in_one_order()
+        except Doubtful:
+            if not self._sequences.is_acyclic:
+                raise
+            return self._sequences.shared
+
+    def _shared_in_one_order(self) -> int:
+        """As many as the second longest stretch of each view has."""
         delivering = [process for process, _ in self.evidence.delivered]
         if len(set(delivering)) < len(delivering):
             self._one_order_across_groups()
@@ -400,7 +451,7 @@ class Prover:
         from before that stretch (``fifo``)."""
         if any(len(groups) > 1 for groups in self.evidence.participates.values()):
             raise Doubtful
-        cases = self.cases("fifo")
+        cases = self._in_stretches()
         for group in self.run.groups:
             order = self.order(group)
             order.sends_come_after()
@@ -410,15 +461,20 @@ class Prover:
     def _causal_by_one_order(self) -> int:
         """There is one order across all groups, and happened-before is part of it (see ``causes``). Every message but the first
         that a process delivers of a sender and group has a cause, as ``fifo`` counts them."""
+        stretches = self._in_stretches()
         self.cases("acyclic")
-        return self.cases("fifo") + by_one_order(self.evidence, self._woven)
+        return stretches + by_one_order(self.evidence, self._woven)
 
     def _causal_by_clocks(self) -> int:
-        return self._clocks.in_causal_order()
+        return self._clocks.in_causal_order(self.owing, until_end=self.until_end)
 
     @cached_property
     def _woven(self) -> Woven:
         return Woven(self.evidence)
+
+    @cached_property
+    def _sequences(self) -> Sequences:
+        return Sequences(self.evidence, self._woven)
 
     @cached_property
     def _clocks(self) -> Clocks:
@@ -441,7 +497,7 @@ class Prover:
             if sends and longest_send > send_bound:
                 raise Doubtful
         if deliver_bound is not None:
-            self.ranges  # noqa: B018 - repeated deliveries are not looked at, and here there are none
+            self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
             cases += deliveries
             if deliveries and longest > deliver_bound:
                 raise Doubtful
@@ -477,9 +533,23 @@ PROVERS: Final[Mapping[str, Callable[[Prover], int]]] = {
 }
 
 
-def _overlap(mine: Range | None, low: int, high: int) -> int:
-    return 0 if mine is None else max(0, min(mine[1], high) - max(mine[0], low) + 1)
+def _size(mine: Ranges) -> int:
+    return sum(high - low + 1 for low, high in mine)
 
 
-def _contains(mine: Range | None, wanted: Range) -> bool:
-    return mine is not None and mine[0] <= wanted[0] and wanted[1] <= mine[1]
+def _overlap(mine: Ranges, low: int, high: int) -> int:
+    found = 0
+    for bottom, top in mine:
+        found += max(0, min(top, high) - max(bottom, low) + 1)
+    return found
+
+
+def _contains(mine: Ranges, wanted: Ranges) -> bool:
+    """Whether all of some numbers are there. Said without ``any`` and ``all``: it is asked for every two processes and sender."""
+    for first, last in wanted:
+        for low, high in mine:
+            if low <= first and last <= high:
+                break
+        else:
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""What a task of a sweep does: simulate, verify, measure, write; unit by unit.
+"""What a task of a sweep does: simulate run by run; then verify, measure and write, unit by unit.
 
 Theory of operation
 -------------------
@@ -8,7 +8,9 @@ slow task; a *claim* keeps two from doing the same unit where it can. A claim ma
 the owner does what is still not committed, claimed or not. Doing a unit twice is only a waste, because committing replaces
 equal by equal (see ``sweep_store``): retried and speculative tasks need no further thought.
 
-A run never takes others with it: if it raises, it is a row with the verdict ``failed``.
+The runs of a unit are verified together: most of what stage 1 costs a small run does not depend on its size, and is paid once.
+
+A run never takes others with it: if it raises, or cannot be verified, it is a row with the verdict ``failed``.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from ..scenario import Scenario
 from ..sim import Simulation, Summary
 from ..trace import TraceBuffer
 from ..trace.reference import Verification
-from .check import check
+from .check import check_each
 from .metrics import METRICS, measure
 from .sweep_plan import Definition
 from .sweep_store import Store, Tally
@@ -38,24 +40,23 @@ _RESULT: Final = pa.schema([("task", pa.int64()), ("problem", pa.string())])
 
 @dataclasses.dataclass(frozen=True)
 class Performed:
-    """A run that has been performed: what it did, and what was found."""
+    """A run that has been performed: what it did."""
 
     summary: Summary
     table: pa.Table
-    verification: Verification
-    metrics: pa.Table
+    properties: tuple[str, ...] | None
+    """What it is to be checked for; None: what it promises."""
 
 
 Perform: TypeAlias = Callable[[Scenario, str, Sequence[str]], Performed]
-"""From a scenario, the run's name and the properties to check (empty: what it promises) to what came of it."""
+"""From a scenario, the run's name and the properties asked for (empty: those of the scenario) to what came of it."""
 
 
 def perform(scenario: Scenario, name: str, properties: Sequence[str]) -> Performed:
-    """Simulates, verifies and measures one run."""
+    """Simulates one run."""
     trace = TraceBuffer()
     summary = Simulation(scenario, trace=trace, run=name).run()
-    table = trace.table()
-    return Performed(summary, table, check(table, properties or scenario.verify or None), measure(table))
+    return Performed(summary, trace.table(), tuple(properties or scenario.verify or ()) or None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Task:
             if self._store.is_committed(unit):
                 return  # somebody else was faster
             gathered.add(number, self._job.perform)
+        gathered.judge()
         try:
             self._store.commit(unit, gathered.tables(always=unit == 0), gathered.tally)
         except FileNotFoundError:
@@ -135,6 +137,8 @@ class _Gathered:
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._runs: list[dict[str, Any]] = []
+        self._waiting: list[tuple[int, dict[str, Any], Performed]] = []
+        """Runs that were performed and are not yet judged: their numbers and rows."""
         self._outcomes: list[dict[str, Any]] = []
         self._violations: list[pa.Table] = []
         self._metrics: list[pa.Table] = []
@@ -142,26 +146,42 @@ class _Gathered:
         self._unexpected = 0
 
     def add(self, number: int, perform: Perform) -> None:
+        """Performs a run."""
         definition = self._definition
         name = definition.name(number)
         scenario = definition.scenario_of(number)
         point, seed = definition.point_and_seed(number)
         row = dict.fromkeys(RUNS.names) | {"run": name, "seed": seed, "point": list(point), "kept": False}
-        try:
-            done = perform(scenario, name, definition.properties)
-        except Exception as error:  # whatever a defective protocol raises: the run is reported, and the others go on
-            problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            row |= {"verdict": "failed", "problem": problem, "events": 0, "replay": definition.replay(number)}
-            self._unexpected += 1
-        else:
-            row |= self._judged(scenario, done) | {"replay": definition.replay(number, events=done.table.num_rows)}
-            self._take(name, row, done)
         self._runs.append(row)
+        try:
+            self._waiting.append((number, row, perform(scenario, name, definition.properties)))
+        except Exception as error:  # whatever a defective protocol raises: the run is reported, and the others go on
+            self._fail(number, row, _said(error))
 
-    def _judged(self, scenario: Scenario, done: Performed) -> dict[str, Any]:
+    def _fail(self, number: int, row: dict[str, Any], problem: str) -> None:
+        row |= {"verdict": "failed", "problem": problem, "events": 0, "replay": self._definition.replay(number)}
+        self._unexpected += 1
+
+    def judge(self) -> None:
+        """Verifies and measures what was performed."""
+        alike: dict[tuple[str, ...] | None, list[tuple[int, dict[str, Any], Performed]]] = {}
+        for each in self._waiting:
+            alike.setdefault(each[2].properties, []).append(each)
+        self._waiting = []
+        for properties, performed in alike.items():
+            judged = _verified([done.table for _, _, done in performed], properties)
+            for (number, row, done), found in zip(performed, judged, strict=True):
+                if isinstance(found, str):
+                    self._fail(number, row, found)
+                else:
+                    row |= self._judged(self._definition.scenario_of(number), done, found)
+                    row["replay"] = self._definition.replay(number, events=done.table.num_rows)
+                    self._take(row, done, found)
+
+    def _judged(self, scenario: Scenario, done: Performed, verification: Verification) -> dict[str, Any]:
         summary = done.summary
         restless = bool(scenario.drain) and not summary.quiet
-        violated = done.verification.verdict == "violated"
+        violated = verification.verdict == "violated"
         # As for `plainchant run`: where a violation is meant to be shown, nothing else is asked.
         expected = violated if scenario.expect == "violation" else not violated and not restless
         self._unexpected += not expected
@@ -175,12 +195,13 @@ class _Gathered:
             "packets": summary.packets_sent,
         }
 
-    def _take(self, name: str, row: dict[str, Any], done: Performed) -> None:
-        for property_name, outcome in done.verification.properties.items():
+    def _take(self, row: dict[str, Any], done: Performed, verification: Verification) -> None:
+        name = row["run"]
+        for property_name, outcome in verification.properties.items():
             self._outcomes.append({"run": name, "property": property_name, **outcome.to_json()})
-        if done.verification.violations:
-            self._violations.append(_described(done))
-        self._metrics.append(done.metrics)
+        if verification.violations:
+            self._violations.append(_described(done.table, verification))
+        self._metrics.append(measure(done.table))
         if self._definition.keep == "all" or (self._definition.keep == "violations" and row["verdict"] != "holds"):
             self._traces[name] = done.table
             row["kept"] = True
@@ -219,13 +240,27 @@ def _restlessness(scenario: Scenario, summary: Summary) -> str:
     return f"it did not get quiet within {format_duration(scenario.drain)} of the end of traffic ({waits})"
 
 
-def _described(done: Performed) -> pa.Table:
+def _verified(tables: Sequence[pa.Table], properties: Sequence[str] | None) -> list[Verification | str]:
+    """The verification of each run, or what keeps it from being verified."""
+    try:
+        found = check_each(tables, properties)
+    except Exception as error:  # of one run, which is found by looking at each
+        if len(tables) == 1:
+            return [f"it cannot be verified: {_said(error)}"]
+        return [one for table in tables for one in _verified([table], properties)]
+    return [f"its trace is malformed: {each.malformed[0]}" if each.malformed else each for each in found]
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _described(table: pa.Table, verification: Verification) -> pa.Table:
     """The violations of a run, each with when it can be seen."""
-    table = done.table
     processes = table.column("process").to_pylist()
     first = {process: place for place, process in reversed(list(enumerate(processes)))}
     times = table.column("true_time").to_pylist()
     return violation_rows(
         (violation, max((times[first[process] + index] for process, index in violation.events), default=0))
-        for violation in done.verification.violations
+        for violation in verification.violations
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .certificates import Moves, Slice, Tape
-from .columns import Mask, starts_of
+from .columns import Ints, Mask, stable_order, starts_of
 from .evidence import Evidence
 
 Small: TypeAlias = NDArray[Any]
@@ -29,11 +29,23 @@ class Strand(NamedTuple):
     """0: a send of its own; else 1 + a place in ``Woven.senders``."""
 
 
+class Numbered(NamedTuple):
+    """Of one group and sender, the numbers of the messages that a history delivers, in order, and which of its deliveries these
+    are."""
+
+    group: str
+    sender: str
+    numbers: Ints
+    places: Ints
+
+
 class Woven:
     """The strands of all histories of a run."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.groups: list[str] = evidence.facts.groups
+        self._sets = evidence.sets
+        self._numbered: dict[tuple[str, str | None], tuple[Ints, list[Numbered]]] = {}
         known = dict.fromkeys(name for part in evidence.slices for name in part.senders)
         self.senders: list[str] = list(known)
         self._groups = {name: place for place, name in enumerate(self.groups)}
@@ -76,13 +88,45 @@ class Woven:
         """What stands for a process in others' strands, and for deliveries of its own messages; 0 if nothing does."""
         return self._senders[process] + 1 if process in self._senders else 0
 
-    def strand(self, process: str) -> Strand:
+    def strand(self, process: str, group: str | None = None) -> Strand:
+        """All of a history, or what it has of one group."""
+        strand = self._joined(process)
+        if group is None:
+            return strand
+        kept = strand.groups == self._groups[group]
+        return Strand(strand.groups[kept], strand.senders[kept])
+
+    def _joined(self, process: str) -> Strand:
         pieces = [piece for _, piece in sorted(self._pieces.get(process, ()), key=lambda piece: piece[0])]
         if len(pieces) == 1:
             return pieces[0]
         if not pieces:
             return Strand(np.empty(0, self._kinds[0]), np.empty(0, self._kinds[1]))
         return Strand(np.concatenate([piece.groups for piece in pieces]), np.concatenate([piece.senders for piece in pieces]))
+
+    def numbered(self, process: str, group: str | None = None) -> tuple[Ints, list[Numbered]]:
+        """Where in a strand its deliveries stand, and which messages they are; for runs with ``sets``."""
+        if (process, group) not in self._numbered:
+            self._numbered[process, group] = self._number(process, self.strand(process, group))
+        return self._numbered[process, group]
+
+    def _number(self, process: str, strand: Strand) -> tuple[Ints, list[Numbered]]:
+        assert self._sets is not None
+        at = np.flatnonzero(strand.senders)
+        if not len(at):
+            return at, []
+        width = len(self.senders) + 1
+        keys = strand.groups[at].astype(np.int64) * width + strand.senders[at]
+        order = stable_order(keys, width * len(self.groups))
+        keys = keys[order]
+        starts = starts_of(keys[1:] != keys[:-1])
+        found: list[Numbered] = []
+        for key, first, last in zip(keys[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(at)], strict=True):
+            group, sender = self.groups[key // width], self.senders[key % width - 1]
+            ranges = [np.arange(low, high + 1) for low, high in self._sets[process, group][sender]]
+            numbers = ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
+            found.append(Numbered(group, sender, numbers, order[first:last]))
+        return at, found
 
     def stretches(self, process: str) -> list[tuple[str, int]]:
         """The groups of a history's deliveries, in order, as stretches of so many."""
