@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from plainchant.model import ProcessId
+from plainchant.model import Packet, ProcessId, Reason
 from plainchant.protocols.newtop.delivery import Delivery
 from plainchant.protocols.newtop.flow import Flow
 from plainchant.protocols.newtop.matrix import Column, Multicast
-from plainchant.protocols.newtop.packets import Data
+from plainchant.protocols.newtop.membership import Membership
+from plainchant.protocols.newtop.packets import Confirmed, Data, Refute, Say
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.newtop.process import Process
@@ -149,8 +151,8 @@ class WithFlow(Process):
     conditions: type[Flow] = Flow
     bound = 0
 
-    def make_part(self, group: str, members: tuple[ProcessId, ...]) -> Part:
-        part = super().make_part(group, members)
+    def make_part(self, group: str, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        part = super().make_part(group, members, form, number)
         part.flow = self.conditions(part.matrix, part.me, self.bound or self.parameters.blocks)
         return part
 
@@ -217,3 +219,185 @@ class WithoutEmit(Process):
 
     def emit(self, part: Part) -> None:
         pass
+
+
+# --- chapter 6 ----------------------------------------------------------------------------------------------------------
+
+
+class WithMembership(Process):
+    """Other rules of membership."""
+
+    rules: type[Membership]
+
+    def make_membership(self, part: Part) -> Membership:
+        return self.rules(self, part)
+
+
+class SilentWhenIdle(Process):
+    """No extended time-silence."""
+
+    def _show_life(self, part: Part) -> None:
+        pass
+
+
+class _OwnCut(Membership):
+    def cuts(self, detection: dict[ProcessId, int]) -> dict[ProcessId, int]:
+        return detection
+
+
+class OwnCut(WithMembership):
+    """Those who have failed together end each at its own last block."""
+
+    rules = _OwnCut
+
+
+class _TransportAlone(Membership):
+    def suspect(self, found: Sequence[tuple[Column, dict[str, Any]]], why: str = "silence") -> None:
+        gone = {column.process: Reason("crashed", f"{column.process} is suspected") for column, _ in found}
+        self.process.install_smaller(self.part, gone, None)
+
+
+class TransportAlone(WithMembership):
+    """Fig. 2.6: what arrives is delivered, and whoever is suspected is removed, each when it happens."""
+
+    rules = _TransportAlone
+
+    def _dispatch(self, source: ProcessId, packet: Packet) -> None:
+        if isinstance(packet, Data):
+            self.host.deliver(packet.group, source, packet.batch)
+
+    def _enter(self, part: Part, column: Column, packet: Multicast) -> None:
+        if isinstance(packet, Data):
+            self.host.deliver(part.group, column.process, packet.batch)
+
+
+class _DiscardsWhatIsComplete(Flow):
+    __slots__ = ()
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.matrix.discard(self.mine.complete)
+
+
+class DiscardsWhatIsComplete(WithFlow):
+    """What is complete here is forgotten, whoever lacks it."""
+
+    conditions = _DiscardsWhatIsComplete
+
+
+class ExclusionsCounted(Process):
+    """6.4 as printed: the signature of a member is the number of processes that have been excluded."""
+
+    def __init__(self, host: Any, parameters: Parameters) -> None:
+        super().__init__(host, parameters)
+        self.excluded = 0
+
+    def install_smaller(self, part: Part, gone: dict[ProcessId, Reason], rank: int | None) -> None:
+        self.excluded += len(gone)
+        super().install_smaller(part, gone, rank)
+
+    def signatures(self, part: Part) -> dict[ProcessId, int]:
+        return dict.fromkeys(part.members, self.excluded)
+
+
+class _NotErased(Membership):
+    def _refuted(self, by: ProcessId, say: Refute) -> None:
+        if say.process in self.suspicions:
+            super()._refuted(by, say)
+
+
+class RecordedNotErased(WithMembership):
+    """(iv) as printed: a refutation concerns those who suspect, and not what is recorded of others' suspicions."""
+
+    rules = _NotErased
+
+
+class _NotMutual(Membership):
+    def exclude_in_turn(self, column: Column) -> None:
+        pass
+
+
+class NotMutual(WithMembership):
+    """(viii) as printed: its condition, that P_j is in its own detection, never holds."""
+
+    rules = _NotMutual
+
+
+class _BelowTheMinimum(Membership):
+    def cuts(self, detection: dict[ProcessId, int]) -> dict[ProcessId, int]:
+        return {process: cut - 1 for process, cut in super().cuts(detection).items()}
+
+
+class BelowTheMinimum(WithMembership):
+    """6.4 as printed: what bears the minimum lbn is discarded too."""
+
+    rules = _BelowTheMinimum
+
+
+class _MinimumCut(Membership):
+    def cuts(self, detection: dict[ProcessId, int]) -> dict[ProcessId, int]:
+        return dict.fromkeys(detection, min(detection.values()))
+
+
+class MinimumCut(WithMembership):
+    """(vii) as printed, for every order."""
+
+    rules = _MinimumCut
+
+
+class _NoStability(Membership):
+    def _confirm(self, detection: Sequence[tuple[ProcessId, int]], by: ProcessId) -> None:
+        columns = [self.part.matrix.columns[process] for process, _ in detection]
+        before = [column.stable for column in columns]
+        super()._confirm(tuple(detection), by)
+        for column, stable in zip(columns, before, strict=True):
+            column.stable = stable
+
+
+class VirtualNullsNotStable(WithMembership):
+    """(vii) as printed: virtual null messages have an lcb, and no lsb."""
+
+    rules = _NoStability
+
+
+class WordsWait(Process):
+    """Membership messages wait for flow control like all others, and are tried again whenever something happens."""
+
+    def __init__(self, host: Any, parameters: Parameters) -> None:
+        super().__init__(host, parameters)
+        self.unsaid: list[tuple[Part, Say]] = []
+
+    def say(self, part: Part, say: Say, *, above: int = 0) -> int:
+        part.flow.refresh()
+        if part.flow.closed(max(part.matrix.largest_flow, part.me.flow + 1), null=True):
+            self.unsaid.append((part, say))
+            return part.me.last
+        return super().say(part, say, above=above)
+
+    def _tend(self, part: Part) -> None:
+        unsaid, self.unsaid = self.unsaid, []
+        for where, say in unsaid:
+            self.say(where, say)
+        super()._tend(part)
+
+
+class SignsOfLifeWait(Process):
+    """The null messages of the extended time-silence wait for flow control like all others."""
+
+    def _null(self, part: Part, block: int, why: str) -> None:
+        super()._null(part, block, "silence" if why == "alive" else why)
+
+
+class _Counting(Membership):
+    def _told(self, column: Column, say: Confirmed) -> None:
+        ours = all(self.suspicions.get(process) == last for process, last in say.detection)
+        concerns = any(self._is_member(process) for process, _ in say.detection)
+        if concerns and self.host.me not in dict(say.detection):
+            self.host.record("told", self.part.group, early=not ours)
+        super()._told(column, say)
+
+
+class CountsDetections(WithMembership):
+    """Writes down whether a detection that it hears can be taken over at once (vi)."""
+
+    rules = _Counting

@@ -161,7 +161,8 @@ def test_7_3_1_a_time_out_of_four_ticks_of_50_ms_lasts_150_to_200_ms() -> None:
     """A time-out begins anywhere between two ticks and ends with the fourth tick from then on."""
     lengths: Counter[int] = Counter()
     parameters = Parameters(
-        silence_by="ticks", silence=Duration(200 * MS), tick=Duration(50 * MS), probe_after=Duration(1000 * MS)
+        silence_by="ticks", silence=Duration(200 * MS), tick=Duration(50 * MS), probe_after=Duration(1000 * MS),
+        suspect_after=Duration(0),
     )
     for seed in range(200):
         host = FakeHost()
@@ -178,7 +179,9 @@ def test_7_3_1_a_time_out_of_four_ticks_of_50_ms_lasts_150_to_200_ms() -> None:
 
 
 def test_7_3_1_ticks_of_different_processes_have_different_phases() -> None:
-    parameters = Parameters(silence_by="ticks", silence=Duration(50 * MS), probe_after=Duration(1000 * MS))
+    parameters = Parameters(
+        silence_by="ticks", silence=Duration(50 * MS), probe_after=Duration(1000 * MS), suspect_after=Duration(0)
+    )
     due = set()
     for seed in range(20):
         host = FakeHost()

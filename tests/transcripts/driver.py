@@ -13,9 +13,9 @@ leaves; what became of its copies is added when they arrive::
 
       12.000ms  p1 -> p2 p3(lost) p4(+9ms) p5(twice)  Broadcast number=7 stable=3 allowed=0 entry=p2/1
 
-``+9ms`` is by how much later it arrives than the network's plain delay. ``@2`` behind a packet's name is its epoch,
-where that is not the first. What several processes do at the same instant is one line. Where there are several groups, a line
-begins with the group's name.
+``+9ms`` is by how much later (``-9ms``: earlier) it arrives than the network's plain delay. ``@2`` behind a packet's name is its
+epoch, where that is not the first. Words of newtop's membership read as in the thesis: ``(i, suspect, {m, 4})``. What several
+processes do at the same instant is one line. Where there are several groups, a line begins with the group's name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ import msgspec
 from plainchant.engine import Engine, Host, Layer
 from plainchant.model import MS, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
 from plainchant.protocols.newtop.delivery import RANK_BITS
+from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.newtop.process import Process as Newtop
 from plainchant.protocols.registry import describe
@@ -40,10 +41,12 @@ from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
+from tests.papers.newtop_members import pairs
+from tests.papers.newtop_members import told as in_words
 
 SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"
-_UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why"})
+_UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why", "form"})
 """Fields that every packet has, or that a line about a view or a halt tells."""
 _USUAL: Final = {"behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0}
 """What is not worth saying while it is so."""
@@ -101,7 +104,7 @@ class Script:
 
     def sent(self, time: int, process: ProcessId, to: Sequence[ProcessId], packet: Packet) -> Packet:
         """Notes a packet; returns a copy, so that its arrivals are known even if an engine sends one object twice."""
-        text = self.where(getattr(packet, "group", None)) + describe_packet(packet, self._told)
+        text = self.where(getattr(packet, "group", None)) + describe_packet(packet, self._told, process)
         line = Line(time, process, PACKET, text, {name: [] for name in to})
         copy = msgspec.structs.replace(packet)
         self.lines.append(line)
@@ -173,11 +176,14 @@ class Tap(Layer):
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def describe_packet(packet: Packet, told: frozenset[str] = frozenset()) -> str:
-    """Its name and fields; if ``told`` is not empty, only those."""
+def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: ProcessId = "") -> str:
+    """Its name and fields; if ``told`` is not empty, only those. A word of newtop's membership as the thesis writes it."""
     epoch = getattr(packet, "epoch", 1)
     name = type(packet).__name__ + (f"@{epoch}" if epoch != 1 else "")
     fields = [field for field in packet.__struct_fields__ if field not in _UNTOLD and getattr(packet, field) != _USUAL.get(field)]
+    if isinstance(packet, Word):
+        name = in_words(source, packet)
+        fields.remove("say")
     fields = [field for field in fields if not told or field in told]
     return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field), told)}" for field in fields)])
 
@@ -185,12 +191,16 @@ def describe_packet(packet: Packet, told: frozenset[str] = frozenset()) -> str:
 def describe_value(field: str, value: Any, told: frozenset[str] = frozenset()) -> str:
     if field in ("phase", "phase_over"):
         return f"{value // _PHASES_AN_EPOCH}.{value % _PHASES_AN_EPOCH}" if value else "0"
+    if field in ("suspected_for", "silence", "patience"):
+        return format_duration(value)
     if isinstance(value, Batch):
         return _range(value)
     if isinstance(value, Reason):
         return value.text
     if isinstance(value, Packet):
         return f"({describe_packet(value, told)})"
+    if isinstance(value, Mapping):
+        return "{" + pairs(value) + "}"
     if hasattr(value, "change"):
         if value.change is None:
             return describe_batch(value.sender, value.batch)
@@ -347,7 +357,7 @@ def _fate(arrivals: list[int], plain: int) -> str:
         return "(lost)"
     if len(arrivals) > 1:
         return "(twice)"
-    return f"(+{(arrivals[0] - plain) / MS:.4g}ms)" if arrivals[0] != plain else ""
+    return f"({(arrivals[0] - plain) / MS:+.4g}ms)" if arrivals[0] != plain else ""
 
 
 def _line(time: int, who: str, what: str) -> str:
