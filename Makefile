@@ -2,9 +2,11 @@
 #
 #   PYTHON=python3.12 make setup      to choose the interpreter
 #   make test PYTEST_ARGS='-k wire'   to choose tests
+#   make sweep TIMES=20               for longer sweeps
 
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
+TIMES ?= 4
 PYTEST_ARGS ?=
 
 VENV := .venv
@@ -21,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test bench-sim bench-groups bench-verify bench-sweep bench-live pins clean
+.PHONY: help setup demo test lint types unit-test docs-test sweep bench-sim bench-groups bench-verify bench-sweep bench-live pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +65,9 @@ unit-test: $(STAMP)  ## the tests without lint and types
 
 docs-test: $(STAMP)  ## run every example in the README and the docs
 	$(BIN)/pytest tests/test_docs.py $(PYTEST_ARGS)
+
+sweep: $(STAMP)  ## the fault sweeps and random traces, four times as many as in the tests (TIMES=20: twenty times)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m sweep --times $(TIMES) $(PYTEST_ARGS)
 
 bench-sim: $(STAMP)  ## simulator speed beside SimPy
 	$(BIN)/plainchant bench sim

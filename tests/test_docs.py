@@ -5,24 +5,31 @@ blocks in one namespace, ``console`` blocks line by line where a line begins wit
 ``json`` blocks must parse. On the line before a block, ``<!-- exit 1 -->`` says with which status its last command
 ends, and ``<!-- not run: why -->`` leaves it out, but Python is still compiled. Other languages that look as if they
 were run are refused, so that nobody believes an example that nothing checks.
+
+Commands run in the process of the tests, like those of ``tests/cli``, where some show that ``plainchant`` starts by itself.
+Pages that use Spark share the session that other tests have.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
+import signal
 import sys
 import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from plainchant.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 UNCHECKED = frozenset({"py", "pycon", "python3", "bash", "sh", "shell", "shell-session", "zsh"})
@@ -122,19 +129,33 @@ class Reader:
                 assert language not in UNCHECKED, f"{where}: write python or console, not {language}, so that it is run"
 
     def command(self, arguments: list[str], status: int, where: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "plainchant", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS_MAX,
-            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
-        )
-        said = f"{where}: plainchant {shlex.join(arguments)}\n{done.stdout}{done.stderr}"
-        assert done.returncode == status, f"exit {done.returncode} instead of {status}: {said}"
-        assert "Traceback (most recent call last)" not in done.stderr, said
+        what = f"{where}: plainchant {shlex.join(arguments)}"
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), given_up_after(COMMAND_SECONDS_MAX, what):
+            ended = main(arguments)
+        assert ended == status, f"exit {ended} instead of {status}: {what}\n{said.getvalue()}"
+        assert "Traceback (most recent call last)" not in said.getvalue(), f"{what}\n{said.getvalue()}"
+
+
+@contextlib.contextmanager
+def given_up_after(seconds: int, what: str) -> Iterator[None]:
+    """Ends what takes too long with an error."""
+
+    def give_up(number: int, frame: object) -> NoReturn:
+        raise TimeoutError(f"not ended after {seconds} s: {what}")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def follow_page(markdown: str, page: str, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
     reader = Reader(page)
     monkeypatch.setitem(sys.modules, "__main__", reader.module)
     for block in blocks(markdown):
@@ -151,14 +172,29 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def pages() -> list[str]:
-    found = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.is_file()]
-    return [str(path.relative_to(ROOT)) for path in found if "```" in path.read_text(encoding="utf-8")]
+ON_SPARK = re.compile(r"\bsession\(|plainchant (sweep|reproduce|demo)\b")
+
+
+def pages(*, on_spark: bool) -> list[str]:
+    """The pages with examples: those that use Spark, or the others."""
+    found = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        examples = list(blocks(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        run = [block.text for block in examples if block.language in ("python", "console") and not block.left_out]
+        if examples and any(map(ON_SPARK.search, run)) == on_spark:
+            found.append(str(path.relative_to(ROOT)))
+    return found
 
 
 @pytest.mark.usefixtures("empty_directory")
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", pages(on_spark=False))
 def test_the_examples_of_a_page_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow_page((ROOT / page).read_text(encoding="utf-8"), page, monkeypatch)
+
+
+@pytest.mark.usefixtures("empty_directory", "spark")
+@pytest.mark.parametrize("page", pages(on_spark=True))
+def test_the_examples_of_a_page_that_uses_spark_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     follow_page((ROOT / page).read_text(encoding="utf-8"), page, monkeypatch)
 
 

@@ -28,6 +28,14 @@ def test_the_story_of_a_view(crash: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "delivered the same" in out
 
 
+def test_a_group_without_a_number_lists_its_views(crash: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", crash, "--view", "g"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("The views of g\n")
+    assert "view 2 {p2, p3, p4, p5}, installed by all 4" in out
+    assert out.endswith("3 views. The story of the last: --view g/3\n")
+
+
 def test_the_life_of_a_message_as_json(crash: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", crash, "--message", "g/p4/56", "--json"]) == 0
     story = json.loads(capsys.readouterr().out)
@@ -43,7 +51,10 @@ def test_the_life_of_a_message_as_json(crash: str, capsys: pytest.CaptureFixture
         ([], "explain what?"),
         (["--message", "g/p1/1", "--view", "g/1"], "explain what?"),
         (["--message", "g"], "does not name a message"),
-        (["--view", "g"], "does not name a view"),
+        (["--view", "g/two"], "does not name a view"),
+        (["--view", "h"], "no view of a group 'h' is recorded in this run; its groups are g"),
+        (["--view", "g/2", "--process", "p1"], "p1 did not install view 2 of group 'g'; it was installed by"),
+        (["--message", "g/p1/1", "--process", "p1"], "it goes with --view"),
         (["--view", "g/77"], "its views are 1, 2 and 3"),
         (["--message", "g/p1/70000"], "there is no message g/p1/70000 in this run; list those there are with: plainchant trace"),
         (["--message", "g/p1/1", "--run", "nope"], 'there is no run "nope"'),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
+import os
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +27,7 @@ from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
+from tests.collector import collect_seldom
 
 Make: TypeAlias = Callable[[Host, Any], Engine]
 """Makes the engine of a process: the protocol's own, or a variant's."""
@@ -49,6 +52,11 @@ class Outcome:
         """The properties that do not hold, and ``quiet`` if the run did not come to rest."""
         names = [name for name, outcome in self.verification.properties.items() if outcome.violations]
         return names if self.summary.quiet else [*names, "quiet"]
+
+
+def processes() -> ProcessPoolExecutor:
+    """Processes for the runs of a sweep: as many as there are cores."""
+    return ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"), initializer=collect_seldom)
 
 
 def ms(low: float, high: float, random: Random) -> Duration:
@@ -114,7 +122,7 @@ def look_for_seeds(
     """
     known = read_table(path) if path.exists() else {}
     wanted = [name for name in names if name in chosen or (not chosen and "scenario" not in known.get(name, {}))]
-    with ProcessPoolExecutor() as pool:
+    with processes() as pool:
         for name, found in zip(wanted, pool.map(search, wanted), strict=True):
             print(name, found or "SURVIVES", flush=True)
             why = known.get(name, {}).get("survives", "unexplained")

@@ -26,7 +26,12 @@ from ..sweeping import Make, kinds_of_fault, ms
 __all__ = ["FAMILIES", "LEAST_EVENTS", "Outcome", "kinds_of_fault", "run", "scenario_of"]
 
 LEAST_EVENTS = 2_000
-FAMILIES = ("packets", "crashes", "churn", "pauses", "partitions", "bursts", "uniform", "mixed")
+LOAD = {
+    "packets": 850.0, "crashes": 1_800.0, "churn": 1_300.0, "pauses": 1_900.0, "partitions": 1_500.0, "bursts": 450.0,
+    "uniform": 1_200.0, "mixed": 1_000.0,
+}
+"""Messages a second of each sender, times the square of the group's size: so many that a run of two seconds has the events."""
+FAMILIES = tuple(LOAD)
 
 
 class Outcome(sweeping.Outcome):
@@ -167,11 +172,11 @@ def _two_cut_off_and_dead(random: Random, members: tuple[str, ...]) -> list[Faul
 def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
     if family == "bursts":
         return (
-            Workload(rate=450.0 / size**2, burst=random.choice((5, 12)), size=random.choice((8, 40))),
+            Workload(rate=LOAD[family] / size**2, burst=random.choice((5, 12)), size=random.choice((8, 40))),
             Workload(senders=("p2",), rate=3.0, size=4000),
         )
     kind = random.randrange(3)
-    rate = 2_600.0 / size**2
+    rate = LOAD[family] / size**2
     if kind == 0:
         return (Workload(rate=rate, arrivals="poisson", size=random.choice((0, 8, 40))),)
     if kind == 1:

@@ -1,4 +1,7 @@
-"""Each safety rule is needed: without it the sweep finds a violation. (How the table is made: see ``mutants``.)"""
+"""Each safety rule is needed: without it the sweep finds a violation. (How the table is made: see ``mutants``.)
+
+That the protocol itself has none with the same seeds is what the sweep shows: they are among its own.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,10 @@ def test_the_few_that_survive_say_why() -> None:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CAUGHT)
-def test_the_mutant_is_caught_and_the_protocol_is_not(name: str) -> None:
+def test_the_mutant_is_caught(name: str) -> None:
     row = CAUGHT[name]
     outcome = sweep.run(row["seed"], by_name(name).make())  # an exception would be no catch: it fails this test
     assert row["property"] in outcome.violated
-    assert not sweep.run(row["seed"]).violated
 
 
 def test_a_mutant_whose_text_is_gone_is_refused() -> None:

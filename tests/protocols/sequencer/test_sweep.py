@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from .. import sweeping
 from . import sweep
 from .mutants import SEEDS
 
@@ -45,11 +43,11 @@ def examine(seed: int) -> tuple[int, list[str], int, int, Counter[str]]:
 
 
 @pytest.mark.sweep
-def test_every_run_of_the_sweep_keeps_every_promise_and_every_situation_occurs() -> None:
+def test_every_run_of_the_sweep_keeps_every_promise_and_every_situation_occurs(times: int) -> None:
     occurred: Counter[str] = Counter()
     troubled: list[str] = []
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-        for seed, troubles, events, faults, situations in pool.map(examine, range(SEEDS), chunksize=8):
+    with sweeping.processes() as pool:
+        for seed, troubles, events, faults, situations in pool.map(examine, range(times * SEEDS), chunksize=8):
             assert events >= sweep.LEAST_EVENTS, f"seed {seed} handled only {events} events"
             assert faults >= 2, f"seed {seed} has only {faults} kind of fault"
             occurred += situations
