@@ -110,6 +110,15 @@ def test_a_logarithmic_axis_has_plain_numbers() -> None:
     assert found[4:-3] == [f"{digit * 10**power:,}" for power in range(5) for digit in (1, 2, 5)][1:-1]
 
 
+def test_steps_have_no_slopes() -> None:
+    """The line goes on at its value, and then straight up."""
+    figure = Figure("stairs", "Stairs", "x", "y", (Series("one", [0, 10], [1, 2]),))
+    path = r'<path d="(M [^"]*)" clip-path="[^"]*" style="fill: none; stroke: #1f77b4'
+    slope, = re.findall(path, draw(figure))
+    stairs, = re.findall(path, draw(dataclasses.replace(figure, steps=True)))
+    assert (len(slope.split("\n")), len(stairs.split("\n"))) == (3, 4), "with the line's end"
+
+
 def test_what_cannot_be_reproduced_is_refused_with_what_can() -> None:
     with pytest.raises(UsageError, match="sequencer"):
         claims_of("paxos")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
 
@@ -29,6 +27,8 @@ from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
 from plainchant.trace.reference import verify
 
+from .remembered import Altered, Remembering
+
 LONG = frozenset({5, 6, 8, 9, 10, 12, 13, 14, 15, 21, 22})
 """They need many runs, or the calibration."""
 
@@ -36,7 +36,7 @@ LONG = frozenset({5, 6, 8, 9, 10, 12, 13, 14, 15, 21, 22})
 @pytest.fixture(scope="module")
 def context() -> Context:
     """In this process: what Spark adds is tested with the frame."""
-    return Context(None, quick=True)
+    return Remembering()
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,6 @@ def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-class Altered(Context):
-    """A context in which every run comes out differently."""
-
-    def __init__(self, alter: Callable[[Any], Any]) -> None:
-        super().__init__(None, quick=True)
-        self._alter = alter
-
-    def sweep(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return [self._alter(found) for found in super().sweep(function, items)]
 
 
 def measured(number: int, context: Context) -> Measured:
@@ -104,14 +93,14 @@ def test_without_storage_at_the_others_claim_20_would_hold() -> None:
 
 def test_a_perfect_prediction_would_be_called_one() -> None:
     """The document's own Fig. 7, as if the model had said it."""
-    context = Context(None, quick=True)
+    context = Remembering()
     paper = {
         senders: Performance(rate, dict.fromkeys([f"p{n + 1}" for n in range(senders)], FIG_7_DELAY[senders]), {}, 0, 0.2)
         for senders, rate in FIG_7_RATE.items()
     }
     context.once("heavy load", lambda _: paper)
     assert [measured(number, context).verdict for number in (12, 13, 14, 22)] == [HOLDS] * 4
-    slow = Context(None, quick=True)
+    slow = Remembering()
     slow.once("heavy load", lambda _: {n: dataclasses.replace(run, rate=600) for n, run in paper.items()})
     assert [measured(number, slow).verdict for number in (12, 13, 22)] == [FAILS] * 3
 
@@ -133,7 +122,7 @@ def test_the_shipped_scenario_has_the_costs_that_fit_fig_6(size: int) -> None:
 
 @pytest.mark.sweep
 def test_the_fit_finds_them_from_anywhere() -> None:
-    found = calibration(Context(None, quick=True))
+    found = calibration(Remembering())
     assert found.costs.send == pytest.approx(shipped_costs().send, abs=3_000)
     assert found.costs.receive == pytest.approx(shipped_costs().receive, abs=3_000)
     assert found.worst < 0.01

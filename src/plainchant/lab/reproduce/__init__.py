@@ -2,8 +2,8 @@
 
 ``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
 ``baselines`` has the protocols that a document compares itself with, ``observe`` looks into runs. There is one package a
-document: ``sequencer`` (seed 004) and ``newtop`` (seed 001). They may import what ``lab`` may, and not each other. Start with
-``claims``, then ``sequencer``.
+document: ``sequencer`` (seed 004) and ``newtop`` (seed 001, of which ``membership`` is one chapter). They may import what ``lab``
+may, and not each other. Start with ``claims``, then ``sequencer``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from ...model import UsageError
 from .claims import Claim
 
-NAMES = ("sequencer", "newtop")
-"""The documents that can be reproduced, by the name of their protocol."""
+NAMES = ("sequencer", "newtop", "membership")
+"""What can be reproduced: documents, by the name of their protocol, and newtop's membership by itself."""
 
 
 def claims_of(name: str, numbers: Sequence[int] = ()) -> tuple[Claim, ...]:

@@ -16,7 +16,7 @@ import dataclasses
 from typing import Any
 
 from ...engine import Engine, Host
-from ...model import MS, Batch, Duration, Form, GroupId, Join, Packet, ProcessId, Timer, UsageError, View, parameter
+from ...model import MS, Batch, Duration, Form, GroupId, Join, Packet, ProcessId, Propose, Timer, UsageError, View, parameter
 from ...protocols.registry import Description
 
 
@@ -77,7 +77,7 @@ class _Baseline(Engine):
         self.members: tuple[ProcessId, ...] = ()
         self.others: tuple[ProcessId, ...] = ()
 
-    def join(self, group: GroupId, how: Form | Join) -> None:
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if not isinstance(how, Form):
             raise UsageError("a baseline's group has its members from the beginning")
         self.group = group

@@ -61,6 +61,8 @@ class Figure:
     log_x: bool = False
     """A logarithmic axis, with the measured values as its ticks."""
     log_y: bool = False
+    steps: bool = False
+    """A value holds until the next one: no slopes between points."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ def draw(figure: Figure) -> str:
         axes = canvas.add_subplot()
         for number, series in _joined(figure.series):
             look: dict[str, Any] = {"linestyle": "none" if _repeats(series.x) else "-", "marker": "o", "markersize": 4}
+            if figure.steps:
+                look = {"drawstyle": "steps-post", "linewidth": 2}
             if series.from_document:
                 look = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
                 if len(series.x) == 2:  # a line, given by its ends

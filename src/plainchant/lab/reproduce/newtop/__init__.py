@@ -1,9 +1,9 @@
 """Seed 001, newtop: Macêdo, "Fault-tolerant group communication protocols for asynchronous systems" (1994).
 
 ``runs`` has scenarios of overlapping groups and what happened before what in them, ``variants`` the engine with a rule as printed
-or without it. ``blocks`` (chapters 3 and 4), ``causal`` (5), ``sizes`` (bytes on the wire), ``flow`` (8), ``asymmetric`` and
-``transports`` (9.2) measure claims; ``experiments`` re-runs those of 7.3 and 8.2 on the machines of ``stations``. Start with the
-table below.
+or without it. ``blocks`` (chapters 3 and 4), ``causal`` (5), ``membership`` (6), ``sizes`` (bytes on the wire), ``flow`` (8),
+``asymmetric`` and ``transports`` (9.2) measure claims; ``experiments`` re-runs those of 7.3 and 8.2 on the machines of
+``stations``. Start with the table below.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..claims import FAILS, HOLDS, OPEN, REMARK, Claim, Context, Measured, Verdict
-from . import asymmetric, blocks, causal, experiments, flow, sizes, transports
+from ..claims import FAILS, HOLDS, REMARK, Claim, Context, Measured, Verdict
+from . import asymmetric, blocks, causal, experiments, flow, membership, sizes, transports
 
 SEED: Final = "001"
 
@@ -21,13 +21,6 @@ def _claim(
     number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
 ) -> Claim:
     return Claim(number, SEED, section, claim, how, expected, run)
-
-
-def _not_yet(number: int, section: str, claim: str) -> Claim:
-    """A claim about chapter 6, which is not built."""
-    why = "groups of newtop do not change yet: no member is suspected, removed or added"
-    how = "Not tested: it needs membership (chapter 6)."
-    return Claim(number, SEED, section, claim, how, OPEN, lambda context: Measured("not measured", OPEN, why))
 
 
 CLAIMS: Final[tuple[Claim, ...]] = (
@@ -97,14 +90,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         39, "5.6", "Relative causal order is live: every message is delivered in the end.",
         "Two groups with messages that cross, a block counter a group as printed; holds if all are delivered.",
         causal.crossed, FAILS),
-    _not_yet(40, "6.2", "VC1: members that do not suspect each other install the same sequence of views."),
-    _not_yet(41, "6.2", "VC2: who crashes or is disconnected leaves the views of those who do not crash."),
-    _not_yet(42, "6.2", "VC3: members that install the same two consecutive views deliver the same messages between them."),
-    _not_yet(43, "6.3.1", "Nothing that is stable is ever asked for again."),
-    _not_yet(44, "6.3.2", "The example of P_r and P_s ends in agreement."),
-    _not_yet(45, "6.3.3", "Views of members that suspect each other become disjoint."),
-    _not_yet(46, "6.4", "With signatures concurrent views never intersect."),
-    _not_yet(47, "6.4", "The protocol blocks for less time than one that blocks on every suspicion."),
+    *membership.CLAIMS,
     _claim(
         48, "7.3.2, Figs 7.3 to 7.5",
         "One active of three: with longer time-silence more unstable blocks, fewer nulls, longer delay.",

@@ -108,6 +108,9 @@ def delayed(base: Mapping[tuple[str, str], float], otherwise: float = 1.0) -> Ne
     return Network(delay=Delay("constant", Duration(round(otherwise * MS))), link=links)
 
 
+_THESIS: Final[Mapping[str, Any]] = {
+    "transport": "fifo", "pack": False, "announce_after": Duration(0), "suspect_after": Duration(0),
+}
 LOSSY: Final = Network(loss=0.05, duplicate=0.02, reorder=0.1, delay=Delay("uniform", Duration(500 * US), Duration(5 * MS)))
 
 
@@ -120,14 +123,14 @@ def scenario(
     drain: float = 60,
     **parameters: Any,
 ) -> Scenario:
-    """A scenario of these groups, over a FIFO network and with what the thesis has, unless a parameter says otherwise."""
+    """A scenario of these groups, static, over a FIFO network and with what the thesis has, unless a parameter says otherwise."""
     return Scenario(
         protocol="newtop",
         name="reproduce",
         seed=seed,
         members=members_of(groups),
         groups=groups,
-        parameters={"transport": "fifo", "pack": False, "announce_after": Duration(0), **parameters},
+        parameters={**_THESIS, **parameters},
         network=network if network is not None else Network(delay=Delay("constant", Duration(1 * MS))),
         workload=workload,
         duration=Duration(round(seconds * SECOND)),

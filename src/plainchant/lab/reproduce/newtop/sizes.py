@@ -40,7 +40,9 @@ ONE: Final = "one on another"
 _WAVE: Final = 20 * MS
 """Between two waves: longer than it takes until everything of one is delivered."""
 _SILENCE: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": Duration(1 * MS)}
-_FIELDS: Final = ("group", "block", "previous", "flow", "complete", "stable", "delivered", "vector", "floor", "sender", "request")
+_FIELDS: Final = (
+    "group", "block", "previous", "flow", "complete", "stable", "delivered", "vector", "floor", "sender", "request", "form",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ def scenario_of(experiment: Experiment) -> Scenario:
             "probe_after": Duration(2 * experiment.silence * MS),
             "pack": False,
             "announce_after": Duration(0),
+            "suspect_after": Duration(0),
             "blocks": experiment.blocks,
         },
         network=Network(

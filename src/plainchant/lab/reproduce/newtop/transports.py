@@ -72,7 +72,7 @@ class _Member:
 async def _members(transport: str, each: int) -> AsyncIterator[list[_Member]]:
     ports = free_ports(len(_MEMBERS), socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM)
     peers = {name: f"127.0.0.1:{port}" for name, port in zip(_MEMBERS, ports, strict=True)}
-    parameters = {"transport": _BELOW[transport], "pack": False}
+    parameters = {"transport": _BELOW[transport], "pack": False, "suspect_after": "0s"}
     joining = [
         join("g", me=name, peers=peers, protocol="newtop", transport=transport, parameters=parameters) for name in _MEMBERS
     ]

@@ -122,8 +122,8 @@ class _Fl1Alone(Flow):
 class Fl1Alone(Process):
     """Flow control by fl1 alone."""
 
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-        part = super().make_part(group, members)
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        part = super().make_part(group, members, form, number)
         part.flow = _Fl1Alone(part.matrix, part.me, self.parameters.blocks)
         return part
 
@@ -131,8 +131,8 @@ class Fl1Alone(Process):
 class Two(Process):
     """N = 2, which the parameters refuse."""
 
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-        part = super().make_part(group, members)
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        part = super().make_part(group, members, form, number)
         part.flow = Flow(part.matrix, part.me, 2)
         return part
 
