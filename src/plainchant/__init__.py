@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from .model import Invitation, PlainchantError, Reason, UsageError, View
 
 __all__ = [
-    "Event", "Group", "GroupError", "Guarantees", "Halted", "Invitation", "JoinTimeout", "LeaveTimeout", "Lost", "Message", "Node",
-    "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "Stream", "UsageError", "View", "join",
-    "merged", "sim",
+    "Event", "Group", "GroupError", "Guarantees", "Halted", "Invitation", "JoinTimeout", "LeaveTimeout", "Lost", "Message",
+    "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "Stream", "UsageError",
+    "View", "join", "merged", "sim",
 ]
 
 __getattr__ = exports(__name__, {

@@ -110,7 +110,7 @@ def test_a_clock_that_steps_back_does_not_reorder_a_history() -> None:
         ({"kind": "nothing"}, 0),
     ],
 )
-def test_filters_combine(filters: dict[str, str], shown: int) -> None:
+def test_filters_combine(filters: dict[str, Any], shown: int) -> None:
     assert len(list(lines(TWO_MESSAGES, **filters))) == shown
 
 

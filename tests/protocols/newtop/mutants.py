@@ -32,8 +32,10 @@ from ..sweeping import Make
 from . import scripted, sweep
 
 TABLE = Path(__file__).with_name("mutants.toml")
-SEEDS = 504
-"""The ordinary sweep: a mutant has to be caught within it."""
+SEEDS = 252
+"""The ordinary sweep: these, and those further on that a mutant needs."""
+SEARCHED = 2 * SEEDS
+"""A mutant has to be caught within these."""
 
 MUTANTS: dict[str, scripted.MakeProcess] = {}
 
@@ -311,8 +313,8 @@ class _NoSilence(Process):
 
 @mutant("gaps ignored")
 class _NoGaps(Process):
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-        part = super().make_part(group, members)
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        part = super().make_part(group, members, form, number)
         part.matrix.fifo = True
         return part
 
@@ -337,8 +339,8 @@ def with_flow(name: str) -> Callable[[type[Flow]], type[Flow]]:
 
     def enter(variant: type[Flow]) -> type[Flow]:
         class Variant(Process):
-            def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-                part = super().make_part(group, members)
+            def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+                part = super().make_part(group, members, form, number)
                 if not part.sequencer:
                     part.flow = variant(part.matrix, part.me, self.parameters.blocks)
                 return part
@@ -387,8 +389,8 @@ class _NoRoomOneWay(OneWay):
 
 @mutant("room dropped in asymmetric groups")
 class _NoRoomAsymmetric(Process):
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-        part = super().make_part(group, members)
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        part = super().make_part(group, members, form, number)
         if part.sequencer:
             part.flow = _NoRoomOneWay(part.matrix, part.me, self.parameters.blocks)
         return part
@@ -450,8 +452,8 @@ class _Trusting(Office):
 
 @mutant("requests are numbered as they come")
 class _AsTheyCome(Process):
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...]) -> Part:
-        part = super().make_part(group, members)
+    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
+        part = super().make_part(group, members, form, number)
         if part.office is not None:
             part.office = _Trusting()
         return part
@@ -475,6 +477,11 @@ class _Unasked(Process):
 def table() -> dict[str, dict[str, Any]]:
     """What is checked in: mutant to seed or scenario, and property."""
     return sweeping.read_table(TABLE)
+
+
+def seeds(times: int = 1) -> list[int]:
+    """The seeds of a sweep that is so many times as long as the ordinary one."""
+    return sorted({*range(times * SEEDS), *(row["seed"] for row in table().values() if "seed" in row)})
 
 
 def catch(variant: scripted.MakeProcess | None, row: Mapping[str, Any]) -> list[str]:
@@ -501,7 +508,7 @@ def search(variant: Make, seeds: Sequence[int]) -> tuple[int, list[str]] | None:
 def _first_then_all(name: str) -> tuple[int, list[str]] | None:
     before = table().get(name, {}) if TABLE.exists() else {}
     first = [before["seed"]] if "seed" in before else []
-    return search(MUTANTS[name], [*first, *range(SEEDS)])
+    return search(MUTANTS[name], [*first, *range(SEARCHED)])
 
 
 if __name__ == "__main__":

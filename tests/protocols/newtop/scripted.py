@@ -33,8 +33,9 @@ def _scenario(
     members = {group: tuple(names) for group, names in groups.items()}
     return Scenario(
         protocol="newtop", name=name, duration=Duration(200 * MS), drain=Duration(20 * SECOND), groups=members,
-        members=tuple(sorted({name for names in members.values() for name in names})), parameters=parameters,
-        network=Network(delay=Delay("constant", Duration(1 * MS)), link=links), workload=loads,
+        members=tuple(sorted({name for names in members.values() for name in names})),
+        parameters={"suspect_after": Duration(0), **parameters}, workload=loads,
+        network=Network(delay=Delay("constant", Duration(1 * MS)), link=links),
     )
 
 

@@ -1,4 +1,5 @@
-"""The fault sweep of newtop: from a seed to a scenario of overlapping groups, and from a run to a verdict and its situations.
+"""The fault sweep of newtop in static groups: from a seed to a scenario of overlapping groups, and from a run to a verdict and
+its situations. (Groups whose members fail, come and go: ``membership_sweep``.)
 
 A seed decides how many processes and groups there are and in what shape the groups overlap, their orders, the parameters, the
 network, the load and the faults. Seeds fall into families, so that every order and every kind of trouble has its share. In many
@@ -253,7 +254,7 @@ def _names(count: int) -> tuple[ProcessId, ...]:
 
 
 def _parameters(random: Random, family: str, groups: Mapping[GroupId, tuple[ProcessId, ...]]) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = {"suspect_after": Duration(0)}
     if family in ORDERS:
         parameters |= ORDERS[family]
     elif family == "mixed":

@@ -45,7 +45,7 @@ def test_keyed_carries_the_largest_block_of_each_member_and_group() -> None:
     keyed.learn(mine["x"], mine["x"].matrix.columns["a"], message("x", 4), 1)
     keyed.learn(mine["y"], mine["y"].matrix.columns["c"], message("y", 7), 1)
     keyed.learn(mine["x"], mine["x"].matrix.columns["c"], message("x", 5), 1)
-    assert keyed.stamp(mine["x"]) == (("x", (4, 0, 5)), ("y", (0, 7)))
+    assert dict(keyed.stamp(mine["x"])) == {"x": (4, 0, 5), "y": (0, 7)}
 
 
 def test_keyed_keeps_the_larger_numbers_also_of_groups_that_it_is_not_in() -> None:

@@ -28,11 +28,11 @@ class Part:
     """Everything about one group at one process, in one formation of it."""
 
     __slots__ = (
-        "announced", "announced_up_to", "announcing", "begun", "blocked", "counted_at", "counter", "demand", "desk", "due",
-        "eager", "emitted", "first", "flow", "form", "group", "held", "key", "kind", "last_sent", "matrix", "me", "members",
-        "membership", "most_unstable", "number", "office", "open", "openers", "order", "others", "previous", "probe_mark",
-        "probes", "ready", "refused", "reserve", "said_complete", "said_stable", "seen_stable", "sequencer", "silence",
-        "spoke", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
+        "announced", "announced_up_to", "announcing", "begun", "blocked", "blocked_at", "counted_at", "counter", "demand",
+        "desk", "due", "eager", "emitted", "first", "flow", "form", "group", "held", "key", "kind", "last_sent", "matrix",
+        "me", "members", "membership", "most_unstable", "number", "office", "open", "openers", "order", "others", "previous",
+        "probe_mark", "probes", "ready", "refused", "reserve", "said_complete", "said_stable", "seen_stable", "sequencer",
+        "silence", "spoke", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
     )
 
     def __init__(
@@ -85,6 +85,8 @@ class Part:
         """What the first fragment of a message carried, for the others: they happened when it did."""
         self.blocked = ""
         """The condition of flow control that keeps a message back."""
+        self.blocked_at = 0
+        """Since when it does."""
         self.announced = 0
         """What was last said to be delivered here."""
         self.announcing = 0

@@ -441,10 +441,13 @@ class Process(Engine):
         if why:
             part.flow.refresh()
             why = part.flow.closed(flow, null=finishes)
+        if why and part.blocked and self._starves(part, flow):
+            why = ""
         if why == "room" and part.told_wanted < flow - part.flow.bound:
             part.told_wanted = flow - part.flow.bound
             self.want_room(part)
         if why and not part.blocked:
+            part.blocked_at = self.host.now
             text = f"{self.host.me} may not send in {part.group}: {_CONDITIONS[why].format(block=flow, n=part.flow.bound)}"
             reason = Reason("flow control", text, {"condition": why})
             self.host.record("block", part.group, reason=reason, situation=f"blocked by {why}")
@@ -452,6 +455,14 @@ class Process(Engine):
             self.host.record("unblock", part.group, over=True, condition=part.blocked)
         part.blocked = why
         return bool(why)
+
+    def _starves(self, part: Part, flow: int) -> bool:
+        """Whether a message has waited for ``alive_every`` although all live and have room. Signs of life do not wait, and where
+        they take a small window for themselves (links slower than they come) a message now and then goes like one of them."""
+        membership = part.membership
+        if membership is None or not membership.calm or not part.flow.room(flow):
+            return False
+        return self.host.now - part.blocked_at >= self.parameters.alive_every
 
     def _send(
         self, part: Part, batch: Batch, vector: Vector, floor: int, sender: ProcessId = "", request: int = 0, above: int = 0
