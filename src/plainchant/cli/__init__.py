@@ -32,7 +32,7 @@ COMMANDS: Final = (
         "Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.",
     ),
     Later("report", "Write a report: one HTML file that opens in any browser, without network."),
-    Later("trace", "Print a trace readably, or export it."),
+    Later("trace", "Print a trace readably, export it, or draw it."),
     Later(
         "collect",
         "Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and explained.",

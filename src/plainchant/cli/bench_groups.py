@@ -59,8 +59,9 @@ class Shape:
         else:
             senders = tuple(members[len(members) // 2] for members in groups.values())
             workload = (Workload(rate=SPARSE, senders=senders, arrivals="poisson"),)
+        parameters = {"order": order, "suspect_after": 0}  # static: the protocol's own null messages, without signs of life
         return Scenario(
-            protocol="newtop", name="bench", members=tuple(names), groups=groups, parameters={"order": order}, workload=workload,
+            protocol="newtop", name="bench", members=tuple(names), groups=groups, parameters=parameters, workload=workload,
             duration=Duration((100 if self.steady else 500) * MS), drain=Duration(20 * SECOND),
         )  # fmt: skip
 

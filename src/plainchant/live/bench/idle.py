@@ -155,9 +155,13 @@ def _period(idle: Idle) -> float:
 
 
 def _parameters(idle: Idle) -> dict[str, Any]:
-    if not idle.silence_ms:
+    """A static group: what is measured is the round trip, without signs of life."""
+    if idle.protocol != "newtop":
         return {}
-    return {"silence_by": "timeout", "silence": idle.silence_ms * MS, "probe_after": 4 * idle.silence_ms * MS}
+    if not idle.silence_ms:
+        return {"suspect_after": 0}
+    silence = idle.silence_ms * MS
+    return {"suspect_after": 0, "silence_by": "timeout", "silence": silence, "probe_after": 4 * silence}
 
 
 def _median_us(sent: Sequence[int], arrived: Sequence[int]) -> float:
