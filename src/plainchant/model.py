@@ -170,6 +170,21 @@ class View:
         """
         return len([part for part in self.parts if part[0] not in self.newcomers]) > 1
 
+    def to_detail(self) -> dict[str, Any]:
+        """What a trace's ``view`` row says beside number and members."""
+        detail: dict[str, Any] = {}
+        if self.joined:
+            detail["joined"] = list(self.joined)
+        if self.left:
+            detail["left"] = {name: reason.to_detail() for name, reason in self.left.items()}
+        if self.parts:
+            detail["parts"] = [list(part) for part in self.parts]
+        if self.newcomers:
+            detail["newcomers"] = list(self.newcomers)
+        if self.signatures:
+            detail["signatures"] = dict(self.signatures)
+        return detail
+
     def part_of(self, process: ProcessId) -> tuple[ProcessId, ...]:
         """The part that a member came from; if nothing came together, all members.
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plainchant.engine import Engine, Host
-from plainchant.model import MS, Duration
+from plainchant.model import MS, Duration, PlainchantError
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.reference import Verification, verify
@@ -111,6 +111,27 @@ def write_table(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
         lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
         lines.append("")
     path.write_text("\n".join(lines))
+
+
+def first_that_catches(
+    run: Callable[[int, Make | None], Outcome], variant: Make, seeds: Iterable[int]
+) -> tuple[int, list[str]] | None:
+    """The first seed that catches a mutant by a property, a bound, or by not getting quiet, and that the protocol itself comes
+    through. (An exception does not count.)"""
+    for seed in seeds:
+        try:
+            outcome = run(seed, variant)
+        except PlainchantError:
+            continue
+        if outcome.violated and not run(seed, None).violated:
+            return seed, outcome.violated
+    return None
+
+
+def known_first(path: Path, name: str, seeds: Iterable[int]) -> list[int]:
+    """The seed that caught a mutant before, if one did, and then these."""
+    known = read_table(path).get(name, {}) if path.exists() else {}
+    return [*([known["seed"]] if "seed" in known else []), *seeds]
 
 
 def look_for_seeds(

@@ -590,18 +590,7 @@ def _install(host: LiveHost, view: View) -> None:
         now = host.clock()
         if is_first:
             host.spool.row("join", now, group=group, rank=view.rank)
-        detail: dict[str, Any] = {}
-        if view.joined:
-            detail["joined"] = list(view.joined)
-        if view.left:
-            detail["left"] = {name: reason.to_detail() for name, reason in view.left.items()}
-        if view.parts:
-            detail["parts"] = [list(part) for part in view.parts]
-        if view.newcomers:
-            detail["newcomers"] = list(view.newcomers)
-        if view.signatures:
-            detail["signatures"] = dict(view.signatures)
-        host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=detail or None)
+        host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=view.to_detail() or None)
     host.groups[group].add(view)
     if is_first and host._queues[group]:
         host._offered[group] = None

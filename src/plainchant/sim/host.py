@@ -234,17 +234,7 @@ class SimHost:
     def install(self, view: View) -> None:
         group = view.group
         extra: dict[str, Any] = {"members": view.members}
-        detail: dict[str, Any] = {}
-        if view.joined:
-            detail["joined"] = list(view.joined)
-        if view.left:
-            detail["left"] = {name: reason.to_detail() for name, reason in view.left.items()}
-        if view.parts:
-            detail["parts"] = [list(part) for part in view.parts]
-        if view.newcomers:
-            detail["newcomers"] = list(view.newcomers)
-        if view.signatures:
-            detail["signatures"] = dict(view.signatures)
+        detail = view.to_detail()
         if detail:
             extra["detail"] = detail
         first = group not in self.joined and self.me in view.members

@@ -9,14 +9,14 @@ bound that does not hold; or, for a few, a scenario of ``membership_scripted``. 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from plainchant.engine import Host
-from plainchant.model import GroupId, PlainchantError, ProcessId, Reason
+from plainchant.model import GroupId, ProcessId, Reason
 from plainchant.protocols.newtop import Process
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.flow import Flow
@@ -463,23 +463,9 @@ def catch(variant: Make | None, row: Mapping[str, Any]) -> list[str]:
     return sweep.run(row["seed"], variant).violated
 
 
-def search(variant: Make, seeds: Sequence[int]) -> tuple[int, list[str]] | None:
-    """The first seed that catches the mutant by a property, a bound, or by not getting quiet (an exception does not count)."""
-    for seed in seeds:
-        try:
-            outcome = sweep.run(seed, variant)
-        except PlainchantError:
-            continue
-        if outcome.violated and not sweep.run(seed).violated:
-            return seed, outcome.violated
-    return None
-
-
-def _first_then_all(name: str) -> tuple[int, list[str]] | None:
-    before = table().get(name, {})
-    first = [before["seed"]] if "seed" in before else []
-    return search(MUTANTS[name], [*first, *range(SEARCHED)])
+def _search(name: str) -> tuple[int, list[str]] | None:
+    return sweeping.first_that_catches(sweep.run, MUTANTS[name], sweeping.known_first(TABLE, name, range(SEARCHED)))
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _first_then_all)
+    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)

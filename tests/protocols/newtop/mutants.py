@@ -10,13 +10,13 @@ or the sweep:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
 from plainchant.engine import Host
-from plainchant.model import GroupId, PlainchantError, ProcessId
+from plainchant.model import GroupId, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
 from plainchant.protocols.newtop.asymmetric import Office
 from plainchant.protocols.newtop.delivery import Delivery
@@ -28,7 +28,6 @@ from plainchant.protocols.newtop.repair import Repair
 from plainchant.protocols.newtop.vectors import Compact, Keyed, Relative, Vectors
 
 from .. import sweeping
-from ..sweeping import Make
 from . import scripted, sweep
 
 TABLE = Path(__file__).with_name("mutants.toml")
@@ -493,23 +492,9 @@ def catch(variant: scripted.MakeProcess | None, row: Mapping[str, Any]) -> list[
     return sweep.run(row["seed"], variant).violated
 
 
-def search(variant: Make, seeds: Sequence[int]) -> tuple[int, list[str]] | None:
-    """The first seed that catches the mutant by a property, a bound, or by not getting quiet (an exception does not count)."""
-    for seed in seeds:
-        try:
-            outcome = sweep.run(seed, variant)
-        except PlainchantError:
-            continue
-        if outcome.violated and not sweep.run(seed).violated:
-            return seed, outcome.violated
-    return None
-
-
-def _first_then_all(name: str) -> tuple[int, list[str]] | None:
-    before = table().get(name, {}) if TABLE.exists() else {}
-    first = [before["seed"]] if "seed" in before else []
-    return search(MUTANTS[name], [*first, *range(SEARCHED)])
+def _search(name: str) -> tuple[int, list[str]] | None:
+    return sweeping.first_that_catches(sweep.run, MUTANTS[name], sweeping.known_first(TABLE, name, range(SEARCHED)))
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _first_then_all)
+    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)

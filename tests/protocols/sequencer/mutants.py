@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 import plainchant.protocols.sequencer as original
-from plainchant.model import PlainchantError
 
 from .. import sweeping
 from ..sweeping import Make
@@ -191,24 +190,10 @@ def table() -> dict[str, dict[str, Any]]:
     return sweeping.read_table(TABLE)
 
 
-def search(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, list[str]] | None:
-    """The first seed that catches the mutant by a property or by not getting quiet (an exception does not count)."""
-    make = mutant.make()
-    for seed in seeds:
-        try:
-            outcome = sweep.run(seed, make)
-        except PlainchantError:
-            continue
-        if outcome.violated:
-            return seed, outcome.violated
-    return None
-
-
-def _first_then_all(name: str) -> tuple[int, list[str]] | None:
-    before = table().get(name, {}) if TABLE.exists() else {}
-    first = [before["seed"]] if "seed" in before else []
-    return search(by_name(name), [*first, *range(SEEDS)])
+def _search(name: str) -> tuple[int, list[str]] | None:
+    seeds = sweeping.known_first(TABLE, name, range(SEEDS))
+    return sweeping.first_that_catches(sweep.run, by_name(name).make(), seeds)
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, [mutant.name for mutant in MUTANTS], sys.argv[1:], _first_then_all)
+    sweeping.look_for_seeds(TABLE, [mutant.name for mutant in MUTANTS], sys.argv[1:], _search)

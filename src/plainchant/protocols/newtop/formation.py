@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from ...model import Consent, GroupId, Invitation, ProcessId, Reason, View
+from .membership import LEFT
 from .packets import Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ ENTRY_PATIENCE: Final = 20
 ANSWER_PATIENCE: Final = 2
 """A call waits for answers, and an answer for the plan, so many times ``suspect_after``."""
 FIRST_TAG: Final = 2
+"""Tags of plans begin here: 1 is the first formation of a group that is formed by all at once."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -61,6 +63,27 @@ class _Attempt:
     deadline: int
     called: dict[ProcessId, Answer | None]
     invited: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Followed:
+    """A call that this part follows, until then; without a caller: its plan has been said, and nobody else's is followed yet."""
+
+    caller: ProcessId
+    attempt: int
+    until: int
+
+    def is_of(self, caller: ProcessId, attempt: int) -> bool:
+        return (self.caller, self.attempt) == (caller, attempt)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Convened:
+    """A plan of ours that not all of these leaders may have."""
+
+    plan: Plan
+    attempt: int
+    leaders: tuple[ProcessId, ...]
 
 
 @dataclasses.dataclass(slots=True)
@@ -87,10 +110,8 @@ class Formations:
         self.askers: dict[GroupId, dict[ProcessId, None]] = {}
         self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}
         """Other parts' leaders, whom this process would call."""
-        self.followed: dict[GroupId, tuple[ProcessId, int, int]] = {}
-        """The call that this part follows: whose, which, and until when."""
-        self.plans: dict[GroupId, tuple[Plan, int, tuple[ProcessId, ...]]] = {}
-        """A plan of ours that not all leaders may have: which attempt, and who they are."""
+        self.followed: dict[GroupId, _Followed] = {}
+        self.plans: dict[GroupId, _Convened] = {}
         self.wishes: dict[GroupId, GroupId] = {}
         """Groups to be renamed, or, empty, closed."""
         self._wished: dict[GroupId, int] = {}
@@ -103,8 +124,12 @@ class Formations:
     # --- coming in ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, group: GroupId, contacts: tuple[ProcessId, ...]) -> None:
-        self.entries[group] = _Entry(contacts, self.host.now + ENTRY_PATIENCE * self.parameters.suspect_after)
+        self.entries[group] = _Entry(contacts, self._after(ENTRY_PATIENCE))
         self._ask(group)
+
+    def _after(self, patience: int) -> int:
+        """So many times ``suspect_after`` from now."""
+        return self.host.now + patience * self.parameters.suspect_after
 
     def _ask(self, group: GroupId) -> None:
         self.host.send(self.entries[group].contacts, AskJoin(group, self.host.me))
@@ -114,8 +139,7 @@ class Formations:
         """Forms a group of those of these processes that agree."""
         others = tuple(member for member in members if member != self.host.me)
         self._count += 1
-        self.attempts[group] = _Attempt(self._count, 0, dict.fromkeys(others), invited=True)
-        self.attempts[group].deadline = self.host.now + ENTRY_PATIENCE * self.parameters.suspect_after
+        self.attempts[group] = _Attempt(self._count, self._after(ENTRY_PATIENCE), dict.fromkeys(others), invited=True)
         self.host.record("form", group, stage="propose", members=list(members), situation="proposes")
         self._call(group)
         if not others:
@@ -139,8 +163,7 @@ class Formations:
             agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
         if agrees:
             self.attempts.pop(group, None)
-            deadline = self.host.now + ENTRY_PATIENCE * self.parameters.suspect_after
-            self.entries[group] = _Entry((), deadline, invitation.proposer, invitation.attempt)
+            self.entries[group] = _Entry((), self._after(ENTRY_PATIENCE), invitation.proposer, invitation.attempt)
             self._timer(group, self.parameters.alive_every)
         self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
         if not agrees:
@@ -212,7 +235,7 @@ class Formations:
         membership = part.membership
         assert membership is not None
         followed = self.followed.get(part.group)
-        busy = followed is not None and followed[:2] != (source, call.attempt) and followed[2] > self.host.now
+        busy = followed is not None and not followed.is_of(source, call.attempt) and followed.until > self.host.now
         attempt = self.attempts.get(part.group)
         refusal = ""
         if leader != self.host.me:
@@ -226,7 +249,7 @@ class Formations:
             self.host.record("form", part.group, stage="refuse", caller=source, why=refusal, situation="refuses a call")
             return
         self.attempts.pop(part.group, None)
-        self.followed[part.group] = (source, call.attempt, self.host.now + ANSWER_PATIENCE * self.parameters.suspect_after)
+        self.followed[part.group] = _Followed(source, call.attempt, self._after(ANSWER_PATIENCE))
         self.host.record("form", part.group, stage="answer", caller=source, situation="follows a call")
         self.host.send((source,), Answer(part.group, call.attempt, True, part.number + len(part.members), part.members))
 
@@ -255,9 +278,9 @@ class Formations:
     def _convened(self, part: Part, source: ProcessId, convene: Convene) -> None:
         """The plan of a call that this part follows."""
         followed = self.followed.get(part.group)
-        if followed is None or followed[:2] != (source, convene.attempt):
+        if followed is None or not followed.is_of(source, convene.attempt):
             return
-        self.followed[part.group] = ("", 0, self.host.now + ANSWER_PATIENCE * self.parameters.suspect_after)
+        self.followed[part.group] = _Followed("", 0, self._after(ANSWER_PATIENCE))
         self.process.say(part, Move(convene.plan))
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -300,16 +323,9 @@ class Formations:
     def _look_around(self, part: Part) -> None:
         group, membership = part.group, part.membership
         assert membership is not None
-        plan = self.plans.get(group)
-        if plan is not None:
-            there = part.form == plan[0].form
-            if (there and part.open) or (not there and plan[0].number <= part.number):
-                del self.plans[group]
-            else:
-                for leader in plan[2]:
-                    column = part.matrix.columns.get(leader)
-                    if not there or (column is not None and column.last == 0):
-                        self.host.send((leader,), Convene(group, plan[1], plan[0]))
+        convened = self.plans.get(group)
+        if convened is not None:
+            self._convene_again(part, convened)
         if self._leader(part) == self.host.me:
             if part.open and membership.calm and group not in self.attempts and not self._is_following(group):
                 self._come_together(part)
@@ -318,14 +334,26 @@ class Formations:
                 self.host.send(tuple(lost), self._beacon(part))
         if group in self.wishes:
             self._move_as_wished(part)
-        if plan is not None or group in self.attempts or self.askers.get(group):
+        if convened is not None or group in self.attempts or self.askers.get(group):
             self._timer(group, self.parameters.alive_every)
         if self.lost.get(group) and self.parameters.merge_after:
             self._timer(group, self.parameters.merge_after)
 
+    def _convene_again(self, part: Part, convened: _Convened) -> None:
+        """Leaders who may not have the plan get it again, until it is in force here, or overtaken."""
+        plan = convened.plan
+        there = part.form == plan.form
+        if (there and part.open) or (not there and plan.number <= part.number):
+            del self.plans[part.group]
+            return
+        for leader in convened.leaders:
+            column = part.matrix.columns.get(leader)
+            if not there or (column is not None and column.last == 0):
+                self.host.send((leader,), Convene(part.group, convened.attempt, plan))
+
     def _is_following(self, group: GroupId) -> bool:
         followed = self.followed.get(group)
-        if followed is not None and followed[2] <= self.host.now:
+        if followed is not None and followed.until <= self.host.now:
             del self.followed[group]
             return False
         return followed is not None
@@ -340,8 +368,7 @@ class Formations:
         found = {leader: beacon for leader, beacon in self.found.pop(group, {}).items() if leader not in part.members}
         if found:
             self._count += 1
-            deadline = self.host.now + ANSWER_PATIENCE * self.parameters.suspect_after
-            self.attempts[group] = _Attempt(self._count, deadline, dict.fromkeys(found))
+            self.attempts[group] = _Attempt(self._count, self._after(ANSWER_PATIENCE), dict.fromkeys(found))
             self.host.record("form", group, stage="call", called=list(found), situation="calls")
             self._call(group)
         elif self.askers.get(group):
@@ -378,7 +405,7 @@ class Formations:
             return
         members.update(dict.fromkeys(newcomers))
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
-        self.plans[group] = (plan, attempt, tuple(leaders))
+        self.plans[group] = _Convened(plan, attempt, tuple(leaders))
         self.host.record(
             "form", group, stage="plan", form=plan.form, number=plan.number, members=list(plan.members),
             parts=[list(one) for one in parts], situation=f"plan of {len(parts)} parts" if leaders else "lets joiners in",
@@ -495,7 +522,7 @@ class Formations:
         """Members are gone from the view: they are looked for, unless they have left."""
         lost = self.lost.setdefault(group, {})
         for process, reason in gone.items():
-            if reason.code != "left":
+            if reason.code != LEFT:
                 lost[process] = None
         while len(lost) > LOST:
             del lost[next(iter(lost))]

@@ -519,28 +519,36 @@ class Membership:
         self._end_if_all_closed()
 
     def removed(self, by: ProcessId, say: Remove, block: int) -> None:
-        """(ix), with 6.4. Whoever is virtual up to this block is removed with the others: nobody who agrees on that has
-        delivered anything so far on, and who does not must not install the same view."""
-        members, columns = self.part.members, self.part.matrix.columns
+        """(ix), with 6.4."""
         if self.counted:
             self.votes[by] = frozenset(say.failed)
-            gone = self.votes[by].intersection(members)
-            for member in members:
-                if member in gone:
-                    continue
-                if self.votes.get(member, frozenset()).intersection(members) != gone:
-                    return
-                if member in self.failed and (columns[member].cut or 0) < block:  # it is virtual here: a larger Remove follows
-                    return
+            if not self._is_last(self.votes[by], block):
+                return
         if self.host.me in say.failed:
             return
-        removed = [member for member in members if member in self.failed]
-        if self.counted:
-            removed = [member for member in removed if member in say.failed]
-        else:
-            removed = [member for member in removed if (columns[member].cut or 0) < block]
+        # The first one removes whoever else is virtual up to its block: nobody who agrees on that has delivered anything so
+        # far on, and who does not must not install the same view.
+        gone = [
+            member for member in self.part.members
+            if member in self.failed and (member in say.failed if self.counted else self._is_virtual(member, block))
+        ]
         self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
-        self.install(removed, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
+        self.install(gone, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
+
+    def _is_last(self, vote: frozenset[ProcessId], block: int) -> bool:
+        """Whether with this Remove all who stay have said the same, and nobody of them is virtual here (then a larger one
+        follows)."""
+        members = self.part.members
+        gone = vote.intersection(members)
+        return all(
+            self.votes.get(member, frozenset()).intersection(members) == gone and not self._is_virtual(member, block)
+            for member in members
+            if member not in gone
+        )
+
+    def _is_virtual(self, member: ProcessId, block: int) -> bool:
+        """It has failed here, and has only virtual messages up to this block."""
+        return member in self.failed and (self.part.matrix.columns[member].cut or 0) < block
 
     def install(self, gone: Sequence[ProcessId], rank: int | None) -> None:
         if not gone:

@@ -16,11 +16,17 @@ happened in: null messages that are due, messages that flow control lets go, who
 
 Timers: ``("silence", group)`` for what time-silence owes, ``("probe", group)`` and ``("ask", group, member)`` for what is
 missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`), ``("announce", group)`` for
-what an idle group tells each other.
+what an idle group tells each other; where groups change, ``("alive", group)`` for signs of life, ``("suspect", group)``
+(:mod:`.suspector`), ``("leave", group)`` for a leaver that nobody lets go (:mod:`.membership`), ``("form", group)``
+(:mod:`.formation`).
+
+Who is in a group, and since when, is not decided here: ``Part.membership`` decides who is gone (None: the group is static), and
+``formations`` who comes in. They speak by :meth:`Process.say`, and have views and formations begin and end by
+``install_smaller``, ``begin``, ``retire`` and ``gone``.
 
 The rules that safety and liveness stand on are methods: ``next_block``, ``advance_on_delivery``, ``second_liveness``,
 ``sets_off`` and ``_elsewhere`` here, ``Delivery.ripe``, ``Flow.fl1`` to ``fl3`` and ``room``, ``Vectors.unmet``, ``is_met``,
-``learn``, ``merge`` and ``keeps``.
+``learn``, ``merge`` and ``keeps``; for membership those that bear a rule's number in :mod:`.membership`.
 """
 
 from __future__ import annotations
