@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from plainchant.engine import Host
-from plainchant.model import Batch, GroupId, Invitation, Packet, ProcessId, Reason, Timer, View, pack
+from plainchant.model import Batch, Due, GroupId, Invitation, Packet, ProcessId, Reason, Timer, View, pack
 
 
 class FakeHost:
@@ -41,9 +41,9 @@ class FakeHost:
     def clock(self) -> int:
         return self.time + 1_000
 
-    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
-        """At least one message if there is one, however large; more as long as they fit."""
-        queue = self._queues.get(group)
+    def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        """At least one message if there is one, however large; more as long as they fit. It has no streams."""
+        queue = self._queues.get(group) if not stream else None
         if not queue:
             return None
         payloads = [queue.popleft()]
@@ -52,6 +52,16 @@ class FakeHost:
         first = self._next.get(group, 1)
         self._next[group] = first + len(payloads)
         return pack(first, payloads)
+
+    def peek(self, group: GroupId, stream: str = "") -> Due | None:
+        queue = self._queues.get(group) if not stream else None
+        return Due(queue[0], self.time) if queue else None
+
+    def admitted(self, group: GroupId, stream: str) -> None:
+        self.calls.append(("admitted", group, stream))
+
+    def rejected(self, group: GroupId, stream: str, reason: Reason) -> None:
+        self.calls.append(("rejected", group, stream, reason))
 
     def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
         self.calls.append(("send", tuple(to), packet))

@@ -50,6 +50,7 @@ class Parameters:
     )
     leaders: Mapping[GroupId, ProcessId] = parameter(factory=dict, about="who begins in a group", example='{ news = "p1" }')
     pauses: Mapping[GroupId, Duration] = parameter(factory=dict, about="pauses in a group", unit="duration", minimum=1)
+    breaths: Mapping[ProcessId, Duration] = parameter(factory=dict, about="singers that breathe", minimum=1, keys="process")
 
     def __post_init__(self) -> None:
         if self.mood == "solemn" and "hasty" in self.moods.values():

@@ -15,6 +15,7 @@ from plainchant.model import Reason
 from plainchant.protocols import registry
 
 from .fixed import PLAINSONG
+from .ports import NoStreams
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def _plainsong(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- one group, and what its host says ----------------------------------------------------------------------------------
 
 
-class Busy:
+class Busy(NoStreams):
     """A host whose protocol has something to do as often as it is asked, up to a number."""
 
     def __init__(self, times: int) -> None:
@@ -190,6 +191,7 @@ def test_what_protocols_shows_of_parameters_by_group(capsys: pytest.CaptureFixtu
     shown = " ".join(capsys.readouterr().out.split())
     assert 'moods text by group none groups of another mood; one of calm, hasty, solemn; such as { news = "hasty" }' in shown
     assert "pauses duration by group none pauses in a group" in shown
+    assert "breaths duration by process none singers that breathe" in shown
     assert "Its groups do not change: they are formed once, nobody joins or leaves, and no member may crash." in shown
 
 

@@ -361,7 +361,7 @@ def test_a_join_does_not_lose_the_message_of_a_process_that_is_leaving(a: Proces
 
 
 def test_a_host_that_packs_too_much_is_found_out(a: Process) -> None:
-    a.host.take = lambda group, max_bytes, most=0: pack(1, [b"abc", b"def"])  # type: ignore[method-assign]
+    a.host.take = lambda group, max_bytes, most=0, stream="": pack(1, [b"abc", b"def"])  # type: ignore[method-assign]
     with pytest.raises(ProtocolError, match="the host packed 2 messages into 11 bytes, and 5 were asked for"):
         a.layer.take(G, 5)
 

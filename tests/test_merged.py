@@ -14,11 +14,13 @@ from plainchant import Event, Group, Halted, Lost, Message, Stream, UsageError, 
 from plainchant.group import MESSAGE_COST, MOST_AT_ONCE, Guarantees
 from plainchant.model import Reason
 
+from .ports import NoStreams
+
 PATIENCE = 30.0
 RED_AND_BLUE = {"red": ["p1", "p2", "p3", "p4"], "blue": ["p3", "p4", "p5", "p6"]}
 
 
-class Silent:
+class Silent(NoStreams):
     """A host that only remembers what it was told of pressure."""
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Event,
         Group,
         GroupError,
+        Guaranteed,
         Guarantees,
         Halted,
         JoinTimeout,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         NotFormed,
         Receipt,
         Refused,
+        Rejected,
         State,
         StateRequest,
         Stream,
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
     from .model import Invitation, PlainchantError, Reason, UsageError, View
 
 __all__ = [
-    "Event", "Group", "GroupError", "Guarantees", "Halted", "Invitation", "JoinTimeout", "LeaveTimeout", "Lost", "Message",
-    "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "State", "StateRequest", "Stream", "UsageError",
-    "View", "join", "merged", "sim",
+    "Event", "Group", "GroupError", "Guaranteed", "Guarantees", "Halted", "Invitation", "JoinTimeout", "LeaveTimeout", "Lost",
+    "Message", "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "Rejected", "State", "StateRequest",
+    "Stream", "UsageError", "View", "join", "merged", "sim",
 ]
 
 __getattr__ = exports(__name__, {

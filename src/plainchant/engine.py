@@ -21,13 +21,15 @@ This module imports ``model`` and nothing else of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
 from .model import (
+    Admit,
     Batch,
     Consent,
+    Due,
     Form,
     GroupId,
     Invitation,
@@ -38,6 +40,7 @@ from .model import (
     Propose,
     ProtocolError,
     Reason,
+    Release,
     Timer,
     View,
 )
@@ -59,9 +62,19 @@ class Host(Protocol):
     def clock(self) -> int:
         """The process's clock in ns, which may be off, drift and step."""
 
-    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
+    def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most``
-        (0: no limit), or None. The host records their ``send``."""
+        (0: no limit), or None. The host records their ``send``. Of a ``stream`` (see ``admitted``): its next messages; else of
+        those that belong to none."""
+
+    def peek(self, group: GroupId, stream: str = "") -> Due | None:
+        """The message that ``take`` would give next, which stays where it is; None: there is none."""
+
+    def admitted(self, group: GroupId, stream: str) -> None:
+        """The deadlines of this stream (:class:`~.model.Admit`) are guaranteed; its messages wait under its name."""
+
+    def rejected(self, group: GroupId, stream: str, reason: Reason) -> None:
+        """The deadlines of this stream cannot be guaranteed, or no longer, and why."""
 
     def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
         """Sends a packet to processes (to nobody: does nothing); the host makes it a multicast where it can. One's own name
@@ -138,16 +151,22 @@ class Engine:
         """Something the layer below has to say, or the host: a :class:`~.model.Pressure`, a :class:`~.model.Consent`. Who does
         not know it ignores it."""
 
+    def admission(self, group: GroupId) -> Mapping[str, Any] | None:
+        """What is guaranteed in this group now, and how much room is left; None: the protocol has no admission control."""
+        return None
+
     def waiting(self) -> Reason | None:
         """What this engine still has to do before it is at rest; None if nothing. A drained run ends when nobody waits."""
         return None
 
 
 _HOST_CALLS: Final = (
-    "clock", "take", "send", "set_timer", "cancel_timer", "deliver", "install", "left", "invited", "refused", "renamed", "stable",
-    "record", "halt", "spawn",
+    "clock", "take", "peek", "admitted", "rejected", "send", "set_timer", "cancel_timer", "deliver", "install", "left", "invited",
+    "refused", "renamed", "stable", "record", "halt", "spawn",
 )
-_ENGINE_CALLS: Final = ("start", "ready", "receive", "expire", "join", "leave", "close", "rename", "notice", "waiting")
+_ENGINE_CALLS: Final = (
+    "start", "ready", "receive", "expire", "join", "leave", "close", "rename", "notice", "admission", "waiting",
+)
 
 
 class Layer(Engine):
@@ -238,11 +257,15 @@ class PerGroup(Engine):
         if isinstance(event, Consent):
             groups = [event.invitation.group]
         else:
-            groups = [event.group] if isinstance(event, Pressure) else sorted(self.instances)
+            groups = [event.group] if isinstance(event, Pressure | Admit | Release) else sorted(self.instances)
         for group in groups:
             instance = self.instances.get(group)
             if instance is not None:
                 instance.notice(event)
+
+    def admission(self, group: GroupId) -> Mapping[str, Any] | None:
+        instance = self.instances.get(group)
+        return None if instance is None else instance.admission(group)
 
     def waiting(self) -> Reason | None:
         for group in sorted(self.instances):

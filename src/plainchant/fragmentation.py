@@ -60,11 +60,11 @@ class Fragmentation(Layer):
 
     # --- the host of the protocol inside ---
 
-    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
+    def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         outgoing = self._outgoing.get(group)
         if outgoing is not None:
             return outgoing.next_fragment(max_bytes)
-        batch = self.host.take(group, max_bytes, most)
+        batch = self.host.take(group, max_bytes, most, stream)
         if batch is None or len(batch.body) <= max_bytes:
             if batch is not None and group in self._ends:
                 self._outgoing[group] = _Outgoing(batch, is_back=True, end=self._ends.pop(group))

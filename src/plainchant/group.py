@@ -19,9 +19,14 @@ known when they are read. A :class:`Stream` reads one group, or several (:func:`
 stamps. All that comes later bears larger ones, so nothing ever has to wait for another group. Events are taken from the buffers
 many at a time; if another stream turns to a group, what was taken from it and not given out goes back to its place.
 
-Accepted messages get the numbers 1, 2, 3, ... in their group, so a receipt is a number, and ``delivered`` and ``stable`` wait
-until the group's marks have come so far. A group that gets another name stays the same object: receipts count on, while the
+Accepted messages get the numbers 1, 2, 3, ... in their lane, so a receipt is a number, and ``delivered`` and ``stable`` wait
+until the lane's marks have come so far. A group that gets another name stays the same object: receipts count on, while the
 messages' own numbers begin again under the new name.
+
+*Lanes.* Messages with deadlines (``stream``, ``send`` with a deadline) overtake others, so each stream is a lane of its own, and
+those without deadlines are another. As long as there is only that one, the number of a message says which receipt is meant.
+From the first stream on a list of runs says it: so many messages were taken of this lane, then so many of that. Messages come
+back in the order in which they were taken.
 
 This module imports ``model`` and the registry; hosts import it.
 """
@@ -39,7 +44,19 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from .model import GroupId, PlainchantError, ProcessId, Reason, UsageError, View
+from .model import (
+    SECOND,
+    GroupId,
+    Nanoseconds,
+    PlainchantError,
+    ProcessId,
+    Reason,
+    UsageError,
+    View,
+    format_duration,
+    parse_duration,
+)
+from .model import Stream as Wanted
 from .protocols.registry import Promise
 
 OUTGOING: Final = 4 << 20
@@ -55,6 +72,11 @@ READ_FOR: Final = 0.005
 """Seconds that a reader goes on reading what is there before the event loop has its turn."""
 LOOKS: Final = 4
 """So often it is looked whether a group is at rest, and always is, before a member that cannot leave it has finished."""
+BACKLOG: Final = 16
+"""Messages of a stream that wait to be taken before sending in it waits."""
+_UNNAMED: Final = "~"
+"""What the names of streams of one message begin with."""
+_RELEASED: Final = "released"
 _ONLY_BYTES: Final = {bytes}
 _stamps: Final = count()
 """What comes is numbered with these, in whatever group it comes."""
@@ -167,6 +189,11 @@ class NotFormed(GroupError):
     """A group that was proposed was not formed: nobody agreed, or nobody answered."""
 
 
+class Rejected(GroupError):
+    """Deadlines cannot be guaranteed beside those that are. ``reason`` says what is too much, and ``reason.evidence`` has the
+    nearest deadline that would be accepted (``nearest_ns``), if there is one. Nothing was sent."""
+
+
 class JoinTimeout(GroupError):
     """The group did not let us in in time."""
 
@@ -185,18 +212,20 @@ class Lost(GroupError):
 class _Mark:
     """A number that only grows, and those who wait for it to come so far."""
 
-    __slots__ = ("_order", "_over", "_waiting", "value")
+    __slots__ = ("_order", "_over", "_still", "_waiting", "value")
 
     def __init__(self) -> None:
         self.value = 0
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
         self._over: Reason | None = None
+        self._still = 0
+        """How far it may grow when it is over."""
 
     async def reach(self, value: int) -> None:
         if self.value >= value:
             return
-        if self._over is not None:
+        if self._over is not None and value > self._still:
             raise Lost(self._over)
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (value, next(self._order), future))
@@ -210,34 +239,102 @@ class _Mark:
             if not future.done():
                 future.set_result(None)
 
-    def end(self, reason: Reason) -> None:
-        """It will not grow any more."""
+    def end(self, reason: Reason, still: int = 0) -> None:
+        """It will not grow any more, beyond ``still``."""
         self._over = reason
-        for _, _, future in self._waiting:
-            if not future.done():
+        self._still = still
+        for value, _, future in self._waiting:
+            if value > still and not future.done():
                 future.set_exception(Lost(reason))
-        self._waiting.clear()
+        self._waiting = [entry for entry in self._waiting if entry[0] <= still]
+        heapq.heapify(self._waiting)
+
+
+class _Runs:
+    """Which messages the numbers mean that messages get when they are taken, over all lanes: so many of this lane, then so many
+    of that."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: deque[tuple[int, int, _Lane, int]] = deque()
+        """Numbers of the first and the last message of a run, their lane, the last one's place in it."""
+
+    def add(self, first: int, last: int, lane: _Lane, place: int) -> None:
+        """Messages that were taken."""
+        runs = self._runs
+        if runs and runs[-1][2] is lane:
+            first = runs.pop()[0]
+        runs.append((first, last, lane, place))
+
+    def come_to(self, number: int) -> Iterator[tuple[_Lane, int]]:
+        """The lanes of which something is among the messages up to a number, and the places in them that this comes to."""
+        runs = self._runs
+        while runs and runs[0][1] <= number:
+            _, _, lane, place = runs.popleft()
+            yield lane, place
+        if runs and runs[0][0] <= number:
+            _, last, lane, place = runs[0]
+            yield lane, place - (last - number)
+
+    def lanes(self) -> list[_Lane]:
+        """The lanes of messages that have not come."""
+        return [lane for _, _, lane, _ in self._runs]
+
+
+class _Lane:
+    """Messages of a group that do not overtake each other: those of one stream, or those without a deadline."""
+
+    __slots__ = ("accepted", "answer", "delivered", "group", "is_over", "name", "queued", "stable", "waiter")
+
+    def __init__(self, group: Group, name: str) -> None:
+        self.group = group
+        self.name = name
+        """The stream's name; empty: messages without a deadline."""
+        self.accepted = 0
+        self.queued = 0
+        """Messages that were accepted and not taken."""
+        self.delivered = _Mark()
+        self.stable = _Mark()
+        self.answer: asyncio.Future[None] | None = None
+        """Whoever asked for admission waits for this, until there is an answer."""
+        self.is_over: Reason | None = None
+        """Why no more messages are accepted."""
+        self.waiter: asyncio.Future[None] | None = None
+        """Whoever sends in the stream waits for this."""
+
+    def end(self, reason: Reason, still: int = 0) -> None:
+        """Nothing more becomes of its messages beyond ``still``."""
+        self.delivered.end(reason, still)
+        self.stable.end(reason, still)
 
 
 class Receipt:
     """What ``send`` gives: the number of an accepted message, and a way to wait for what becomes of it."""
 
-    __slots__ = ("_group", "seq")
+    __slots__ = ("_lane", "seq")
 
-    def __init__(self, group: Group, seq: int) -> None:
-        self._group = group
+    def __init__(self, lane: _Lane, seq: int) -> None:
+        self._lane = lane
         self.seq = seq
+        """The message's place among those that were accepted: of its stream, or without a deadline."""
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the message has come back in the group's order."""
+        return self._lane.delivered.value >= self.seq
 
     async def delivered(self) -> None:
         """Waits until the message has come back in the group's order: everybody who stays gets it in that place."""
-        await self._group._delivered.reach(self.seq)
+        await self._lane.delivered.reach(self.seq)
 
     async def stable(self) -> None:
         """Waits until every member of the view holds the message. (Only where messages have a rank: in a total order.)"""
-        await self._group._stable.reach(self.seq)
+        await self._lane.stable.reach(self.seq)
 
     def __repr__(self) -> str:
-        return f"Receipt(group={self._group.name!r}, seq={self.seq})"
+        stream = f", stream={self._lane.name!r}" if self._lane.name else ""
+        return f"Receipt(group={self._lane.group.name!r}{stream}, seq={self.seq})"
 
 
 # --- the group ------------------------------------------------------------------------------------------------------
@@ -266,6 +363,19 @@ class Port(Protocol):
 
     def counters(self) -> Mapping[str, int]:
         """Counters of the process: packets and the like."""
+
+    def admit(self, group: GroupId, wanted: Wanted, payload: bytes | None, arrived: Nanoseconds) -> None:
+        """Asks the protocol to guarantee the deadlines of a stream (``model.Admit``); ``admitted`` or ``rejected`` is called when
+        it has answered. ``payload``: the one message of a stream without a period, handed over at ``arrived`` (``host.now``)."""
+
+    def offer(self, group: GroupId, stream: str, payload: bytes, arrived: Nanoseconds) -> None:
+        """Takes the next message of a stream that was admitted into the host's queue for it; ``took`` says when it is taken."""
+
+    def release(self, group: GroupId, stream: str) -> None:
+        """Tells the protocol that there will be no more messages in a stream (``model.Release``); none of them waits any more."""
+
+    def admission(self, group: GroupId) -> Mapping[str, Any] | None:
+        """What is guaranteed now, and how much room is left; None: the protocol does not say."""
 
 
 class Founder(Protocol):
@@ -309,6 +419,7 @@ class Group:
         formed: bool = True,
         changes: bool = True,
         proposes: bool = False,
+        admits: bool = False,
         settle: float = 0.0,
         node: Founder | None = None,
     ) -> None:
@@ -324,6 +435,8 @@ class Group:
         self._node = node
         self._proposes = proposes
         """Whether the protocol can close and rename groups."""
+        self._admits = admits
+        """Whether the protocol can guarantee deadlines."""
         self._settle = settle
         """Seconds for which such a group is at rest before a member has finished."""
         self.view: View | None = None
@@ -335,6 +448,20 @@ class Group:
         self._queued = 0
         self._queued_cost = 0
         self._accepted = 0
+        self._lane = _Lane(self, "")
+        """Messages without a deadline; how many are queued and accepted of them is said by the group itself."""
+        self._lanes: dict[str, _Lane] = {}
+        """The streams, by name."""
+        self._streams_queued = 0
+        """Messages of streams that wait to be taken."""
+        self._streams_accepted = 0
+        self._unnamed = count(1)
+        self._has_streams = False
+        """Whether there is, or was, a stream; else every message is of one lane."""
+        self._undelivered = _Runs()
+        """What was taken since then and is not delivered."""
+        self._unstable = _Runs()
+        """What was taken since then and is not stable."""
         self._turnstile = asyncio.Lock()
         self._waiters = 0
         self._room: asyncio.Future[None] | None = None
@@ -348,8 +475,9 @@ class Group:
         self._name_read = name
         """What the group was called where reading has come to."""
         self._refusal: Reason | None = None
-        self._delivered = _Mark()
-        self._stable = _Mark()
+        self._own_delivered = 0
+        """The number of the last own message that was delivered, counted over all names."""
+        self._own_stable = 0
         self._stable_rank = -1
         self._own: deque[tuple[int, int]] = deque()
         # incoming
@@ -370,11 +498,18 @@ class Group:
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
-    async def send(self, payload: bytes) -> Receipt:
+    async def send(self, payload: bytes, *, deadline: str | None = None) -> Receipt:
         """Sends a message; waits while there is no room. Once it returns the message is accepted for good.
 
-        Raises :class:`Refused` if it cannot be accepted. A send that is cancelled while it waits has sent nothing.
+        With a ``deadline`` (``"50ms"``, from now on), where the protocol can guarantee one: waits for the protocol's word that
+        the message will be delivered in time, and raises :class:`Rejected` if it cannot be. For messages that come again and
+        again :meth:`stream` keeps room.
+
+        Raises :class:`Refused` if it cannot be accepted. A send that is cancelled while it waits has sent nothing; if the
+        protocol has given its word in that very moment, it is sent.
         """
+        if deadline is not None:
+            return await self._send_by(payload, deadline)
         if payload.__class__ is not bytes:
             payload = _as_bytes(payload)
         cost = len(payload) + MESSAGE_COST
@@ -384,7 +519,7 @@ class Group:
         self._queued_cost += cost
         self._accepted += 1
         self._port.accept(self.name, (payload,))
-        return Receipt(self, self._accepted)
+        return Receipt(self._lane, self._accepted)
 
     def try_send(self, payload: bytes) -> Receipt | None:
         """Sends a message if there is room now; None if there is not. Raises :class:`Refused` if there never will be."""
@@ -398,7 +533,7 @@ class Group:
         self._queued_cost += cost
         self._accepted += 1
         self._port.accept(self.name, (payload,))
-        return Receipt(self, self._accepted)
+        return Receipt(self._lane, self._accepted)
 
     async def send_many(self, payloads: Sequence[bytes]) -> Receipt:
         """Sends messages, one after the other in the order: all of them or, if it is cancelled or refused, none.
@@ -406,7 +541,7 @@ class Group:
         The fast way to send: one call for many messages. The receipt is that of the last.
         """
         if not payloads:
-            return Receipt(self, self._accepted)
+            return Receipt(self._lane, self._accepted)
         if set(map(type, payloads)) != _ONLY_BYTES:
             payloads = [_as_bytes(payload) for payload in payloads]
         cost = sum(map(len, payloads)) + MESSAGE_COST * len(payloads)
@@ -416,7 +551,7 @@ class Group:
         self._queued_cost += cost
         self._accepted += len(payloads)
         self._port.accept(self.name, payloads)
-        return Receipt(self, self._accepted)
+        return Receipt(self._lane, self._accepted)
 
     def _fits(self, cost: int) -> bool:
         """Whether there is room; something larger than the whole buffer fits when it is empty."""
@@ -446,6 +581,93 @@ class Group:
         if size > LARGEST_MESSAGE:
             text = f"{size} bytes are more than a message may have ({LARGEST_MESSAGE}); send it in parts"
             raise Refused(Reason("too large", text))
+
+    # --- sending with deadlines -------------------------------------------------------------------------------------
+
+    async def stream(self, name: str, *, size: int, deadline: str, period: str) -> Guaranteed:
+        """Asks for a stream of messages whose deadlines are guaranteed: each has at most ``size`` bytes, is delivered within
+        ``deadline`` of being sent, and comes at least ``period`` after the one before; durations are text (``"50ms"``).
+
+        Returns when the protocol has taken it on, and raises :class:`Rejected` if it cannot. It keeps room for the stream until
+        it is released.
+        """
+        if not isinstance(name, str) or not name or name.startswith(_UNNAMED):
+            raise UsageError(f"the name of a stream is {name!r}; choose a text that is not empty and begins with no {_UNNAMED}")
+        if name in self._lanes:
+            raise UsageError(f"there is a stream {name!r} in {self.name} already; send in it, or release it and ask again")
+        if size.__class__ is not int or not 0 <= size <= LARGEST_MESSAGE:
+            raise UsageError(f"the size of stream {name!r} is {size!r}; it is the bytes of a message, up to {LARGEST_MESSAGE}")
+        wanted = Wanted(name, size, _length(deadline, "deadline", name), _length(period, "period", name))
+        if wanted.deadline > wanted.period:
+            raise UsageError(
+                f"the deadline of stream {name!r} is {deadline} and its period {period}: the next one would come before; give "
+                f"a deadline of at most the period"
+            )
+        lane = await self._ask_for(wanted, None)
+        return Guaranteed(self, lane, wanted)
+
+    async def _send_by(self, payload: bytes, deadline: str) -> Receipt:
+        payload = _as_bytes(payload)
+        length = _length(deadline, "deadline", "")
+        lane = await self._ask_for(Wanted(f"{_UNNAMED}{next(self._unnamed)}", len(payload), length), payload)
+        return Receipt(lane, 1)
+
+    async def _ask_for(self, wanted: Wanted, payload: bytes | None) -> _Lane:
+        """Asks the protocol for a stream, and waits for its answer."""
+        if not self._admits:
+            raise UsageError(
+                f"deadlines cannot be guaranteed in {self.name}: this protocol, with its parameters, has no admission control; "
+                f"choose the protocol rtcast, with admission"
+            )
+        self._refuse_if_over(wanted.size)
+        if not self._has_streams:
+            self._has_streams = True
+            if taken := self._accepted - self._queued:
+                self._undelivered.add(1, taken, self._lane, taken)
+                self._unstable.add(1, taken, self._lane, taken)
+        lane = self._lanes[wanted.name] = _Lane(self, wanted.name)
+        if payload is not None:
+            lane.accepted = lane.queued = 1
+            self._streams_queued += 1
+            self._streams_accepted += 1
+        answer = lane.answer = asyncio.get_running_loop().create_future()
+        self._port.admit(self.name, wanted, payload, _now())
+        try:
+            await answer
+        except asyncio.CancelledError:
+            if lane.answer is not None and lane.is_over is None and self._over is None:
+                self._forget(lane)
+                self._port.release(self.name, lane.name)
+            elif payload is None:
+                self._release(lane)
+            raise
+        return lane
+
+    def _release(self, lane: _Lane) -> None:
+        """No more messages; the protocol is told when those that wait are taken."""
+        if lane.is_over is None:
+            lane.is_over = Reason(_RELEASED, f"stream {lane.name!r} in {self.name} was released; ask for it again to send in it")
+            _wake(lane.waiter)
+            if not lane.queued:
+                self._say_released(lane)
+
+    def _say_released(self, lane: _Lane) -> None:
+        del self._lanes[lane.name]
+        if self._over is None:
+            self._port.release(self.name, lane.name)
+
+    def _forget(self, lane: _Lane) -> None:
+        """A stream is no more; what waits in it will not be sent."""
+        del self._lanes[lane.name]
+        self._streams_queued -= lane.queued
+        self._streams_accepted -= lane.queued
+        lane.queued = 0
+        self._go_if_sent()
+
+    @property
+    def admission(self) -> Mapping[str, Any] | None:
+        """What the protocol has guaranteed here and how much room it has left, in nanoseconds; None: it guarantees nothing."""
+        return self._port.admission(self.name) if self._admits and self._over is None else None
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -516,13 +738,15 @@ class Group:
 
     def metrics(self) -> dict[str, int]:
         """Numbers about this membership since it began, and the process's counters of packets."""
+        accepted = self._accepted + self._streams_accepted
+        queued = self._queued + self._streams_queued
         return {
-            "accepted": self._accepted,
-            "sent": self._accepted - self._queued,
-            "queued": self._queued,
+            "accepted": accepted,
+            "sent": accepted - queued,
+            "queued": queued,
             "queued_bytes": self._queued_cost - MESSAGE_COST * self._queued,
-            "own_delivered": self._delivered.value,
-            "own_stable": self._stable.value,
+            "own_delivered": self._own_delivered,
+            "own_stable": self._own_stable,
             "delivered": self._received,
             "unread_bytes": self._unread_cost,
             "views": self._views,
@@ -583,11 +807,13 @@ class Group:
         """Waits until this process is out: it leaves, or closes the group, when what was accepted is sent."""
         if not self._leaving:
             self._leaving = True
-            if not self._queued:
-                self._ask_to_go()
+            self._go_if_sent()
         await self._ended.wait()
 
-    def _ask_to_go(self) -> None:
+    def _go_if_sent(self) -> None:
+        """Who leaves asks to be let go when everything that was accepted is taken."""
+        if not self._leaving or self._queued or self._streams_queued or self._over is not None:
+            return
         if self._closing:
             self._port.close_group(self.name)
         else:
@@ -607,7 +833,7 @@ class Group:
             rested = 0
             while self._over is None and rested < LOOKS:
                 await asyncio.sleep(self._settle / LOOKS)
-                rested = rested + 1 if not self._queued and self.waiting() is None else 0
+                rested = rested + 1 if not self._queued and not self._streams_queued and self.waiting() is None else 0
             if self._over is None:
                 self._end(Reason("finished", f"{self.me} has finished in {self.name}"))
         if self._halted and self._over is not None:
@@ -638,24 +864,73 @@ class Group:
 
     # --- what hosts call --------------------------------------------------------------------------------------------
 
-    def took(self, messages: int, size: int) -> None:
-        """The protocol took messages of so many bytes: there is room again."""
-        self._queued -= messages
-        self._queued_cost -= size + MESSAGE_COST * messages
-        _wake(self._room)
-        if self._leaving and not self._queued:
-            self._ask_to_go()
+    def took(self, messages: int, size: int, stream: str = "") -> None:
+        """The protocol took messages of so many bytes, of a stream or of those without a deadline: there is room again."""
+        if self._has_streams:
+            self._number(messages, stream)
+        if not stream:
+            self._queued -= messages
+            self._queued_cost -= size + MESSAGE_COST * messages
+            _wake(self._room)
+        if self._leaving:
+            self._go_if_sent()
+
+    def _number(self, messages: int, stream: str) -> None:
+        """Notes of which lane the messages are that were taken."""
+        first = self._accepted - self._queued + self._streams_accepted - self._streams_queued + 1
+        if stream:
+            lane = self._lanes[stream]
+            lane.queued -= messages
+            self._streams_queued -= messages
+            place = lane.accepted - lane.queued
+            if lane.answer is not None:
+                self.admitted(stream)
+            if stream.startswith(_UNNAMED):
+                del self._lanes[stream]
+            elif lane.is_over is not None and not lane.queued:
+                self._say_released(lane)
+            _wake(lane.waiter)
+        else:
+            lane = self._lane
+            place = self._accepted - self._queued + messages
+        last = first + messages - 1
+        self._undelivered.add(first, last, lane, place)
+        self._unstable.add(first, last, lane, place)
+
+    def admitted(self, stream: str) -> None:
+        """The protocol guarantees the deadlines of a stream."""
+        lane = self._lanes.get(stream)
+        if lane is not None and lane.answer is not None:
+            _wake(lane.answer)
+            lane.answer = None
+
+    def rejected(self, stream: str, reason: Reason) -> None:
+        """The protocol cannot guarantee the deadlines of a stream, or no longer: what waits in it is not sent."""
+        lane = self._lanes.get(stream)
+        if lane is None:
+            return
+        lane.is_over = reason
+        lane.end(reason, lane.accepted - lane.queued)
+        self._forget(lane)
+        _wake(lane.waiter)
+        if lane.answer is not None and not lane.answer.done():
+            lane.answer.set_exception(Rejected(reason))
 
     def deliver(self, sender: ProcessId, first: int, payloads: list[bytes], rank: int | None, size: int) -> None:
         """Messages of one sender, in their place; ``size`` is about their bytes."""
         number = len(payloads)
         self._received += number
         if sender == self.me:
-            last = first + number - 1 + self._numbered_before
-            self._delivered.advance(last)
+            last = self._own_delivered = first + number - 1 + self._numbered_before
+            if not self._has_streams:
+                self._lane.delivered.advance(last)
+            else:
+                for lane, place in self._undelivered.come_to(last):
+                    lane.delivered.advance(place)
             if rank is None:
                 text = f"{self.name} has no total order, so nobody tells when a message is stable; wait until it is delivered"
-                self._stable.end(Reason("no order", text))
+                for lane in (self._lane, *(lane for lane, _ in self._unstable.come_to(last))):
+                    lane.stable.end(Reason("no order", text))
             else:
                 self._own.append((last, rank))
                 if rank <= self._stable_rank:  # it was known before it came
@@ -699,7 +974,12 @@ class Group:
             last = 0
             while own and own[0][1] <= rank:
                 last = own.popleft()[0]
-            self._stable.advance(last)
+            self._own_stable = last
+            if not self._has_streams:
+                self._lane.stable.advance(last)
+            else:
+                for lane, place in self._unstable.come_to(last):
+                    lane.stable.advance(place)
 
     def renamed(self, name: GroupId, returned: Sequence[bytes], numbered: int) -> None:
         """The group has another name; its view follows. What is ``returned`` was taken and has to be taken again; ``numbered``
@@ -726,8 +1006,11 @@ class Group:
     def _end(self, reason: Reason) -> None:
         self._over = reason
         self._refuse(reason)
-        self._delivered.end(reason)
-        self._stable.end(reason)
+        for lane in (self._lane, *self._lanes.values(), *self._undelivered.lanes(), *self._unstable.lanes()):
+            lane.end(reason)
+            if lane.answer is not None and not lane.answer.done():
+                lane.answer.set_exception(Refused(reason))
+                lane.answer.exception()  # as below
         for future in (self._joined, *self._naming):
             if not future.done():
                 future.set_exception(Halted(reason))
@@ -740,6 +1023,98 @@ class Group:
         """No further messages, for that reason."""
         self._refusal = reason
         _wake(self._room)
+        for lane in self._lanes.values():
+            _wake(lane.waiter)
+
+
+# --- messages with deadlines ----------------------------------------------------------------------------------------
+
+
+class Guaranteed:
+    """A stream of messages whose deadlines the protocol guarantees; :meth:`Group.stream` gives one. Times are in nanoseconds."""
+
+    __slots__ = ("_earliest", "_group", "_lane", "_turnstile", "deadline", "name", "period", "size")
+
+    def __init__(self, group: Group, lane: _Lane, wanted: Wanted) -> None:
+        self._group = group
+        self._lane = lane
+        self._turnstile = asyncio.Lock()
+        self._earliest = 0
+        """When the period since the last message is over."""
+        self.name = wanted.name
+        self.size = wanted.size
+        self.deadline = wanted.deadline
+        self.period = wanted.period
+
+    async def send(self, payload: bytes) -> Receipt:
+        """Sends the next message. One that comes before its period waits until then, and its deadline counts from then on.
+
+        Raises :class:`Rejected` if the protocol can keep the stream's deadlines no longer, :class:`Refused` if it was released or
+        the group is over. A send that is cancelled while it waits has sent nothing.
+        """
+        payload = _as_bytes(payload)
+        if len(payload) > self.size:
+            raise UsageError(f"{len(payload)} bytes are more than a message of stream {self.name!r} has ({self.size}); send less")
+        group, lane = self._group, self._lane
+        async with self._turnstile:
+            while True:
+                self._check()
+                now = _now()
+                if lane.queued >= BACKLOG:
+                    await self._wait(None)
+                elif now < self._earliest:
+                    await self._wait(self._earliest)
+                else:
+                    break
+            self._earliest = now + self.period
+            lane.accepted += 1
+            lane.queued += 1
+            group._streams_accepted += 1
+            group._streams_queued += 1
+            group._port.offer(group.name, self.name, payload, now)
+            return Receipt(lane, lane.accepted)
+
+    def release(self) -> None:
+        """There will be no more messages: the protocol need not keep room for them any longer. What was accepted is sent."""
+        self._group._release(self._lane)
+
+    def _check(self) -> None:
+        if self._group._refusal is not None:
+            raise Refused(self._group._refusal)
+        reason = self._lane.is_over
+        if reason is not None:
+            raise Refused(reason) if reason.code == _RELEASED else Rejected(reason)
+
+    async def _wait(self, until: int | None) -> None:
+        """Waits until something was taken, or the stream is over, or, at the most, for so long."""
+        loop = asyncio.get_running_loop()
+        waiter = self._lane.waiter = loop.create_future()
+        timer = loop.call_at(until / SECOND, _wake, waiter) if until is not None else None
+        try:
+            await waiter
+        finally:
+            self._lane.waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def __repr__(self) -> str:
+        lengths = f"size={self.size}, deadline={format_duration(self.deadline)}, period={format_duration(self.period)}"
+        return f"<Guaranteed {self.name!r} in {self._group.name!r}: {lengths}>"
+
+
+def _now() -> Nanoseconds:
+    """The time of the event loop, which is that of its host."""
+    return round(asyncio.get_running_loop().time() * SECOND)
+
+
+def _length(given: str, what: str, stream: str) -> Nanoseconds:
+    of = f" of stream {stream!r}" if stream else ""
+    if not isinstance(given, str):
+        raise UsageError(f'the {what}{of} is {given!r}: write a number and a unit, such as "50ms" or "2s"')
+    length = parse_duration(given)
+    if length < 1:
+        raise UsageError(f"the {what}{of} is {given}; give it a positive one")
+    return length
 
 
 # --- streams --------------------------------------------------------------------------------------------------------

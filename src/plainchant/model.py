@@ -253,6 +253,51 @@ class Pressure:
     full: bool
 
 
+# --- messages with deadlines ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stream:
+    """Messages of one kind whose deadlines are to be guaranteed: what admission control is asked to take on.
+
+    ``deadline`` counts from the moment at which the application hands a message over. ``period`` is the shortest time between two
+    of them; 0: there is one message only (aperiodic).
+    """
+
+    name: str
+    size: int
+    """Bytes of a message, at the most."""
+    deadline: Nanoseconds
+    period: Nanoseconds = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Admit:
+    """What a host tells an engine (``notice``): the application wants this stream's deadlines guaranteed. The engine answers,
+    then or later, with ``host.admitted`` or ``host.rejected``."""
+
+    group: GroupId
+    stream: Stream
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Release:
+    """What a host tells an engine (``notice``): the application has no more messages in this stream; it need not be kept room."""
+
+    group: GroupId
+    stream: str
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """The next message of a stream, as a host shows it (``peek``). Times are those of ``host.now``."""
+
+    payload: bytes
+    arrived: Nanoseconds
+    """When the application handed it over; 0 for messages that belong to no stream, of which nobody notes it."""
+    deadline: Nanoseconds = 0
+    """When it has to be delivered; 0: whenever."""
+
+
 # --- parameters -----------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +311,8 @@ class Declared:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     example: str = ""
+    keys: str = "group"
+    """What the keys of a parameter with several values (a ``Mapping``) are."""
 
 
 def parameter(
@@ -277,10 +324,11 @@ def parameter(
     maximum: float | None = None,
     choices: Sequence[str] = (),
     example: str = "",
+    keys: str = "group",
     factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declares a parameter as a dataclass field: default, unit and one sentence in one place."""
-    declared = Declared(about, unit, minimum, maximum, tuple(choices), example)
+    declared = Declared(about, unit, minimum, maximum, tuple(choices), example, keys)
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata={"declared": declared})
     return dataclasses.field(default=default, metadata={"declared": declared})

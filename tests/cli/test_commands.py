@@ -83,6 +83,16 @@ def test_the_written_scenario_replays_the_run(plainchant: Callable[..., Ended], 
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
+def test_run_says_how_many_deadlines_were_admitted(plainchant: Callable[..., Ended], tmp_path: Path) -> None:
+    kept, refused = '[[workload]]\nrate = 2\ndeadline = "400ms"\n', '[[workload]]\nrate = 500\ndeadline = "2ms"\n'
+    (tmp_path / "due.toml").write_text('protocol = "rtcast"\nmembers = 2\n' + kept + refused)
+    ended = plainchant("run", "due.toml", "--out", "out")
+    assert ended.status == 0, ended.err
+    assert "4 streams and single messages asked for, 2 admitted, 2 rejected" in " ".join(ended.out.split())
+    run = json.loads((tmp_path / "out" / "summary.json").read_text())["run"]
+    assert (run["streams_asked"], run["streams_admitted"], run["streams_rejected"]) == (4, 2, 2)
+
+
 def test_options_win_over_the_file_and_seed_over_set(plainchant: Callable[..., Ended], tmp_path: Path) -> None:
     plainchant("run", "small.toml", "--set", "seed=3", "--seed", "4", "--set", "network.loss=0.05", "--out", "out")
     written = tomllib.loads((tmp_path / "out" / "scenario.toml").read_text())
@@ -306,7 +316,7 @@ def test_protocols(plainchant: Callable[..., Ended]) -> None:
     assert facts["name"] == "sequencer"
     assert {"name", "type", "default", "unit", "minimum", "maximum", "choices", "example", "about"} == set(facts["parameters"][0])
     assert {"name": "fifo", "provided": "a majority of each view survives"} in facts["promises"]
-    assert [one["name"] for one in json.loads(plainchant("protocols", "--json").out)] == ["sequencer", "newtop"]
+    assert [one["name"] for one in json.loads(plainchant("protocols", "--json").out)] == ["sequencer", "newtop", "rtcast"]
 
 
 def test_a_promise_with_two_conditions_is_shown_once(plainchant: Callable[..., Ended]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from plainchant.cli import main
 from plainchant.lab.metrics import METRICS
+from plainchant.trace import SCHEMA
 
 FIGURES = ("latency", "delay overhead", "packets", "retransmissions", "view changes", "fairness")
 
@@ -75,11 +76,40 @@ def test_of_many_runs_the_spread_is_told(tmp_path: Path, capsys: pytest.CaptureF
     assert line.split() == ["null", "messages", "0", "not", "recorded"]
 
 
+def test_real_time_is_told_only_where_there_is_any(crash: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", str(crash)]) == 0
+    told = capsys.readouterr().out
+    assert not any(word in told for word in ("deadlines", "rotations", "admission", "assumptions broken"))
+    start = {"kind": "start", "detail": '{"bounds": {"rotation": 9}}'}
+    view = {"kind": "view", "group": "g", "view": 1, "members": ["p"]}
+    send = {"kind": "send", "group": "g", "view": 1, "sender": "p", "seq": 1, "deadline": 5}
+    deliver = {"kind": "deliver", "group": "g", "view": 1, "sender": "p", "seq": 1}
+    turns = [{"kind": "token", "group": "g", "view": 1}] * 2
+    admit = {"kind": "admit", "group": "g", "view": 1, "detail": '{"stream": "s"}'}
+    events = [start, view, *turns, admit, send, deliver]
+    rows = [{"run": "r0", "process": "p", "index": at, "time": 2 * at, **event} for at, event in enumerate(events)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), "timed.parquet")
+    assert main(["metrics", "timed.parquet"]) == 0
+    lines = {line[2:].split("  ")[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    assert "1 missed of 1 (100.000%)" in lines["deadlines"]
+    assert "1 admitted, 0 rejected" in lines["admission"]
+    assert "1: p50 2 ns, p90 2 ns, p99 2 ns, max 2 ns; stated bound 9 ns" in lines["rotations"]
+    assert "joins" not in lines
+
+
+def test_detections_are_matched_with_injections(crash: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", str(crash), "--detections", "--json", "found.json"]) == 0
+    assert "1: 1 matched by a view without it; 0 more" in capsys.readouterr().out
+    (row,) = json.loads(Path("found.json").read_text())["detections"]
+    assert (row["crashes"], row["crashes_matched"], row["eliminations_false"]) == (1, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["nowhere"], "there is no trace at nowhere"),
         (["crash", "--group", "gg"], 'did you mean "g"?'),
+        (["crash", "--group", "g", "--detections"], "leave out --group and --out"),
         (["crash", "--run", "r7"], "there is no run 'r7'"),
         (["crash", "--out", "crash"], "crash exists and is not empty"),
         (["crash", "--json", "no/such/directory.json"], "cannot write no/such/directory.json"),

@@ -252,6 +252,17 @@ GOOD = [
         "a": f"{AB} | send time=10 deadline=20 | deliver a 1 time=11 deadline=20 | end time=90",
         "b": f"{AB} | leave time=15 | drop a 1 time=25",
     }),
+    ("deadline: one lacks it and drops its sender, one leaves, one ends before it is due", "deadline", {
+        "a": "view 1 a,b,c,d | send time=10 deadline=20 | deliver a 1 time=11 | end time=90",
+        "b": "view 1 a,b,c,d | view 2 b time=20 | end time=90",
+        "c": "view 1 a,b,c,d | leave time=20 | null time=90",
+        "d": "view 1 a,b,c,d | end time=19",
+    }),
+    ("deadline: by the global clock one ends and one leaves before it is due", "deadline", {
+        "a": "view 1 a,b,c | send time=10 true_time=110 deadline=20 | deliver a 1 time=9 true_time=111 | end time=9 true_time=99",
+        "b": "view 1 a,b,c | end time=99 true_time=119",
+        "c": "view 1 a,b,c | leave time=99 true_time=120 | null time=99 true_time=190",
+    }),
     ("deadline: a joiner's view came after the message", "deadline", {
         "a": "view 1 a | send time=10 deadline=20 | deliver a 1 time=11 | view 2 a,b | end time=90",
         "b": "join | view 2 a,b time=5 | end time=50",

@@ -83,6 +83,12 @@ def _timed() -> Iterator[Case]:
         yield Case(f"bounded: {name}", "bounded", timing.SLOW, "violated", culprit, {"bounds": bounds})
     for name, bounds in (("exactly at its bound", {"send": 51, "deliver": 81}), ("another's bound", {"deliver": 81, "view": 1})):
         yield Case(f"bounded: {name}", "bounded", timing.SLOW, "holds", options={"bounds": bounds})
+    for name, bounds, histories, culprit in timing.BOUNDED:
+        yield Case(f"bounded: {name}", "bounded", histories, "violated", culprit, {"bounds": bounds})
+    for name, bounds, histories in timing.BOUNDED_GOOD:
+        yield Case(f"bounded: {name}", "bounded", histories, "holds", options={"bounds": bounds})
+    for name, bounds, histories in timing.BOUNDED_NOTHING:
+        yield Case(f"bounded: {name}", "bounded", histories, "nothing to check", options={"bounds": bounds})
     for name, bounds, histories, culprit in cases_delivery.BOUNDED:
         yield Case(name, "bounded", histories, "violated", culprit, {"bounds": bounds})
     for name, bounds, histories in cases_delivery.BOUNDED_GOOD:

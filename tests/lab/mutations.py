@@ -332,13 +332,23 @@ def drop_rank(random: Random, histories: Histories) -> str | None:
     return _with(random, histories, "deliver", lambda e: {"rank": None})
 
 
+def _later(event: Event) -> Event:
+    return {column: event[column] + 10**6 for column in ("time", "true_time") if event.get(column) is not None}
+
+
 def delay_delivery(random: Random, histories: Histories) -> str | None:
     """A delivery comes after every deadline and bound."""
+    return _with(random, histories, "deliver", _later)
 
-    def late(event: Event) -> Event:
-        return {column: event[column] + 10**6 for column in ("time", "true_time") if event.get(column) is not None}
 
-    return _with(random, histories, "deliver", late)
+def delay_turn(random: Random, histories: Histories) -> str | None:
+    """A token comes long after it was due."""
+    return _with(random, histories, "token", _later)
+
+
+def delay_end(random: Random, histories: Histories) -> str | None:
+    """A process goes on for long: all that it might still have done it has not done."""
+    return _with(random, histories, "end", _later)
 
 
 def slow_send(random: Random, histories: Histories) -> str | None:
@@ -422,8 +432,9 @@ CAUGHT: tuple[Mutation, ...] = (
     *(deliver_before_send, add_member, remove_member, renumber_view, drop_view, duplicate_view, forge_sender, forge_number),
     *(forge_group, change_digest, drop_end, drop_last_send, cut_tail, delay_delivery, slow_send, crash_instead_of_end),
     *(leave_early, reject_delivered, block_needlessly, share_signature, drop_join, end_instead_of_crash, deliver_older),
+    delay_turn,
 )
 """Mutations that break some property in many of the runs they are tried on."""
 
-HARMLESS: tuple[Mutation, ...] = (change_rank, drop_rank, drop_crash, drop_leave, drop_history, timing_fault)
+HARMLESS: tuple[Mutation, ...] = (delay_end, change_rank, drop_rank, drop_crash, drop_leave, drop_history, timing_fault)
 """Mutations that say less, or something that is not to be trusted: they need not break anything."""

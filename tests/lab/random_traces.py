@@ -48,7 +48,7 @@ class RandomRun:
 
 def random_run(seed: int, name: str | None = None) -> RandomRun:
     """The correct run of a seed."""
-    return _World(Random(f"random run {seed}")).run(name or f"r{seed:06d}")
+    return _World(Random(f"random run {seed}"), Random(f"times of random run {seed}")).run(name or f"r{seed:06d}")
 
 
 def table(runs: Iterable[RandomRun]) -> pa.Table:
@@ -115,8 +115,10 @@ class _Group:
 class _World:
     """One run while it is made."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, times: Random) -> None:
         self.random = random
+        self.times = times
+        """Decides what is said about times, and nothing of what happens."""
         self.mode = random.choice(MODES)
         self.clocked = random.random() < 0.6
         self.ranked = self.mode in ("total", "grouped") and random.random() < 0.7
@@ -172,8 +174,13 @@ class _World:
         if self.random.random() < 0.15 and self._is_static():
             self._set_deadlines()
             promises.append("deadline")
-        bounds = self._bounds()
-        promises += ["bounded"] if bounds else []
+        else:
+            self._hope_for_deadlines()
+        bounds = self._bounds() | self._turns() | self._detections()
+        if bounds and self.times.random() < 0.2:
+            bounds = {name: self.times.randint(0, bound) for name, bound in bounds.items()}
+        elif bounds:
+            promises.append("bounded")
         self._cut_some()
         self._lose_sight_of_one()
         detail = json.dumps({"version": 1, "promises": promises, "bounds": bounds})
@@ -235,6 +242,49 @@ class _World:
                 elif event["kind"] == "deliver" and self.random.random() < 0.5:
                     event["deadline"] = self.sent_at[_message(event)] + longest + process.skew
         self.features.add("deadlines")
+
+    def _hope_for_deadlines(self) -> None:
+        """Deadlines that nobody guarantees, in runs in which members come and go."""
+        if self.times.random() < 0.6:
+            return
+        longest = self.times.choice((10, 100, 1_000))
+        for process in self.processes.values():
+            for event in process.events:
+                if event["kind"] == "send" and self.times.random() < 0.8:
+                    event["deadline"] = event["time"] + self.times.randint(1, longest)
+                elif event["kind"] == "deliver" and self.times.random() < 0.1:
+                    event["deadline"] = event["time"] + self.times.randint(-1, longest)
+        self.features.add("hopes")
+
+    def _turns(self) -> dict[str, int]:
+        """A token comes to processes now and then; the longest that it was away between two views is its bound."""
+        if self.times.random() < 0.5:
+            return {}
+        longest = 0
+        for process in self.processes.values():
+            last: dict[str, int] = {}
+            events: list[Event] = []
+            for event in process.events:
+                if event["kind"] in ("view", "leave"):
+                    last.pop(event["group"], None)
+                events.append(event)
+                if event["kind"] in ("crash", "end") or self.times.random() < 0.5:
+                    continue
+                group = self.times.choice(sorted(self.groups))
+                moment = {column: event[column] for column in ("time", "true_time") if column in event}
+                events.append({"kind": "token", "group": group, **moment})
+                longest = max(longest, event["time"] - last.get(group, event["time"]))
+                last[group] = event["time"]
+            process.events = events
+        self.features.add("turns")
+        return {"rotation": longest}
+
+    def _detections(self) -> dict[str, int]:
+        """Nobody takes longer to notice a crash than the run takes."""
+        if not self.clocked or self.times.random() < 0.5:
+            return {}
+        self.features |= {"detections"} if "crash" in self.features else set()
+        return {"detection": self.now}
 
     def _bounds(self) -> dict[str, int]:
         if not self.clocked or self.random.random() < 0.6:

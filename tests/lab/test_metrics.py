@@ -263,6 +263,7 @@ def test_view_changes_are_the_different_views_after_the_first() -> None:
         ([{"kind": "suspect", "at": 90, "detail": {"process": "q"}}, view(2, "p", 190)], 90),
         ([{"kind": "suspect", "at": 130, "group": None, "detail": {"process": "q"}}], 30),
         ([{"kind": "suspect", "at": 130, "detail": {"process": "r"}}], None),
+        ([{"kind": "suspect", "at": 130, "detail": {"processes": ["r", "q"]}}, view(2, "p", 190)], 30),
     ],
 )
 def test_a_crash_is_detected_by_the_first_suspicion_or_view_without_it(noticing: list[Any], after: int | None) -> None:
@@ -288,6 +289,91 @@ def test_a_pause_counts_as_detected_only_while_it_lasts() -> None:
 def test_who_has_left_does_not_fail() -> None:
     gone = [view(1, "pq"), {"kind": "leave"}, {"kind": "crash", "group": None, "at": 9}]
     assert only({"p": [view(1, "pq")], "q": gone})["failures"] == 0
+
+
+# --- real time ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_is_carried_over_by_the_global_clock_or_stands_with_the_delivery() -> None:
+    row = only(
+        {
+            "p": [send(1, 100, sender="p", deadline=150), send(2, 200, sender="p", deadline=230), send(3, 300, sender="p")],
+            "q": [
+                deliver("p", 1, 140, 100),
+                deliver("p", 2, 235, 200),
+                deliver("p", 2, 260, 200, deadline=261),
+                deliver("p", 3, 900, 300),
+            ],
+        }
+    )
+    assert (row["due"], row["missed"], row["miss_ratio"]) == (3, 1, 1 / 3)  # -10, 5, -1
+    assert (row["lateness_p50_ns"], row["lateness_max_ns"]) == (-1, 5)
+
+
+def test_who_is_there_at_the_deadline_and_never_gets_the_message_has_missed_it() -> None:
+    ends = {"kind": "end", "group": None}
+    row = only(
+        {
+            "p": [view(1, "pqrs"), send(1, 10, sender="p", deadline=20), deliver("p", 1, 12, 10), {**ends, "at": 50}],
+            "q": [view(1, "pqrs"), {**ends, "at": 20}],
+            "r": [view(1, "pqrs"), {"kind": "crash", "group": None, "at": 19}],
+            "x": [view(2, "x"), {**ends, "at": 50}],
+        }
+    )
+    assert (row["due"], row["missed"]) == (2, 1)
+
+
+def test_messages_of_senders_that_crash_and_groups_without_deadlines_have_none_due() -> None:
+    crash = {"kind": "crash", "group": None, "at": 30}
+    late = {"q": [view(1, "pq"), deliver("p", 1, 90, 10)]}
+    row = only({"p": [view(1, "pq"), send(1, 10, sender="p", deadline=20), crash], **late})
+    assert (row["due"], row["missed"], row["miss_ratio"], row["lateness_max_ns"]) == (None, None, None, None)
+    assert only({"p": [send(1, 10, sender="p")], **late})["due"] is None
+
+
+def test_admissions_are_of_streams_and_other_rejections_are_not_counted() -> None:
+    told = [{"kind": "admit", "detail": {"stream": "a"}}, {"kind": "reject", "detail": {"stream": "b"}}]
+    others = [{"kind": "reject", "detail": {"join": True}}, {"kind": "reject", "sender": "p", "seq": 1}]
+    row = only({"p": [*told, told[0], *others]})
+    assert (row["admitted"], row["rejected"], row["admission_ratio"]) == (2, 1, 2 / 3)
+    assert only({"p": others})["admitted"] is None
+
+
+def test_a_rotation_is_from_turn_to_turn_without_a_view_or_a_leave_between() -> None:
+    def turn(at: int, **more: Any) -> dict[str, Any]:
+        return {"kind": "token", "at": at, **more}
+
+    start = {"kind": "start", "group": None, "detail": {"bounds": {"rotation": 40, "detection": 90}}}
+    row = only({"p": [start, turn(10), turn(30), view(1, "p", 35), turn(90), turn(95), {"kind": "leave", "at": 96}, turn(200)]})
+    assert (row["rotations"], row["rotation_p50_ns"], row["rotation_max_ns"]) == (2, 12, 20)
+    assert (row["rotation_bound_ns"], row["detection_bound_ns"]) == (40, 90)
+    assert only({"p": [view(1, "p")]})["rotations"] is None
+
+
+def test_exclusion_is_from_a_crash_to_the_view_without_it_at_each_member_that_stays() -> None:
+    crash = {"kind": "crash", "group": None, "at": 100}
+    row = only(
+        {
+            "p": [view(1, "pqr"), view(2, "pr", 130)],
+            "q": [view(1, "pqr"), crash],
+            "r": [view(1, "pqr"), view(2, "pr", 150)],
+        }
+    )
+    assert (row["exclusion_p50_ns"], row["exclusion_max_ns"]) == (40, 50)
+
+
+def test_a_join_lasts_from_the_first_joining_to_the_view_and_broken_assumptions_are_counted() -> None:
+    def state(at: int, **detail: Any) -> dict[str, Any]:
+        return {"kind": "state", "at": at, "detail": detail}
+
+    row = only(
+        {
+            "p": [state(5, state="joining"), state(20, state="joining"), view(1, "p", 45), view(2, "p", 50)],
+            "q": [state(5, state="joining"), state(9, broken="P3", measured=8, bound=5)],
+        }
+    )
+    assert (row["joins"], row["join_p50_ns"], row["join_max_ns"], row["broken"]) == (1, 40, 40, 1)
+    assert only({"p": [state(1, history=3)]})["broken"] is None
 
 
 # --- whole runs ---------------------------------------------------------------------------------------------------------
@@ -326,19 +412,22 @@ def test_a_trace_without_groups_has_no_metrics() -> None:
 def random_trace(random: Random, run: str) -> pa.Table:
     """Rows of every kind that metrics look at, thrown together: nothing that a protocol did, everything that can be."""
     processes = ["p", "q", "r"][: random.randint(1, 3)]
-    columns = {name: random.random() < 0.7 for name in ("true_time", "sent", "size", "packets")}
+    columns = {name: random.random() < 0.7 for name in ("true_time", "sent", "size", "packets", "deadline")}
     kinds = ["send", "deliver", "deliver", "deliver", "null", "retransmit", "suspect", "block", "unblock", "sync", "state"]
     kinds += ["join", "leave", "view", "fault", "crash", "stable", *(["receive"] if random.random() < 0.5 else [])]
+    kinds += ["token", "token", "state", "admit", "reject", "start"]
     chosen = random.sample(kinds, random.randint(1, len(kinds)))
     rows: list[dict[str, Any]] = []
     for process in processes:
         clock = 0
+        stays = random.random() < 0.5
+        able = [kind for kind in chosen if not stays or kind not in ("crash", "leave")] or ["view"]
         for index in range(random.randint(0, 30)):
             clock += random.choice([0, 1, 7, 1_000_003])
-            row = random_row(random, random.choice(chosen), process, processes, clock)
+            row = random_row(random, random.choice(able), process, processes, clock)
             row.update(run=run, process=process, index=index, time=clock + 3, rank=index if random.random() < 0.8 else None)
             row["true_time"] = clock if columns["true_time"] else None
-            for name in ("sent", "size", "packets"):
+            for name in ("sent", "size", "packets", "deadline"):
                 row[name] = row.get(name) if columns[name] else None
             rows.append(row)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -356,7 +445,8 @@ def random_row(random: Random, kind: str, process: str, processes: list[str], cl
         row["group"] = row["group"] or "g"
         row.update(sender=process if kind == "send" else who, seq=random.randint(1, 9), size=random.randint(0, 40))
         row["sent"] = clock - random.randint(-5, 2_000_000) if kind == "deliver" and random.random() < 0.9 else None
-    elif kind in ("receive", "block", "unblock") and random.random() < 0.5:
+        row["deadline"] = clock + random.randint(-5, 2_000_000) if random.random() < (0.2 if kind == "deliver" else 0.7) else None
+    elif kind in ("receive", "block", "unblock", "reject") and random.random() < 0.5:
         row.update(sender=who, seq=random.randint(1, 9))
     elif kind == "view":
         row.update(view=random.randint(1, 3), members=random.sample(processes, random.randint(1, len(processes))))
@@ -366,11 +456,15 @@ def random_row(random: Random, kind: str, process: str, processes: list[str], cl
 
 def random_detail(random: Random, kind: str, who: str) -> dict[str, Any]:
     details: dict[str, dict[str, Any]] = {
-        "suspect": {"process": who},
+        "suspect": random.choice([{"process": who}, {"processes": [who, "p"]}]),
+        "reject": random.choice([{"stream": who}, {"join": True}]),
         "sync": {"over": random.random() < 0.5, "history": random.randint(0, 9)},
         "fault": {"fault": random.choice(["pause", "cut"]), "length": random.randint(0, 50)},
         "crash": {"by": random.choice(["fault", "protocol"])},
-        "state": {"history": random.choice([3, "many", None])},
+        "state": random.choice(
+            [{"history": random.choice([3, "many", None])}, {"state": "joining"}, {"state": "running", "broken": "P3"}]
+        ),
+        "start": {"bounds": {"rotation": random.randint(1, 9), "detection": random.randint(1, 9)}},
     }
     return details.get(kind, {})
 

@@ -26,6 +26,8 @@ from plainchant.trace import MalformedTrace, TraceBuffer
 from plainchant.trace.reference import Outcome, Verification, Violation, verify
 from tests.trace.build import trace
 
+from .test_deadlines import ring_run
+
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
@@ -433,3 +435,21 @@ def test_a_sweep_without_results_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text("{}")
     with pytest.raises(LabError, match="run the same `plainchant sweep` command again"):
         subject_at(str(tmp_path), most=1)
+
+
+# --- real time --------------------------------------------------------------------------------------------------------
+
+
+def test_real_time_has_a_section_with_tables_and_histograms_only_where_there_is_any(tmp_path: Path) -> None:
+    made = ring_run(30)
+    pq.write_table(made, tmp_path / "ring.parquet")
+    text = page(subject_at(str(tmp_path / "ring.parquet"), most=3))
+    read = Reading(text)
+    assert read.problems == []
+    assert "<h2>Real time</h2>" in text
+    for told in ("messages due at their destinations", "rotation, stated bound", "crash to view without it, longest"):
+        assert told in read.text
+    assert "<b>Rotation</b>" in text
+    assert "<b>Slack</b>" in text
+    pq.write_table(trace({"p": "view 1 p | send | deliver p 1 | end"}), tmp_path / "plain.parquet")
+    assert "Real time" not in page(subject_at(str(tmp_path / "plain.parquet"), most=3))

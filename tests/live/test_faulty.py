@@ -45,6 +45,9 @@ class Recorder:
         self.calls.append((tuple(to), bytes(data)))
         self.sent += [(now, address, bytes(data)) for address in to]
 
+    def catch_up(self) -> bool:
+        return False
+
     async def close(self) -> None:
         self.closed = True
 
@@ -141,6 +144,14 @@ def test_damaged_packets_have_one_to_three_flipped_bits() -> None:
     assert len(flipped) == 1000
     assert set(flipped) == {0, 1, 2, 3}
     assert sum(map(bool, flipped)) == transport.spoiled.corrupted > 200
+
+
+def test_what_a_process_sends_to_itself_is_not_spoiled_by_the_networks_rates() -> None:
+    rules = Network(loss=1.0, delay=NO_DELAY)
+    assert under(rules=rules, to=(P1, P2)) == [P1]
+    assert under(Fault(kind="partition", parts=(("p2", "p3"),)), to=(P1, P2)) == [P1]
+    assert under(Fault(kind="cut", source="p1"), to=(P1, P2)) == []
+    assert under(Fault(kind="loss", target="p1", rate=1.0), to=(P1, P2)) == [P2]
 
 
 def test_a_link_that_differs() -> None:

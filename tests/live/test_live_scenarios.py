@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +23,7 @@ import pytest
 
 from plainchant.cli.live import LiveResult, execute, given_parameters
 from plainchant.live import control, crew
+from plainchant.live.inject import Injector
 from plainchant.live.namespaces import NamespaceError, Namespaces
 from plainchant.live.process import LiveError, Process
 from plainchant.live.supervisor import not_applied, stretched, supervise
@@ -26,6 +31,7 @@ from plainchant.model import MS, Duration, UsageError
 from plainchant.scenario import Scenario, load, shipped
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Clock, Fault, Network, RandomFaults, Workload
+from plainchant.sim.summary import ProcessEnd
 from plainchant.trace import read
 
 QUICK = ("parameters.suspect_after=300ms", "parameters.patience=1s")
@@ -457,3 +463,90 @@ def test_given_parameters_are_those_of_the_file_and_of_options(tmp_path: Path) -
 def test_time_does_not_stand_still(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="above 0"):
         supervise(scenario_of(SMALL), tmp_path / "spools", time_scale=0.0)
+
+
+# --- omissions, and processes that come back when they were halted --------------------------------------------------
+
+OMITTING = """\
+protocol = "sequencer"
+members = 3
+duration = "600ms"
+drain = "60s"
+[network]
+delay = "200us"
+[[workload]]
+rate = 50
+size = 100
+[[fault]]
+kind = "omit"
+process = "p2"
+source = "p1"
+at = "100ms"
+count = 3
+[[fault]]
+kind = "omit"
+process = "p3"
+packet = "Broadcast"
+at = "200ms"
+"""
+
+
+def test_packets_are_omitted_where_they_come_in(tmp_path: Path, started: Started) -> None:
+    result = live(scenario_of(OMITTING), tmp_path)
+    assert_well(result)
+    dropped = rows(tmp_path, kind="fault")
+    details = [json.loads(row["detail"]) for row in dropped]
+    assert [row["process"] for row in dropped] == ["p2", "p2", "p2", "p3"]
+    assert [detail["source"] for detail in details[:3]] == ["p1"] * 3
+    assert [(detail["drop"], detail["count"]) for detail in details] == [(1, 3), (2, 3), (3, 3), (1, 1)]
+    assert details[3]["packet"] == "Broadcast"
+
+
+class Gone:
+    """A process that its protocol halted."""
+
+    place = name = "p3"
+    running = False
+    paused_until = 0
+    end = ProcessEnd("halted", "it missed a message")
+
+
+class Camp:
+    """A crew whose only process is gone."""
+
+    def __init__(self) -> None:
+        self.latest = {"p3": Gone()}
+        self.gone: Callable[[Gone], None] = lambda process: None
+        self.came: asyncio.Future[tuple[str, Fault]] = asyncio.get_running_loop().create_future()
+
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        return ("g",)
+
+    async def come(self, place: str, groups: tuple[str, ...], fault: Fault) -> None:
+        self.came.set_result((place, fault))
+
+    def heal(self) -> None:
+        return
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_process_that_its_protocol_halted_comes_back_if_it_is_to(share: float) -> None:
+    async def main() -> None:
+        camp: Any = Camp()
+        rates = RandomFaults(restart_halted=share, restart_after=Duration(MS))
+        injector = Injector(camp, (), rates, Random(1))
+        camp.gone(camp.latest["p3"])
+        if not share:
+            assert not injector._agenda
+            return
+        now = time.monotonic_ns()
+        running = asyncio.create_task(injector.run(now, now + 60_000 * MS))
+        async with asyncio.timeout(30):
+            assert await camp.came == ("p3", Fault(kind="restart", process="p3"))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        injector._over = True
+        camp.gone(camp.latest["p3"])
+        assert not injector._agenda
+
+    asyncio.run(main())

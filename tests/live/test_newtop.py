@@ -387,6 +387,9 @@ class Quiet:
     def send(self, to: Sequence[Address], data: Data) -> None:
         self.counters.sent += 1
 
+    def catch_up(self) -> bool:
+        return False
+
     async def close(self) -> None:
         raise AssertionError("nobody closes it")
 

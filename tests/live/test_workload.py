@@ -6,33 +6,62 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 from plainchant.group import OUTGOING, Group, Guarantees
 from plainchant.live.workload import Numbering, Sender, outgoing_for
-from plainchant.model import MS, SECOND, Duration, Reason
+from plainchant.model import MS, SECOND, Duration, Reason, Stream
 from plainchant.scenario.model import Workload
 
 from .endpoints import run
 
 
 class Host:
-    """Takes every message at once; ``deliver`` gives it back in the next turn of the loop, if it is to."""
+    """Takes every message at once; ``deliver`` gives it back in the next turn of the loop, if it is to. Of streams and messages
+    that have to be admitted it rejects those whose numbers, counted from 0, are in ``rejecting``."""
 
-    def __init__(self, *, deliver: bool = True) -> None:
+    def __init__(self, *, deliver: bool = True, rejecting: Sequence[int] = ()) -> None:
         self.accepted: list[bytes] = []
         self.most_under_way = 0
         self._under_way = 0
         self._deliver = deliver
-        self.group = Group(self, "g", "p1", Guarantees((), ()), listen=False)
+        self._rejecting = rejecting
+        self.asked: list[Stream] = []
+        self.released: list[str] = []
+        self.group = Group(self, "g", "p1", Guarantees((), ()), listen=False, admits=True)
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
-            self.accepted.append(payload)
-            self._under_way += 1
-            self.most_under_way = max(self.most_under_way, self._under_way)
-            self.group.took(1, len(payload))
-            if self._deliver:
-                asyncio.get_running_loop().call_soon(self._back, len(self.accepted), payload)
+            self._take(payload, "")
+
+    def _take(self, payload: bytes, stream: str) -> None:
+        self.accepted.append(payload)
+        self._under_way += 1
+        self.most_under_way = max(self.most_under_way, self._under_way)
+        self.group.took(1, len(payload), stream)
+        if self._deliver:
+            asyncio.get_running_loop().call_soon(self._back, len(self.accepted), payload)
+
+    def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
+        self.asked.append(wanted)
+        asyncio.get_running_loop().call_soon(self._answer, len(self.asked) - 1, wanted, payload)
+
+    def _answer(self, number: int, wanted: Stream, payload: bytes | None) -> None:
+        if number in self._rejecting:
+            self.group.rejected(wanted.name, Reason("no room", "there is no room"))
+            return
+        self.group.admitted(wanted.name)
+        if payload is not None:
+            self._take(payload, wanted.name)
+
+    def offer(self, group: str, stream: str, payload: bytes, arrived: int) -> None:
+        self._take(payload, stream)
+
+    def release(self, group: str, stream: str) -> None:
+        self.released.append(stream)
+
+    def admission(self, group: str) -> Mapping[str, Any] | None:
+        return None
 
     def _back(self, seq: int, payload: bytes) -> None:
         self._under_way -= 1
@@ -59,7 +88,7 @@ class Host:
 
 def sender(host: Host, workload: Workload, numbering: Numbering | None = None, length: int = 60 * SECOND) -> Sender:
     now = time.monotonic_ns()
-    return Sender(host.group, workload, numbering or Numbering(), Random(1), begin=now, end=now + length)
+    return Sender(host.group, workload, numbering or Numbering(), Random(1), begin=now, end=now + length, stream="w0")
 
 
 def test_an_open_loop_sends_its_count_with_the_simulators_payloads() -> None:
@@ -100,6 +129,57 @@ def test_a_closed_loop_waits_for_what_does_not_come_back() -> None:
         assert len(host.accepted) == 3
         host.group.halted(Reason("minority", "over"))
         await waiting
+
+    run(main())
+
+
+def test_a_closed_loop_beside_a_stream_counts_its_own() -> None:
+    async def main() -> None:
+        host = Host()
+        stream = await host.group.stream("pulse", size=1, deadline="1ns", period="1ns")
+        for _ in range(10):
+            await stream.send(b".")
+        await sender(host, Workload(closed=4, count=21)).run()
+        assert len(host.accepted) == 31
+        assert host.most_under_way <= 14
+
+    run(main())
+
+
+def test_a_regular_sender_with_deadlines_asks_for_a_stream() -> None:
+    async def main() -> None:
+        host = Host()
+        await sender(host, Workload(rate=1000.0, count=5, size=12, deadline=Duration(MS))).run()
+        assert host.asked == [Stream("w0", 12, MS, MS)]
+        assert host.accepted == [f"p1/g/w0/{number}".encode().ljust(12, b".") for number in range(1, 6)]
+        assert host.released == ["w0"]
+        rejecting = Host(rejecting=[0])
+        await sender(rejecting, Workload(rate=1000.0, count=5, deadline=Duration(MS))).run()
+        assert not rejecting.accepted
+        assert not rejecting.released
+
+    run(main())
+
+
+def test_a_random_sender_with_deadlines_asks_for_each_message_and_sends_what_is_admitted() -> None:
+    async def main() -> None:
+        host = Host(rejecting=[1, 3])
+        await sender(host, Workload(rate=5000.0, arrivals="poisson", count=5, burst=2, deadline=Duration(MS))).run()
+        assert [stream.name for stream in host.asked] == ["~1", "~2", "~3", "~4", "~5"]
+        assert [payload.rstrip(b".") for payload in host.accepted] == [f"p1/g/w0/{number}".encode() for number in (1, 3, 5)]
+
+    run(main())
+
+
+def test_a_sender_with_deadlines_that_is_stopped_releases_its_stream() -> None:
+    async def main() -> None:
+        host = Host()
+        sending = asyncio.create_task(sender(host, Workload(rate=1000.0, deadline=Duration(MS))).run())
+        while len(host.accepted) < 3:
+            await asyncio.sleep(0.001)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert host.released == ["w0"]
 
     run(main())
 

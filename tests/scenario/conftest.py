@@ -8,8 +8,16 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from plainchant.engine import Engine
-from plainchant.model import MS, Duration, UsageError, parameter
+from plainchant.model import MS, Duration, Packet, UsageError, parameter
 from plainchant.protocols import registry
+
+
+class Note(Packet, frozen=True, array_like=True, gc=False, tag=1):
+    group: str
+
+
+class Rest(Packet, frozen=True, array_like=True, gc=False, tag=2):
+    group: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,9 +39,9 @@ def check(parameters: Parameters, groups: Mapping[str, Sequence[str]]) -> str | 
 
 
 CHANT = registry.Description(
-    name="chant", seed="none", about="For tests.", parameters=Parameters, packets=(),
+    name="chant", seed="none", about="For tests.", parameters=Parameters, packets=(Note, Rest),
     make=lambda host, parameters: Engine(), promises=lambda parameters, groups: (), faults=(),
-    settle=lambda parameters: MS, check=check,
+    settle=lambda parameters: MS, check=check, admits=lambda parameters: parameters.mode == "calm",
 )
 
 

@@ -59,7 +59,7 @@ def test_every_way_to_write_them_means_the_same(rest: str, overrides: tuple[str,
 
 def test_what_is_left_out_is_empty() -> None:
     parameters = parse(TOP).parameters
-    assert parameters == {"mood": "calm", "moods": {}, "leaders": {}, "pauses": {}}
+    assert parameters == {"mood": "calm", "moods": {}, "leaders": {}, "pauses": {}, "breaths": {}}
     assert json.loads(json.dumps(dataclasses.asdict(Parameters(**parameters)))) == parameters
 
 
@@ -79,6 +79,30 @@ def test_a_dump_reads_back_equal() -> None:
     assert dump(again) == text
 
 
+@pytest.mark.parametrize(
+    ("rest", "overrides"),
+    [
+        ('[parameters.breaths]\np1 = "8ms"\n"p2>p1" = "250us"\n', ()),
+        ('[parameters]\nbreaths = { p1 = "8ms", "p2>p1" = "250us" }\n', ()),
+        ("", ("parameters.breaths.p1=8ms", 'parameters.breaths."p2>p1"=250us')),
+        ("", ('parameters.breaths={p1 = "8ms", "p2>p1" = "250us"}',)),
+        ('[parameters.breaths]\np1 = "1s"\n"p2>p1" = "250us"\n', ("parameters.breaths.p1=8ms",)),
+    ],
+)
+def test_durations_by_process_or_path_are_read_written_and_read_again(rest: str, overrides: tuple[str, ...]) -> None:
+    scenario = parse(TOP + rest, overrides=overrides)
+    assert scenario.parameters["breaths"] == {"p1": 8 * MS, "p2>p1": MS // 4}
+    assert parse(dump(scenario)).parameters == scenario.parameters
+    assert simulate(parameters=scenario.parameters).parameters.breaths == {"p1": 8 * MS, "p2>p1": MS // 4}
+
+
+@pytest.mark.parametrize(
+    "given", [{"p1": "8ms", "p2>p1": "250us"}, {"p1": 8 * MS, "p2>p1": MS // 4}, MappingProxyType({"p1": 8 * MS, "p2>p1": "250us"})]
+)
+def test_programs_give_durations_by_process_as_text_or_in_nanoseconds(given: Any) -> None:
+    assert given_parameters(Parameters, {"breaths": given}, "plainsong") == {"breaths": {"p1": 8 * MS, "p2>p1": MS // 4}}
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +119,10 @@ def test_a_dump_reads_back_equal() -> None:
         ("", ("parameters.moods.news=hsty",), '--set parameters.moods.news=hsty: parameters.moods.news cannot be "hsty"; did you'),
         ('[parameters.mods]\nnews = "calm"\n', (), 's.toml:5: unknown key "mods" among the parameters of plainsong; did you mean'),
         ('[parameters.pauses]\nnews = 5\n', (), "s.toml:6: parameters.pauses.news must be a duration with its unit"),
+        ('[parameters.breaths]\np1 = 8\n', (), 's.toml:6: parameters.breaths.p1 must be a duration with its unit, such as "50ms"'),
+        ('[parameters.breaths]\np1 = "0s"\n', (), 's.toml:6: parameters.breaths.p1 must be above 0, not "0s"'),
+        ("", ("parameters.breaths.p1=8",), "--set parameters.breaths.p1=8: parameters.breaths.p1 must be a duration with its unit"),
+        ("", ("parameters.breaths=8ms",), "--set parameters.breaths=8ms: parameters.breaths must be a table such as { process = ... }"),
         ('\n[parameters.moods]\nnew = "calm"\n', (), "s.toml:6: there is no group new; name one of news, old.news"),
         ('[parameters.leaders]\nnews = "p3"\n', (), "s.toml:5: p3 leads news and is not in it; name one of p1, p2"),
         ("", ("parameters.leaders.news=p3",), "--set parameters.leaders.news=p3: p3 leads news and is not in it"),
@@ -121,6 +149,7 @@ CRASH = "with these parameters plainsong does not survive"
             f"s.toml:9: {FIXED}there can be no join",
         ),
         (TOP + "[random]\npause = 1\ncrash = 0.5\n", (), f"s.toml:7: {CRASH} crashes: "),
+        (TOP, ("random.restart_halted=1",), f"--set random.restart_halted=1: {FIXED}nobody can come back to them; set it to 0"),
         (TOP, ("random.leave=2",), f"--set random.leave=2: {FIXED}nobody can leave them; set it to 0"),
     ],
 )

@@ -58,15 +58,19 @@ networks = declared(
     shared=st.just(False),
     link=st.lists(declared(LinkOverride, source=names, target=st.sampled_from(["", "p2"])), max_size=2).map(tuple),
 )
-workloads = declared(
-    Workload,
-    senders=st.lists(names, unique=True, max_size=2).map(tuple),
-    group=st.sampled_from(["", "g"]),
-    closed=st.just(0),
-    size=st.integers(1, 10_000),
-    start=st.just(Duration(5)),
-    stop=st.sampled_from([Duration(0), Duration(SECOND)]),
+sent: dict[str, st.SearchStrategy[Any]] = {
+    "senders": st.lists(names, unique=True, max_size=2).map(tuple),
+    "group": st.sampled_from(["", "g"]),
+    "closed": st.just(0),
+    "size": st.integers(1, 10_000),
+    "start": st.just(Duration(5)),
+    "stop": st.sampled_from([Duration(0), Duration(SECOND)]),
+}
+workloads = st.one_of(
+    declared(Workload, **sent, deadline=st.just(Duration(0))),
+    declared(Workload, **sent, rate=st.floats(0.1, 1e6), arrivals=st.just("poisson")),
 )
+packets = st.sampled_from(["", "Note", "Rest"])
 faults = st.one_of(
     st.builds(Fault, kind=st.just("crash"), at=moments, process=names, mid_broadcast=st.booleans()),
     st.builds(Fault, kind=st.just("crash"), after_events=st.integers(1, 100), process=st.sampled_from(MEMBERS)),
@@ -78,6 +82,7 @@ faults = st.one_of(
     st.builds(Fault, kind=st.just("loss"), at=moments, target=names, rate=st.floats(0.001, 1), length=durations),
     st.builds(Fault, kind=st.just("step"), at=moments, process=names, offset=st.integers(-SECOND, -1)),
     st.builds(Fault, kind=st.just("heal"), at=moments),
+    st.builds(Fault, kind=st.just("omit"), at=moments, process=names, source=names, packet=packets, count=st.integers(1, 9)),
 )
 scenarios = st.builds(
     Scenario,
@@ -103,7 +108,7 @@ scenarios = st.builds(
     workload=st.lists(workloads, max_size=2).map(tuple),
     clock=st.lists(declared(Clock, process=names), max_size=2).map(tuple),
     fault=st.lists(faults, max_size=4).map(tuple),
-    random=declared(RandomFaults),
+    random=declared(RandomFaults, omit_packet=packets),
     expect=st.sampled_from(["holds", "violation"]),
 )
 

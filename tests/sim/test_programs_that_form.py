@@ -11,6 +11,8 @@ import pytest
 from plainchant import Group, Invitation, JoinTimeout, Message, NotFormed, Reason, UsageError, sim
 from plainchant.group import Guarantees
 
+from ..ports import NoStreams
+
 
 def agrees(invitation: Invitation) -> bool:
     return invitation.group != "attic"
@@ -148,7 +150,7 @@ def test_who_is_stopped_while_it_proposes_is_told() -> None:
 
 def test_a_group_without_a_process_says_so() -> None:
     async def main() -> None:
-        class Nobody:
+        class Nobody(NoStreams):
             def accept(self, group: str, payloads: Any) -> None: ...
             def leave(self, group: str) -> None: ...
             def close_group(self, group: str) -> None: ...

@@ -20,9 +20,9 @@ class Script:
         self._views: dict[tuple[str, str], int] = {}
         self._sent: dict[tuple[str, str], int] = {}
 
-    def add(self, when: float, at: str, kind: str, *, group: str | None = "g", **detail: Any) -> None:
+    def add(self, when: float, at: str, kind: str, *, group: str | None = "g", sender: str | None = None, **detail: Any) -> None:
         for process in at.split():
-            self._row(when, process, kind, group, extra={"detail": detail} if detail else None)
+            self._row(when, process, kind, group, sender, extra={"detail": detail} if detail else None)
 
     def view(self, when: float, at: str, number: int, members: str, *, group: str = "g", **detail: Any) -> None:
         """All of them install it."""
@@ -31,10 +31,11 @@ class Script:
             extra: dict[str, Any] = {"members": members.split()} | ({"detail": detail} if detail else {})
             self._row(when, process, "view", group, extra=extra)
 
-    def send(self, when: float, at: str, *, group: str = "g") -> int:
-        """The next message of a process."""
+    def send(self, when: float, at: str, *, group: str = "g", due: float | None = None) -> int:
+        """The next message of a process, and when it is due."""
         self._sent[at, group] = self._sent.get((at, group), 0) + 1
-        self._row(when, at, "send", group, at, self._sent[at, group])
+        extra = {"deadline": round(due * MS)} if due is not None else None
+        self._row(when, at, "send", group, at, self._sent[at, group], extra)
         return self._sent[at, group]
 
     def deliver(self, when: float, at: str, sender: str, seq: int, *, group: str = "g") -> None:

@@ -23,6 +23,7 @@ from plainchant.trace.diagram_marks import SHEET, SIGNS
 from plainchant.trace.diagram_rows import scene
 
 from .build import trace
+from .rings import crashed, omission, ring, turn, voted
 from .script import Script, partition, silence
 from .test_explain_view import merged, refuted
 
@@ -312,3 +313,72 @@ def test_a_stretch_of_the_listing(directory: Path, capsys: pytest.CaptureFixture
     assert main(["trace", str(directory), "--kind", "view", "--from", "265ms", "--to", "504ms"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in listed] == ["265.000", "266.000", "504.000", "504.000"]
+
+
+# --- a token ring -----------------------------------------------------------------------------------------------------
+
+
+def test_turns_are_boxes_and_the_token_passes_between_them() -> None:
+    picture = parsed(diagram(crashed().table(), first=9 * MS))
+    assert {"turn", "overdue", "beat", "token"} <= set(legend(picture))
+    boxes = [box for box in picture.iter(f"{SVG}rect") if "turn" in box.get("class", "").split() and titles_of(box)]
+    assert len(boxes) == 7
+    overdue = [box for box in boxes if "overdue" in box.get("class", "")]
+    assert [titles_of(box)[0].partition(",")[0] for box in overdue] == ["40.000 ms: c has turn 12"]
+    passes = [title for title in titles(picture) if title.startswith("the token passes")]
+    assert passes == [
+        "the token passes from a to b", "the token passes from b to c", "the token passes from c to a",
+        "the token passes from c to a", "the token passes from a to c",
+    ], "not to the turn that came by a timeout, nor from it to the one that did not follow"
+    assert "12" in texts(picture, "bad")
+    assert "b?" in texts(picture, "bad")
+
+
+def test_no_token_passes_to_a_turn_that_came_by_a_timeout() -> None:
+    script = ring()
+    turn(script, 10, "a", 4)
+    turn(script, 11, "b", 5)
+    turn(script, 30, "c", 6, by="timeout")
+    script.end(40, "a b c")
+    passes = [title for title in titles(parsed(diagram(script.table()))) if title.startswith("the token passes")]
+    assert passes == ["the token passes from a to b"]
+
+
+def test_a_box_has_in_it_what_is_sent_in_the_turn() -> None:
+    picture = parsed(diagram(crashed().table(), first=9 * MS))
+    (send,) = [one for one in picture.iter(f"{SVG}circle") if titles_of(one) == ["12.000 ms: c sends g/c/1"]]
+    box = next(
+        box for box in picture.iter(f"{SVG}rect")
+        if box.get("class") == "turn" and any("c has turn 9" in title for title in titles_of(box))
+    )
+    left, wide = float(box.get("x", "0")), float(box.get("width", "0"))
+    assert left < float(send.get("cx", "0")) < left + wide
+
+
+def test_what_is_missing_asked_for_and_sent_again_is_drawn() -> None:
+    picture = parsed(diagram(omission().table()))
+    assert {"ask", "again", "omission", "crash"} <= set(legend(picture))
+    assert texts(picture, "asktext") == ["a:7", "a:7"]
+    assert "omission" in texts(picture, "bad")
+    assert any("12.000 ms: c asks for packet 7 of a (it has not come" in title for title in titles(picture))
+
+
+def test_a_vote_is_drawn_and_what_a_view_shows_is_not() -> None:
+    picture = parsed(diagram(voted().table()))
+    assert texts(picture, "formtext") == ["P smaller", "asks in", "query", "yes", "yes", "yes"]
+
+
+def test_too_many_turns_are_left_out_and_said_to_be() -> None:
+    script = ring()
+    for number in range(61):
+        turn(script, 10 + number, "abc"[number % 3], number)
+    script.end(80, "a b c")
+    picture = parsed(diagram(script.table()))
+    assert "turn" not in legend(picture)
+    assert "61 turns are not drawn: choose a stretch with at most 60" in texts(picture, "soft")
+    assert "turn" in legend(parsed(diagram(script.table(), first=11 * MS)))
+
+
+def test_pictures_of_other_protocols_know_nothing_of_rings() -> None:
+    assert ".turn" not in diagram(partition().table())
+    assert ".turn" in diagram(crashed().table())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .build import assert_flagged, assert_passes
+from .build import assert_flagged, assert_passes, check
 
 AB = "view 1 a,b"
 
@@ -91,3 +91,140 @@ def test_what_takes_longer_than_its_bound_is_flagged(bounds: dict[str, int], cul
 )
 def test_what_keeps_its_bound_passes(bounds: dict[str, int]) -> None:
     assert_passes(SLOW, "bounded", bounds=bounds)
+
+
+# --- rotation of a token, detection of a crash ------------------------------------------------------------------------
+
+ROTATION = {"rotation": 10}
+DETECTION = {"detection": 10}
+
+BOUNDED = [
+    ("a token takes too long to come back", ROTATION, {
+        "a": "view 1 a | token group=g time=5 | token group=g time=16 | end",
+    }, "a"),
+    ("a token takes too long by the global clock, not by its own", ROTATION, {
+        "a": "view 1 a | token group=g time=5 true_time=20 | token group=g time=15 true_time=31 | end",
+    }, "a"),
+    ("a token takes too long by its own clock, one row having no other", ROTATION, {
+        "a": "view 1 a | token group=g time=5 true_time=1 | token group=g time=16 | end",
+    }, "a"),
+    ("a token of the second group takes too long, the other coming between", ROTATION, {
+        "a": "token group=g time=1 | token group=h time=2 | view 1 a | token group=g time=9 | token group=h time=13 | crash",
+    }, "a"),
+    ("a token takes too long, a view of another group coming between", ROTATION, {
+        "a": "token group=g time=1 | view 1 a group=h | leave group=h | token group=g time=12 | end",
+    }, "a"),
+    ("a crash is detected too late", DETECTION, {
+        "a": "view 1 a,b true_time=0 | view 2 a true_time=31 | end true_time=99",
+        "b": "view 1 a,b true_time=0 | crash true_time=20",
+    }, "a"),
+    ("a crash is detected in time by one, too late by another", DETECTION, {
+        "a": "view 1 a,b,c true_time=0 | view 2 a,c true_time=25 | end true_time=99",
+        "b": "view 1 a,b,c true_time=0 | crash true_time=20",
+        "c": "view 1 a,b,c true_time=0 | view 2 a,c true_time=31 | end true_time=99",
+    }, "c"),
+    ("a crash is never detected", DETECTION, {
+        "a": "view 1 a,b true_time=0 | end true_time=31",
+        "b": "view 1 a,b true_time=0 | crash true_time=20",
+    }, "a"),
+    ("one that crashed before the view that names it stays in it", DETECTION, {
+        "a": "view 1 a true_time=0 | view 2 a,b true_time=21 | view 3 a true_time=32 | end true_time=99",
+        "b": "crash true_time=20",
+    }, "a"),
+    ("an incarnation is detected in time, the next one too late", DETECTION, {
+        "a": "view 1 a,b true_time=0|view 2 a true_time=9 | view 3 a,b#1 true_time=12 | view 4 a true_time=31 | end true_time=99",
+        "b": "view 1 a,b true_time=0 | crash true_time=5",
+        "b#1": "view 3 a,b#1 true_time=12 | crash true_time=20",
+    }, "b#1"),
+]  # fmt: skip
+
+BOUNDED_GOOD = [
+    ("a token comes back in the last nanosecond", ROTATION, {
+        "a": "view 1 a | token group=g time=5 | token group=g time=15 | end",
+    }),
+    ("a view comes between two turns", ROTATION, {
+        "a": "token group=g time=0 | token group=g time=5 | view 1 a | token group=g time=50 | end",
+    }),
+    ("it leaves and comes back between two turns", ROTATION, {
+        "a": "token group=g time=0 | token group=g time=5 | leave | token group=g time=50 | end",
+    }),
+    ("two processes and two incarnations have turns of their own", ROTATION, {
+        "a": "token group=g time=0 | token group=g time=5 | crash",
+        "a#1": "token group=g time=50 | end",
+        "b": "token group=g time=99 | end",
+    }),
+    ("a delivery may take longer than a rotation, which alone is bounded", ROTATION, {
+        "a": "token group=g time=0 | token group=g time=5 | send | end",
+        "b": "deliver a 1 sent=1 true_time=20 | end",
+    }),
+    ("a crash is detected in the last nanosecond", DETECTION, {
+        "a": "view 1 a,b true_time=0 | view 2 a true_time=30 | end true_time=99",
+        "b": "view 1 a,b true_time=0 | crash true_time=20",
+    }),
+    ("one notices in time, others crash, leave or have a timing fault", DETECTION, {
+        "a": "view 1 a,b,c,d,e true_time=0 | view 2 a true_time=30 | end true_time=99",
+        "b": "view 1 a,b,c,d,e true_time=0 | crash true_time=20",
+        "c": "view 1 a,b,c,d,e true_time=0 | leave true_time=90",
+        "d": "view 1 a,b,c,d,e true_time=0 | fault true_time=1 detail={\"timing\":true} | end true_time=99",
+        "e": "view 1 a,b,c,d,e true_time=0 | crash true_time=29",
+    }),
+    ("whoever joins a view later counts from there", DETECTION, {
+        "a": "view 1 a true_time=0 | view 2 a,b true_time=25 | view 3 a true_time=35 | end true_time=99",
+        "b": "crash true_time=20",
+    }),
+]  # fmt: skip
+
+BOUNDED_NOTHING = [
+    ("a single turn", ROTATION, {"a": "view 1 a | token group=g time=5 | end"}),
+    ("turns of no group", ROTATION, {"a": "token time=5 | token time=50 | end"}),
+    ("a bound on clocks says nothing of sends and deliveries", {"clock": 1}, SLOW),
+    ("it was dropped before it crashed", DETECTION, {
+        "a": "view 1 a,b true_time=0 | view 2 a true_time=19 | end true_time=99",
+        "b": "view 1 a,b true_time=0 | crash true_time=20",
+    }),
+    ("it had left", DETECTION, {
+        "a": "view 1 a,b true_time=0 | end true_time=99",
+        "b": "view 1 a,b true_time=0 | leave true_time=5 | crash true_time=20",
+    }),
+    ("the run ends before the bound is over", DETECTION, {
+        "a": "view 1 a,b true_time=0 | end true_time=30",
+        "b": "view 1 a,b true_time=0 | crash true_time=20",
+    }),
+    ("there is no global clock", DETECTION, {
+        "a": "view 1 a,b | view 2 a time=500 | end time=999",
+        "b": "view 1 a,b | crash time=20",
+    }),
+    ("a cut history has no moment at which it crashed", DETECTION, {
+        "a": "view 1 a,b true_time=0 | end true_time=99",
+        "b": "view 1 a,b true_time=0",
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bounds", "histories", "culprit"), [pytest.param(b, h, c, id=i) for i, b, h, c in BOUNDED])
+def test_late_tokens_and_detections_are_flagged(bounds: dict[str, int], histories: dict[str, str], culprit: str) -> None:
+    assert_flagged(histories, "bounded", culprit, bounds=bounds)
+
+
+@pytest.mark.parametrize(("bounds", "histories"), [pytest.param(b, h, id=i) for i, b, h in BOUNDED_GOOD])
+def test_tokens_and_detections_in_time_pass(bounds: dict[str, int], histories: dict[str, str]) -> None:
+    assert_passes(histories, "bounded", bounds=bounds)
+
+
+@pytest.mark.parametrize(("bounds", "histories"), [pytest.param(b, h, id=i) for i, b, h in BOUNDED_NOTHING])
+def test_without_a_rotation_or_a_detection_there_is_nothing_to_check(bounds: dict[str, int], histories: dict[str, str]) -> None:
+    assert check(histories, "bounded", bounds=bounds).properties["bounded"].verdict == "nothing to check"
+
+
+def test_a_late_token_is_told_with_its_two_turns() -> None:
+    (_, bounds, histories, culprit), *_ = BOUNDED
+    violation = assert_flagged(histories, "bounded", culprit, bounds=bounds)
+    assert violation.sentence == "the token of g takes 11 ns to come back to a; the bound is 10 ns"
+    assert (violation.group, violation.events) == ("g", (("a", 2), ("a", 3)))
+
+
+def test_a_late_detection_is_told_with_the_crash_and_the_view() -> None:
+    _, bounds, histories, culprit = BOUNDED[5]
+    violation = assert_flagged(histories, "bounded", culprit, bounds=bounds)
+    assert violation.sentence == "a has b, which crashed, in its view of g for 11 ns; the bound is 10 ns"
+    assert (violation.group, violation.events) == ("g", (("b", 2), ("a", 2)))

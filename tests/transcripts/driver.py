@@ -3,10 +3,11 @@
 Theory of operation
 -------------------
 A transcript file is a scenario (TOML), a line ``---``, and the transcript. Comment lines of the scenario may hold
-directives: ``#: until 60ms`` (what comes later is not written down), ``#: hide Announce Ack`` (packets and kinds that are
-left out), ``#: tell block batch`` (the fields of packets that are written down; otherwise all are) and ``#: matrix 10ms p2 g``
-(newtop's Block Matrix at that process, as it is after that instant). The run itself is always drained and verified: a
-transcript that reads well and breaks a promise is no good.
+directives: ``#: from 40ms`` and ``#: until 60ms`` (what comes earlier or later is not written down), ``#: hide Announce Ack``
+(packets and kinds that are left out), ``#: tell block batch`` (the fields of packets that are written down; otherwise all are),
+``#: matrix 10ms p2 g`` (newtop's Block Matrix at that process, as it is after that instant) and ``#: variant NaiveTimeout`` (a
+protocol with one rule as it is printed). The run itself is always drained and verified: a transcript that reads well and breaks
+a promise is no good, unless it is a variant's, which says what it breaks: ``#: breaks bounded``.
 
 A :class:`Tap` stands between host and protocol and logs every call that passes. A packet is one line, written when it
 leaves; what became of its copies is added when they arrive::
@@ -15,7 +16,8 @@ leaves; what became of its copies is added when they arrive::
 
 ``+9ms`` is by how much later (``-9ms``: earlier) it arrives than the network's plain delay. ``@2`` behind a packet's name is its
 epoch, where that is not the first. Words of newtop's membership read as in the thesis: ``(i, suspect, {m, 4})``. What several
-processes do at the same instant is one line. Where there are several groups, a line begins with the group's name.
+processes do at the same instant is one line. Where there are several groups, a line begins with the group's name. A data packet
+of rtcast is called by what it carries (``Dummy``: nothing).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.newtop.process import Process as Newtop
 from plainchant.protocols.registry import describe
+from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Reclaim
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
@@ -43,12 +46,15 @@ from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
 from tests.papers.newtop_members import pairs
 from tests.papers.newtop_members import told as in_words
+from tests.papers.rtcast_variants import VARIANTS
 
 SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"
 _UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why", "form"})
 """Fields that every packet has, or that a line about a view or a halt tells."""
-_USUAL: Final = {"behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0}
+_USUAL: Final = {"behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0, "slot": False,
+    "asks": (), "at": 0, "partial": b"",
+}
 """What is not worth saying while it is so."""
 _PHASES_AN_EPOCH: Final = 1 << 20
 _WIDE: Final = 100
@@ -141,8 +147,8 @@ class Tap(Layer):
         self.inner.expire(timer)
         self._script.look(self.now, self.me, self.inner)
 
-    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
-        batch = self.host.take(group, max_bytes, most)
+    def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        batch = self.host.take(group, max_bytes, most, stream)
         if batch is not None:
             self._script.add(self.now, self.me, "send", self._script.where(group) + describe_batch(self.me, batch))
         return batch
@@ -184,6 +190,9 @@ def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: 
     if isinstance(packet, Word):
         name = in_words(source, packet)
         fields.remove("say")
+    if isinstance(packet, Data):
+        name = type(packet.word).__name__ if packet.word is not None else "Data" if packet.batch is not None else "Dummy"
+        fields = [field for field in fields if getattr(packet, field) is not None and (field != "sender" or packet.sender != source)]
     fields = [field for field in fields if not told or field in told]
     return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field), told)}" for field in fields)])
 
@@ -191,12 +200,17 @@ def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: 
 def describe_value(field: str, value: Any, told: frozenset[str] = frozenset()) -> str:
     if field in ("phase", "phase_over"):
         return f"{value // _PHASES_AN_EPOCH}.{value % _PHASES_AN_EPOCH}" if value else "0"
-    if field in ("suspected_for", "silence", "patience"):
+    if field in ("suspected_for", "silence", "patience", "waited", "rotation", "present", "age") and value is not None:
         return format_duration(value)
     if isinstance(value, Batch):
         return _range(value)
     if isinstance(value, Reason):
         return value.text
+    if isinstance(value, Change):
+        said = {"ring": value.ring, "out": value.out, "joined": value.joined, "left": value.left, "formed": value.formed}
+        return f"{value.number}({' '.join(f'{key}={describe_value(key, what)}' for key, what in said.items() if what)})"
+    if isinstance(value, Query | Decided | Reclaim):
+        return f"({' '.join(f'{name}={describe_value(name, getattr(value, name))}' for name in value.__struct_fields__)})"
     if isinstance(value, Packet):
         return f"({describe_packet(value, told)})"
     if isinstance(value, Mapping):
@@ -245,7 +259,7 @@ def describe_detail(detail: dict[str, Any]) -> str:
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 # --- from a file to its transcript ------------------------------------------------------------------------------------
@@ -258,6 +272,8 @@ class Played:
     text: str
     summary: Summary
     verification: Verification
+    breaks: tuple[str, ...]
+    """The promises that a variant breaks."""
 
 
 def split(text: str) -> tuple[str, str]:
@@ -272,16 +288,18 @@ def play(file: Path) -> Played:
     scenario = parse(header, file.name)
     script = Script(scenario, header)
     trace = TraceBuffer()
-    make = describe(scenario.protocol).make
+    variant = "".join(_directive(header, "variant"))
+    make = VARIANTS[variant] if variant else describe(scenario.protocol).make
     summary = Simulation(
         scenario, trace=trace, make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script)
     ).run()
     table = trace.table()
     lines = _with_matrices(_with_faults(script.lines, table.to_pylist()), script, header)
+    since = parse_duration("".join(_directive(header, "from")) or "0s")
     until = parse_duration("".join(_directive(header, "until")) or "1h")
     hidden = _directive(header, "hide")
-    shown = [line for line in lines if line.time < until and not _hidden(line, hidden)]
-    return Played("".join(write(shown, scenario)), summary, verify(table))
+    shown = [line for line in lines if since <= line.time < until and not _hidden(line, hidden)]
+    return Played("".join(write(shown, scenario)), summary, verify(table), tuple(_directive(header, "breaks")))
 
 
 def matrices(header: str) -> list[tuple[int, ProcessId, GroupId]]:
@@ -326,6 +344,8 @@ def _with_faults(lines: list[Line], rows: list[dict[str, Any]]) -> list[Line]:
 def _fault_value(key: str, value: Any) -> str:
     if key in ("length", "delay"):
         return format_duration(value)
+    if key == "identity":
+        return "/".join(map(str, value))
     if key == "parts":
         return "|".join(",".join(part) for part in value)
     return str(value)

@@ -39,6 +39,7 @@ COMMANDS: Final = (
     ),
     Later("explain", "Explain what happened to a message, or how a view came to be, step by step, with reasons."),
     Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
+    Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
     Later("protocols", "List protocols, or show what one promises."),
     Later("node", "Be a member of a group: lines from standard input are sent to it, what it delivers comes out."),
     Later(

@@ -1,4 +1,4 @@
-"""``plainchant explain``: the life of a message, or the story of a view change."""
+"""``plainchant explain``: the life of a message, the story of a view change, or what became of a process."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ def explain(
         str | None, typer.Option(help="The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")
     ] = None,
     process: Annotated[
-        str | None, typer.Option(help="With --view: whose view, where parts of a group have views of the same number.")
+        str | None,
+        typer.Option(help="What became of this process; with --view: whose view, where parts of a group have the same number."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
 ) -> None:
-    """Explain what happened to a message, or how a view came to be, step by step, with reasons.
+    """Explain what happened to a message, how a view came to be, or why a process stopped, step by step, with reasons.
 
     A message: when it was sent, who delivered it when, what a delivery that waited waited for, and why somebody did
     not deliver it. A view: who suspected whom and on what evidence, who refuted it, what was agreed, who installed it when,
-    who went another way, what came together, and whether all had delivered the same until then. What the trace only suggests is
+    who went another way, what came together, and whether all had delivered the same until then. A process: what its protocol
+    decided, which streams were admitted or rejected, who took it for dead, and why it stopped. What the trace only suggests is
     called probable.
 
     Examples:
@@ -46,12 +48,14 @@ def explain(
 
       plainchant explain DIR --view g/2 --process p4
 
+      plainchant explain DIR --process p4
+
       plainchant explain SWEEP --run seed-7 --view g/2 --json
     """
-    if (message is None) == (view is None):
-        raise UsageError("explain what? Give either --message GROUP/SENDER/NUMBER or --view GROUP/NUMBER")
-    if process is not None and view is None:
-        raise UsageError("--process says whose view is meant: it goes with --view GROUP/NUMBER")
+    if (message is not None and view is not None) or (message is None and view is None and process is None):
+        raise UsageError("explain what? Give one of --message GROUP/SENDER/NUMBER, --view GROUP/NUMBER and --process NAME")
+    if process is not None and message is not None:
+        raise UsageError("--process says which process, or whose view, is meant: it goes with --view GROUP/NUMBER or alone")
     from ..trace.explain_reading import explainer_of
 
     if message is not None:
@@ -59,6 +63,9 @@ def explain(
         wanted = (names["group"], names["sender"], names["seq"])
         found = explainer_of(path, run, message=wanted)
         story = found.explainer.message(wanted)
+    elif view is None and process is not None:
+        found = explainer_of(path, run, process=process)
+        story = found.explainer.process(process)
     else:
         group, number = _parse_view(view or "")
         found = explainer_of(path, run, view=(group, number))

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _FEW: Final = 4
 """So many (run, group) pairs are told one by one; more are summarised."""
 
+_ODD: Final = 10
+"""So many runs with something unmatched are named."""
+
 _LABELS: Final[Mapping[str, str]] = {
     "processes": "processes",
     "senders": "senders",
@@ -63,6 +66,29 @@ _LABELS: Final[Mapping[str, str]] = {
     "detection_max_ns": "failure detection max",
     "fairness": "fairness (Jain's index)",
     "fairness_ratio": "largest share over smallest",
+    "due": "messages due at a destination",
+    "missed": "deadlines missed",
+    "miss_ratio": "share of deadlines missed",
+    "lateness_p50_ns": "lateness p50 (negative: early)",
+    "lateness_p90_ns": "lateness p90",
+    "lateness_p99_ns": "lateness p99",
+    "lateness_max_ns": "lateness max",
+    "admitted": "streams admitted",
+    "rejected": "streams rejected",
+    "admission_ratio": "share admitted",
+    "rotations": "rotations of the token",
+    "rotation_p50_ns": "rotation p50",
+    "rotation_p90_ns": "rotation p90",
+    "rotation_p99_ns": "rotation p99",
+    "rotation_max_ns": "rotation max",
+    "rotation_bound_ns": "rotation, stated bound",
+    "exclusion_p50_ns": "crash to view without it p50",
+    "exclusion_max_ns": "crash to view without it max",
+    "detection_bound_ns": "crash to view without it, stated bound",
+    "joins": "joins",
+    "join_p50_ns": "time to join p50",
+    "join_max_ns": "time to join max",
+    "broken": "assumptions broken",
 }
 
 
@@ -81,6 +107,9 @@ def metrics(
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the metrics as CSV; - is standard output.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="New directory to write the metrics to, as Parquet.")] = None,
+    detections: Annotated[
+        bool, typer.Option("--detections", help="Match injected crashes and omissions with what was detected of them.")
+    ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
@@ -101,18 +130,24 @@ def metrics(
 
       plainchant metrics sweep-directory --group g
 
+      plainchant metrics result --detections
+
       plainchant metrics s3://bucket/traces --master spark://host:7077 --out measured
     """
-    from ..lab.metrics_paths import HERE_UP_TO, measure_paths
+    from ..lab.metrics_paths import HERE_UP_TO, match_paths, measure_paths
 
     somewhere = master is not None or remote is not None
     session = functools.partial(_session, master, remote, memory)
-    table = measure_paths(paths, spark=session, run=run, here_up_to=-1 if somewhere else HERE_UP_TO)
+    if detections and (group is not None or out is not None):
+        raise UsageError("--detections is about whole runs and writes --json and --csv; leave out --group and --out")
+    compute = match_paths if detections else measure_paths
+    table = compute(paths, spark=session, run=run, here_up_to=-1 if somewhere else HERE_UP_TO)
     if group is not None:
         table = _of_group(table, group)
-    _write(table, json_file, csv_file, out)
+    _write(table, "detections" if detections else "metrics", json_file, csv_file, out)
     if "-" not in (str(json_file), str(csv_file)):
-        _tell(table, output())
+        tell = _tell_detections if detections else _tell
+        tell(table, output())
 
 
 @contextmanager
@@ -138,9 +173,9 @@ def _of_group(table: pa.Table, group: str) -> pa.Table:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _write(table: pa.Table, json_file: Path | None, csv_file: Path | None, out: Path | None) -> None:
+def _write(table: pa.Table, name: str, json_file: Path | None, csv_file: Path | None, out: Path | None) -> None:
     if json_file is not None:
-        text = json.dumps({"metrics": table.to_pylist()}, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps({name: table.to_pylist()}, indent=2, ensure_ascii=False) + "\n"
         _write_text(json_file, text)
     if csv_file is not None:
         sink = io.BytesIO()
@@ -202,6 +237,32 @@ def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "failure detection", _together(told, [("detection_p50_ns", "p50"), ("detection_max_ns", "max")])
     yield _LABELS["fairness"], told["fairness"]
     yield _LABELS["fairness_ratio"], told["fairness_ratio"]
+    yield from _real_time(row, told)
+
+
+def _real_time(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What only runs with deadlines, tokens and states have."""
+    percents = ("p50", "p90", "p99", "max")
+    if row["due"] is not None:
+        yield "deadlines", f"{told['missed']} missed of {told['due']} ({row['miss_ratio']:.3%})"
+    if row["lateness_max_ns"] is not None:
+        yield "lateness (negative: early)", _together(told, [(f"lateness_{part}_ns", part) for part in percents])
+    if row["admitted"] is not None:
+        yield "admission", f"{told['admitted']} admitted, {told['rejected']} rejected"
+    if row["rotations"]:
+        spread = _together(told, [(f"rotation_{part}_ns", part) for part in percents])
+        yield "rotations", f"{told['rotations']}: {spread}{_bound(told['rotation_bound_ns'])}"
+    if row["exclusion_max_ns"] is not None:
+        spread = _together(told, [("exclusion_p50_ns", "p50"), ("exclusion_max_ns", "max")])
+        yield "crash to view without it", f"{spread}{_bound(told['detection_bound_ns'])}"
+    if row["joins"]:
+        yield "joins", f"{told['joins']}: {_together(told, [('join_p50_ns', 'p50'), ('join_max_ns', 'max')])}"
+    if row["broken"] is not None:
+        yield _LABELS["broken"], told["broken"]
+
+
+def _bound(text: str) -> str:
+    return "" if text == _UNKNOWN else f"; stated bound {text}"
 
 
 def _together(told: Mapping[str, str], parts: Sequence[tuple[str, str]]) -> str:
@@ -213,6 +274,8 @@ def _together(told: Mapping[str, str], parts: Sequence[tuple[str, str]]) -> str:
 
 
 def _tell_many(table: pa.Table, console: Console) -> None:
+    from ..lab.metrics import REAL_TIME
+
     runs, groups = (len(table.column(name).unique()) for name in ("run", "group"))
     console.print(f"{runs:,} runs, {groups:,} {'group' if groups == 1 else 'groups'}, {table.num_rows:,} measurements:")
     shown = plain_table("metric", "of", "median", "p90", "least", "most")
@@ -220,6 +283,8 @@ def _tell_many(table: pa.Table, console: Console) -> None:
         heading.justify, heading.no_wrap = "right", True
     for name, label in _LABELS.items():
         column = table.column(name).drop_null()
+        if not len(column) and name in REAL_TIME:
+            continue
         if not len(column):
             shown.add_row(label, "0", _NOTHING.get(name, _UNKNOWN), "", "", "")
             continue
@@ -230,6 +295,34 @@ def _tell_many(table: pa.Table, console: Console) -> None:
     console.print(shown)
 
 
+def _tell_detections(table: pa.Table, console: Console) -> None:
+    """All runs together, and those in which something was not detected, or detected that was not so."""
+    total = {name: f"{pc.sum(table.column(name)).as_py() or 0:,}" for name in table.column_names if name != "run"}
+    became = ", ".join(f"{total[f'omissions_{way}']} {told}" for way, told in _OMISSIONS.items())
+    lines = plain_table("", "")
+    lines.add_row("runs", f"{table.num_rows:,}")
+    unseen = f"; {total['crashes_unseen']} more of processes in nobody's view"
+    lines.add_row("crashes injected", f"{total['crashes']}: {total['crashes_matched']} matched by a view without it{unseen}")
+    lines.add_row("omissions injected", f"{total['omissions']}: {became}")
+    false = f"{total['eliminations_false']} though nothing of theirs was dropped"
+    lines.add_row("live processes eliminated", f"{total['eliminations_provoked']} after an omission of what they sent, {false}")
+    lines.add_row("halts without an injection", total["halts_unprovoked"])
+    console.print(lines)
+    odd = [row for row in table.to_pylist() if row["crashes"] > row["crashes_matched"] or row["eliminations_false"]]
+    for row in odd[:_ODD]:
+        unmatched = row["crashes"] - row["crashes_matched"]
+        told = f"run {row['run']}: {unmatched} crashes not matched, {row['eliminations_false']} false eliminations"
+        console.print(told, markup=False)
+    if len(odd) > _ODD:
+        console.print(f"and {len(odd) - _ODD:,} more such runs; --json has all")
+
+
+_OMISSIONS: Final = {
+    "halted": "ended in a halt",
+    "repaired": "repaired",
+    "eliminated": "cost the process its membership",
+    "without_effect": "without effect",
+}
 _UNKNOWN: Final = "not recorded"
 _NOTHING: Final = {"detection_p50_ns": "none detected", "detection_max_ns": "none detected"}
 

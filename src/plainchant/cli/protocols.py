@@ -80,12 +80,12 @@ def _promises(description: registry.Description) -> tuple[registry.Promise, ...]
 
 
 def _type(description: registry.Description, field: dataclasses.Field[Any]) -> str:
-    return _type_name(hints(description.parameters)[field.name])
+    return _type_name(hints(description.parameters)[field.name], field.metadata["declared"].keys)
 
 
-def _type_name(hint: Any) -> str:
+def _type_name(hint: Any, keys: str = "") -> str:
     if typing.get_origin(hint) is Mapping:
-        return f"{_type_name(typing.get_args(hint)[1])} by group"
+        return f"{_type_name(typing.get_args(hint)[1])} by {keys}"
     names = {int: "whole number", float: "number", bool: "true or false", str: "text", Duration: "duration"}
     return names.get(hint) or str(typing.get_origin(hint) or hint)
 

@@ -94,6 +94,9 @@ def tell(result: Result, console: Console) -> None:
     facts.add_row("protocol", scenario.protocol)
     facts.add_row("processes", states(result))
     facts.add_row("messages", f"{summary.messages_sent:,} sent, {summary.messages_delivered:,} delivered")
+    if summary.streams_asked:
+        asked = f"{summary.streams_asked:,} streams and single messages asked for"
+        facts.add_row("deadlines", f"{asked}, {summary.streams_admitted:,} admitted, {summary.streams_rejected:,} rejected")
     facts.add_row("packets", f"{summary.packets_sent:,} sent, {summary.packets_lost:,} lost")
     facts.add_row("time", f"{format_duration(scenario.duration)} of traffic, {summary.virtual_time / 1e9:.3f} s in all")
     facts.add_row("events", f"{summary.events:,} handled, {result.events:,} in the trace")

@@ -18,6 +18,9 @@ What a run's :class:`Slice` has:
 - tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: which group each of its
   message rows is of, so that the tapes of its groups can be put together to one;
 - where ``block`` rows stand among a history's message rows, and at which of those the clock moves on;
+- for each history and group, the first and the last turn of a token, and how long the longest way round between them took;
+- for each history, group and sender, how late the latest delivery is that brings a deadline of its own, and who sends messages
+  with deadlines (whether those are kept is asked of the rows themselves: ``deadlines``);
 - for each history and group, how many messages were sent and how far deliveries of own messages run ahead of that;
 - what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at
   once within the unit, and for runs that go on elsewhere as a cryptographic hash of every 256 messages;
@@ -38,6 +41,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ..trace.reference.timing import Moment
 from ..trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ..trace.validation import detail_problems
 from .agreed import BLOCK, Agreed, Blocks
@@ -161,6 +165,30 @@ class Timed(NamedTuple):
     longest_send: int
 
 
+class Turns(NamedTuple):
+    """The ``token`` rows of a history in a group: how many follow another without a view or a leave between them, the longest
+    time from one to the next of these, and where and when the first and the last stand."""
+
+    process: str
+    group: str
+    rotations: int
+    longest: int
+    first: int
+    began: Moment
+    last: int
+    ended: Moment
+
+
+class Dated(NamedTuple):
+    """Deliveries of a history, of one sender in a group, that have a deadline of their own, and the most that one is late."""
+
+    process: str
+    group: str
+    sender: str
+    deliveries: int
+    latest: int
+
+
 @dataclasses.dataclass
 class Slice:
     """What a unit has to say about one run."""
@@ -189,7 +217,10 @@ class Slice:
     smells: bool
     differs: bool
     """Rows about one message disagree on its digest."""
-    has_deadlines: bool
+    turns: list[Turns]
+    dated: list[Dated]
+    dating: list[tuple[str, str]]
+    """(process, group) that send messages with deadlines."""
     skeleton: pa.Table | None = None
     """Only where the slice travels alone."""
 
@@ -499,10 +530,65 @@ class Unit:
             self._durations[owners[starts], 0] = np.diff(np.append(starts, len(where)))
             self._durations[owners[starts], 1] = np.maximum.reduceat(took, starts)
         self._send_times()
-        _, has_due = self.rows.ints("deadline")
-        timed = self._message if has_due is None else self._message[has_due[self._message]]
-        self._with_deadlines: Mask = np.zeros(len(self.runs), np.bool_)
-        self._with_deadlines[self.rows.run.codes[timed]] = True
+        self._turn()
+        self._deadlines()
+
+    def _turn(self) -> None:
+        """Per history and group: the ways of the token round, as far as they begin and end here."""
+        rows = self.rows
+        self._turns: dict[int, list[Turns]] = {}
+        code = next((code for code, value in enumerate(rows.kind.values) if value == "token"), None)
+        where = np.flatnonzero((rows.kind.codes == code) & (rows.group.codes >= 0)) if code is not None else self._ends[:0]
+        if not len(where):
+            return
+        where = where[np.argsort(self._place[where], kind="stable")]
+        breaks = np.flatnonzero(((self._kinds == _VIEW) | (self._kinds == _LEAVE)) & (rows.group.codes >= 0))
+        scale = len(rows) + 1
+        passed = np.searchsorted(np.sort(self._place[breaks] * scale + breaks), self._place[where] * scale + where)
+        times, _ = rows.ints("time")
+        true_times, there = rows.ints("true_time")
+        known = np.ones(len(where), np.bool_) if there is None else there[where]
+        took = np.where(known[1:] & known[:-1], np.diff(true_times[where]), np.diff(times[where]))
+        whole = np.append((np.diff(self._place[where]) == 0) & (np.diff(passed) == 0), False)
+        took = np.where(whole, np.append(took, 0), _NEVER)
+        starts = starts_of(np.diff(self._place[where]) != 0)
+        ends = np.append(starts[1:], len(where)) - 1
+        counts = np.add.reduceat(whole.astype(np.int64), starts).tolist()
+        longest = np.maximum.reduceat(took, starts).tolist()
+        moments = [
+            (int(true_times[at]) if is_known else None, int(times[at]))
+            for at, is_known in zip(where.tolist(), known.tolist(), strict=True)
+        ]
+        for first, last, count, most in zip(starts.tolist(), ends.tolist(), counts, longest, strict=True):
+            at, to = int(where[first]), int(where[last])
+            spans = (int(rows.index[at]), moments[first], int(rows.index[to]), moments[last])
+            self._turns.setdefault(int(rows.run.codes[at]), []).append(Turns(*self._names(at), count, most, *spans))
+
+    def _deadlines(self) -> None:
+        """Who sends with deadlines, and how deliveries stand to those that they bring themselves."""
+        rows = self.rows
+        self._dated: dict[int, list[Dated]] = {}
+        self._dating: dict[int, list[tuple[str, str]]] = {}
+        due, has_due = rows.ints("deadline")
+        where = self._message if has_due is None else self._message[has_due[self._message]]
+        if not len(where):
+            return
+        is_send = self._kinds[where] == _SEND
+        _, firsts = np.unique(self._place[where[is_send]], return_index=True)
+        for at in where[is_send][firsts].tolist():
+            self._dating.setdefault(int(rows.run.codes[at]), []).append(self._names(at))
+        where = where[~is_send]
+        if not len(where):
+            return
+        times, _ = rows.ints("time")
+        keys = self._place[where] * self._senders + rows.sender.codes[where]
+        order = np.argsort(keys, kind="stable")
+        where, starts = where[order], starts_of(np.diff(keys[order]) != 0)
+        counts = np.diff(np.append(starts, len(where))).tolist()
+        latest = np.maximum.reduceat(times[where] - due[where], starts).tolist()
+        for at, count, most in zip(where[starts].tolist(), counts, latest, strict=True):
+            sender = rows.sender.values[rows.sender.codes[at]]
+            self._dated.setdefault(int(rows.run.codes[at]), []).append(Dated(*self._names(at), sender, count, most))
 
     def _send_times(self) -> None:
         details = self.rows.codes("detail")
@@ -568,7 +654,9 @@ class Unit:
             rows=listed.counts[run],
             smells=bool(self._smelly[run]),
             differs=bool(self._differing[run]),
-            has_deadlines=bool(self._with_deadlines[run]),
+            turns=self._turns.get(run, []),
+            dated=self._dated.get(run, []),
+            dating=self._dating.get(run, []),
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )
 

@@ -20,6 +20,7 @@ from ..trace.reference.report import MOST_SHOWN, Report
 from ..trace.schema import Malformed
 from ..trace.validation import validate
 from .certificates import Slice, Unit
+from .deadlines import Timed, Untimed, timed
 from .evidence import Evidence, Messages
 from .proof import prove
 
@@ -39,13 +40,26 @@ class Found:
     """The same for validation."""
     unresolved: tuple[Messages, ...] = ()
     """Messages whose digests have to be compared before ``integrity`` can be said to hold."""
+    untimed: Untimed | None = None
+    """What has to be seen of the times before ``deadline`` can be said to hold."""
     is_loose: bool = False
     """It smells because rows of a history stand apart, which may only be their order in the files."""
 
     @property
     def is_open(self) -> bool:
         """Whether something is left to settle."""
-        return self.smells or bool(self.doubtful) or bool(self.unresolved)
+        return self.smells or bool(self.doubtful) or bool(self.unresolved) or self.untimed is not None
+
+    def settle_times(self, seen: Timed) -> None:
+        """Says that ``deadline`` holds, or leaves it to the exact search."""
+        left = self.untimed
+        self.untimed = None
+        if left is None:
+            return
+        if not seen.in_time:
+            self.doubtful = (*self.doubtful, "deadline")
+        elif left.cases + seen.cases or left.is_held:
+            self.outcomes["deadline"] = Outcome(1, left.events, left.cases + seen.cases, 0)
 
     def add(self, report: Report, checked: int, events: int, most: int | None) -> None:
         self.outcomes[report.name] = Outcome(checked, checked * events, report.cases, report.count)
@@ -64,6 +78,7 @@ def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None,
             found.outcomes[name] = Outcome(checked, checked * evidence.rows, cases, 0)
         found.warnings = warnings_of(facts)
         found.unresolved = tuple(proof.unresolved)
+        found.untimed = proof.untimed
     return found
 
 
@@ -74,6 +89,10 @@ def look_closely(
     found.malformed = validate(_plain(table), files) if found.smells else []
     if found.malformed:
         return
+    if found.untimed is not None:
+        found.settle_times(timed(table, found.untimed))
+        if not found.is_open:
+            return
     only = PROPERTIES if found.smells else (*found.doubtful, *(("integrity",) if found.unresolved else ()))
     run = next(runs_of(table))
     for report, checked in check_run(run, properties, only):

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..trace.reference.facts import Event, History, Run, View
+from ..trace.reference.timing import between
 from .agreed import BLOCK, Blocks, hash_block
-from .certificates import Delivered, Own, Ranked, RankKey, Sent, Slice
+from .certificates import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
 
 Range: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = tuple[Range, ...]
@@ -38,7 +40,6 @@ class Evidence:
         self.facts = facts
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
-        self.has_deadlines = any(part.has_deadlines for part in slices)
         self.smells = False
         self.is_loose = False
         """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
@@ -298,6 +299,30 @@ class Evidence:
             sum(entry.sends for entry in timed),
             max((entry.longest_send for entry in timed), default=0),
         )
+
+    @cached_property
+    def rotations(self) -> tuple[int, int]:
+        """How often a token came back to a process without a view or a leave meanwhile, and the longest time that took."""
+        pieces = sorted(
+            (turns for part in self.slices for turns in part.turns), key=lambda turns: (turns.process, turns.group, turns.first)
+        )
+        count = sum(turns.rotations for turns in pieces)
+        longest = [turns.longest for turns in pieces if turns.rotations]
+        for one, other in pairwise(pieces):
+            if one[:2] == other[:2] and not self.history(one.process).is_broken(one.group, one.last, other.first):
+                count += 1
+                longest.append(between(one.ended, other.began))
+        return count, max(longest, default=0)
+
+    @cached_property
+    def dated(self) -> list[Dated]:
+        """Deliveries with a deadline of their own; pieces of a history may each have some."""
+        return [dated for part in self.slices for dated in part.dated]
+
+    @cached_property
+    def dating(self) -> list[Place]:
+        """Who sends messages with deadlines, and in which groups."""
+        return sorted({place for part in self.slices for place in part.dating})
 
     def history(self, process: str) -> History:
         return self.facts.histories[process]

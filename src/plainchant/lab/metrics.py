@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from ..protocols import registry
 from .metrics_arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
+from .metrics_realtime import Times
 
 METRICS: Final = pa.schema(
     [
@@ -68,16 +69,42 @@ METRICS: Final = pa.schema(
         ("detection_max_ns", pa.int64()),
         ("fairness", pa.float64()),
         ("fairness_ratio", pa.float64()),
+        ("due", pa.int64()),  # messages with a deadline, at each destination
+        ("missed", pa.int64()),
+        ("miss_ratio", pa.float64()),
+        ("lateness_p50_ns", pa.int64()),  # negative: before the deadline
+        ("lateness_p90_ns", pa.int64()),
+        ("lateness_p99_ns", pa.int64()),
+        ("lateness_max_ns", pa.int64()),
+        ("admitted", pa.int64()),
+        ("rejected", pa.int64()),
+        ("admission_ratio", pa.float64()),
+        ("rotations", pa.int64()),
+        ("rotation_p50_ns", pa.int64()),
+        ("rotation_p90_ns", pa.int64()),
+        ("rotation_p99_ns", pa.int64()),
+        ("rotation_max_ns", pa.int64()),
+        ("rotation_bound_ns", pa.int64()),
+        ("exclusion_p50_ns", pa.int64()),  # crash to view without it, at each member
+        ("exclusion_max_ns", pa.int64()),
+        ("detection_bound_ns", pa.int64()),
+        ("joins", pa.int64()),
+        ("join_p50_ns", pa.int64()),
+        ("join_max_ns", pa.int64()),
+        ("broken", pa.int64()),  # assumptions seen to be violated
     ]
 )
 
+REAL_TIME: Final = tuple(METRICS.names[METRICS.names.index("due") :])
+"""Metrics that only runs with deadlines, tokens or states have."""
+
 COLUMNS: Final = (
-    "run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq", "members", "sent", "rank",
-    "size", "packets", "detail",
+    "run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq", "members", "deadline",
+    "sent", "rank", "size", "packets", "detail",
 )  # fmt: skip
 """The columns of a trace that metrics read."""
 
-OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock")
+OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock", "token", "state")
 """Kinds whose absence says nothing by itself: a protocol may never do it, or do it and not write it."""
 
 HISTORY_KINDS: Final = ("state", "stable", "block", "sync")
@@ -93,10 +120,15 @@ class Detail(msgspec.Struct):
     history: int | None = None
     request: int | None = None
     process: str | None = None
+    processes: list[str] | None = None
+    stream: str | None = None
     by: str | None = None
     fault: str | None = None
     length: int | None = None
     protocol: str | None = None
+    state: str | None = None
+    broken: str | None = None
+    bounds: dict[str, int] | None = None
     records: list[str] | None = None
 
 
@@ -111,6 +143,21 @@ def measure(table: pa.Table) -> pa.Table:
     for run in _runs(table):
         rows.extend(run.metrics())
     return pa.Table.from_pylist(rows, schema=METRICS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Timings:
+    """The times behind a group's figures."""
+
+    group: str
+    rotations: Integers
+    lateness: Integers
+
+
+def timings(table: pa.Table) -> list[Timings]:
+    """Every rotation and every lateness in a table of one run, for each of its groups that has one."""
+    found = [each for run in _runs(table) for each in run.timings()]
+    return [each for each in found if len(each.rotations) or len(each.lateness)]
 
 
 def ratio(amount: float | None, of: float | None, unit: float = 1.0) -> float | None:
@@ -131,6 +178,15 @@ def share_of_packets(own: int, alone: int, of_groups: int) -> float | None:
     if not of_groups:
         return None if alone else 0.0
     return float(own) + float(alone) * float(own) / float(of_groups)
+
+
+def due_and_missed(due: int, missed: int) -> dict[str, Any]:
+    """Messages with deadlines at their destinations; nothing is known where there are none."""
+    return {"due": due or None, "missed": missed if due else None, "miss_ratio": ratio(missed, due)}
+
+
+def admission(admitted: int, rejected: int) -> dict[str, Any]:
+    return {"admitted": admitted, "rejected": rejected, "admission_ratio": ratio(admitted, admitted + rejected)}
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -160,6 +216,7 @@ class _Run:
         self._sent, self._has_sent = nullable(table.column("sent"))
         self._size, self._has_size = nullable(table.column("size"))
         self._index: Integers | None = None
+        self._times: Times | None = None
         self._of_kind = {
             name: np.flatnonzero(self._kind.codes == code) for code, name in enumerate(self._kind.names)
         }
@@ -174,9 +231,11 @@ class _Run:
         packets = self._packets()
         failures = self._failures()
         evidence = self._evidence() if failures else {}
+        bounds = self._bounds()
+        has_states = self._has_states(recorded)
         for name in sorted(names):
             group = names.index(name)
-            rows = {kind: at[self._group.codes[at] == group] for kind, at in self._of_kind.items()}
+            rows = self._rows_in(group)
             yield {
                 "run": self.name,
                 "group": name,
@@ -195,7 +254,21 @@ class _Run:
                 "view_changes": self._view_changes(rows),
                 **self._detection(name, rows, failures, evidence),
                 **self._fairness(rows),
+                **self._deadlines(rows),
+                **self._admission(rows),
+                **self._rotations(rows, bounds.get("rotation"), is_recorded="token" in recorded),
+                **self._exclusion(rows, bounds.get("detection")),
+                **(self._states(rows) if has_states else {}),
             }
+
+    def timings(self) -> Iterator[Timings]:
+        for name in sorted(self._group.names):
+            rows = self._rows_in(self._group.names.index(name))
+            yield Timings(name, self._timing.rotations(rows), self._timing.lateness(rows).values)
+
+    def _rows_in(self, group: int) -> dict[str, Integers]:
+        """The rows of a group, by kind."""
+        return {kind: at[self._group.codes[at] == group] for kind, at in self._of_kind.items()}
 
     # --- what is recorded ---------------------------------------------------------------------------------------------
 
@@ -386,9 +459,10 @@ class _Run:
         """When somebody else suspected a process or went to a view without it: (group or none, process) to moments."""
         found: dict[tuple[str | None, str], list[int]] = {}
         for row in self._rows_of("suspect"):
-            suspected = self._detail(row).process
-            if suspected is not None and suspected != self._process_of(row):
-                found.setdefault((self._group_of(row), suspected), []).append(int(self._clock[row]))
+            detail = self._detail(row)
+            suspected = {detail.process, *(detail.processes or ())} - {None, self._process_of(row)}
+            for name in suspected:
+                found.setdefault((self._group_of(row), str(name)), []).append(int(self._clock[row]))
         views = self._in_order(self._of_kind.get("view", NOTHING))
         before: dict[tuple[str, str | None], list[str]] = {}
         for row, members in zip(views.tolist(), self._values("members", views), strict=True):
@@ -427,6 +501,86 @@ class _Run:
         """Who came into the group and did not leave it."""
         came = {self._process_of(int(row)) for kind in ("join", "view") for row in rows.get(kind, NOTHING)}
         return frozenset(came - {self._process_of(int(row)) for row in rows.get("leave", NOTHING)})
+
+    # --- real time ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _timing(self) -> Times:
+        if self._times is None:
+            self._times = Times(self._table, self._of_kind, self._process, self._sender, self._seq)
+        return self._times
+
+    def _bounds(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for row in self._rows_of("start"):
+            found.update(self._detail(row).bounds or {})
+        return found
+
+    def _deadlines(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        if self._table.column("deadline").null_count == self._table.num_rows:
+            return {}
+        late = self._timing.lateness(rows)
+        return {**due_and_missed(late.due, late.missed), **_spread("lateness", late.values)}
+
+    def _admission(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """Streams whose deadlines were guaranteed or not; a ``reject`` of something else names no stream."""
+        if "admit" not in self._of_kind and not self._rejections(self._of_kind):
+            return {}
+        return admission(len(rows.get("admit", ())), self._rejections(rows))
+
+    def _rejections(self, rows: Mapping[str, Integers]) -> int:
+        return sum(self._detail(int(row)).stream is not None for row in rows.get("reject", NOTHING))
+
+    def _rotations(self, rows: Mapping[str, Integers], bound: int | None, *, is_recorded: bool) -> dict[str, Any]:
+        took = self._timing.rotations(rows) if "token" in self._of_kind else NOTHING
+        counted = {"rotations": len(took) if is_recorded else None, "rotation_bound_ns": bound}
+        return {**counted, **_spread("rotation", took)}
+
+    def _exclusion(self, rows: Mapping[str, Integers], bound: int | None) -> dict[str, Any]:
+        """From each crash to the first view without the crashed one, at each member that neither crashes nor leaves."""
+        members = self._members(rows)
+        crashes = {self._process_of(row): int(self._clock[row]) for row in self._rows_of("crash")}
+        views = self._in_order(rows.get("view", NOTHING))
+        installed = list(zip(views.tolist(), self._values("members", views), strict=True))
+        took = []
+        for crashed, since in crashes.items():
+            for process in members - crashes.keys() if crashed in members else ():
+                mine = [(int(self._clock[row]), names or []) for row, names in installed if self._process_of(row) == process]
+                after = _excluded(mine, crashed, since)
+                took += [after] if after is not None else []
+        ordered = np.sort(np.array(took, dtype=np.int64))
+        return {
+            "exclusion_p50_ns": percentile(ordered, 50) if took else None,
+            "exclusion_max_ns": int(ordered[-1]) if took else None,
+            "detection_bound_ns": bound,
+        }
+
+    def _has_states(self, recorded: set[str]) -> bool:
+        """Whether ``state`` rows tell of joining and of assumptions; those of some protocols tell of other things."""
+        told = [self._detail(row) for row in self._rows_of("state")]
+        return ("state" in recorded and not told) or any(each.state is not None or each.broken is not None for each in told)
+
+    def _states(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """Assumptions that were broken, and how long it took from joining to a view."""
+        told, views = rows.get("state", NOTHING), rows.get("view", NOTHING)
+        took: list[int] = []
+        process, since = -1, None
+        is_view = set(views.tolist())
+        for row in self._in_order(np.concatenate([told, views])).tolist():
+            if self._process.codes[row] != process:
+                process, since = self._process.codes[row], None
+            if row in is_view:
+                took += [int(self._clock[row]) - since] if since is not None else []
+                since = None
+            elif self._detail(row).state == "joining" and since is None:
+                since = int(self._clock[row])
+        ordered = np.sort(np.array(took, dtype=np.int64))
+        return {
+            "joins": len(took),
+            "join_p50_ns": percentile(ordered, 50) if took else None,
+            "join_max_ns": int(ordered[-1]) if took else None,
+            "broken": sum(self._detail(int(row)).broken is not None for row in told),
+        }
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -491,6 +645,19 @@ def _fits(name: str, value: object) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: int) -> int | None:
+    """How long after its crash, or after a view that names it was installed later, a process had the crashed one in its view."""
+    begins: int | None = None
+    for at, members in views:
+        if crashed in members:
+            begins = max(since, at) if begins is None else begins
+        elif begins is not None and at > since:
+            return at - begins
+        else:
+            begins = None
+    return None
 
 
 def _runs(table: pa.Table) -> Iterator[_Run]:

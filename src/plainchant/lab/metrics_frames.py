@@ -28,22 +28,34 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .metrics import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, measure, ratio, share_of_packets
+from .metrics import (
+    COLUMNS,
+    HISTORY_KINDS,
+    METRICS,
+    PERCENTS,
+    admission,
+    due_and_missed,
+    measure,
+    ratio,
+    share_of_packets,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _GROUP: Final = ("run", "group")
 _CELL: Final = ("run", "group", "process", "sender")
+_MESSAGE: Final = ("run", "group", "sender", "seq")
 
 _STORY_KINDS: Final = tuple(
     dict.fromkeys(["start", "join", "leave", "view", "crash", "fault", "suspect", "unblock", *HISTORY_KINDS])
 )
 _STORY: Final = (
     "nulls", "retransmissions", "history_max", "blocked_ns", "sync_ns", "view_changes", "suspicions", "failures",
-    "detected", "detection_p50_ns", "detection_max_ns",
+    "detected", "detection_p50_ns", "detection_max_ns", "rotation_bound_ns", "exclusion_p50_ns", "exclusion_max_ns",
+    "detection_bound_ns", "joins", "join_p50_ns", "join_max_ns", "broken", "rotations",
 )  # fmt: skip
-"""Metrics that the story decides; of the first two only whether they are recorded."""
+"""Metrics that the story decides; of the first two and the last only whether they are recorded."""
 
 _COUNTED: Final[Mapping[str, str]] = {"nulls": "null", "retransmissions": "retransmit"}
 
@@ -64,11 +76,22 @@ def measure_frame(trace: DataFrame) -> pa.Table:
 def _measured(trace: DataFrame, events: DataFrame, cells: DataFrame, needs: frozenset[str]) -> pa.Table:
     runs = {row["run"]: row for row in _run_sums(cells).toArrow().to_pylist()}
     delays = _delayed(events, cells, with_receipts="receipts" in needs)
+    tables = [_sums(cells), _story(trace, cells)]
+    if "turns" in needs:
+        rotations = _rotations(trace)
+        delays = delays.unionByName(rotations)
+        tables.append(rotations.groupBy(*_GROUP).agg(F.count(F.lit(1)).alias("rounds")))
+    if "deadlines" in needs:
+        sends = _due_sends(trace)
+        lateness = _lateness(trace, sends)
+        delays = delays.unionByName(lateness)
+        tables += [_met(lateness), _missing(trace, sends, cells)]
+    if "stability" in needs:
+        tables.append(_unstable(trace))
+    delays = delays.withColumn("bucket", _bucket(F.col("value")))
     with _kept(_wanted(delays)) as wanted:
         wanted.count()  # so that its size is known when the join with it is planned
-        tables = [_sums(cells), _spreads(delays, wanted), _story(trace, cells)]
-        if "stability" in needs:
-            tables.append(_unstable(trace))
+        tables.append(_spreads(delays, wanted))
         found = [table.toArrow().to_pylist() for table in tables]
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for row in (row for rows in found for row in rows):
@@ -100,6 +123,11 @@ def _figures(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
             name: found[f"{kind}_rows"] if run[f"{kind}_rows"] or found[name] is not None else None
             for name, kind in _COUNTED.items()
         },
+        "rotations": found.get("rounds", 0) if run["token_rows"] or found["rotations"] is not None else None,
+        **(admission(found["admit_rows"], found["reject_rows"]) if run["admit_rows"] or run["reject_rows"] else {}),
+        **due_and_missed(
+            found.get("judged", 0) + found.get("missing", 0), found.get("late", 0) + found.get("missing", 0)
+        ),
     }
 
 
@@ -118,7 +146,9 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 def _timed(trace: DataFrame, *, with_sends: bool = False) -> DataFrame:
     """The rows with ``clock``, and with ``latency`` at deliveries of which it is known when they were sent."""
-    rows = trace.select(*_CELL, "seq", "kind", "sent", "rank", "size", "packets", _clock().alias("clock"))
+    columns = ("seq", "kind", "sent", "rank", "size", "packets", "deadline", "time", "true_time")
+    is_rejection = (F.col("kind") == "reject") & F.get_json_object("detail", "$.stream").isNotNull()
+    rows = trace.select(*_CELL, *columns, _clock().alias("clock"), is_rejection.alias("is_rejection"))
     since: Column = F.col("sent")
     if with_sends:
         message = ["run", "group", "sender", "seq"]
@@ -140,6 +170,13 @@ def _cells(events: DataFrame) -> DataFrame:
         F.count_if(deliver & F.col("sent").isNull()).alias("need_sends"),
         F.count_if(_is_receipt()).alias("need_receipts"),
         F.count_if((kind == "stable") & F.col("rank").isNotNull()).alias("need_stability"),
+        F.count_if((kind == "token") & F.col("group").isNotNull()).alias("need_turns"),
+        F.count_if((send | deliver) & F.col("deadline").isNotNull()).alias("need_deadlines"),
+        F.count_if(kind == "token").alias("token_rows"),
+        F.count_if(kind == "admit").alias("admit_rows"),
+        F.count_if("is_rejection").alias("reject_rows"),
+        F.max("time").alias("last_time"),
+        F.max("true_time").alias("last_true_time"),
         F.count_if(deliver & size.isNull()).alias("unsized_deliveries"),
         F.count_if(send & size.isNull()).alias("unsized_sends"),
         F.sum(F.when(deliver, size)).alias("delivered_bytes"),
@@ -158,7 +195,7 @@ def _is_receipt() -> Column:
 
 def _needs(cells: DataFrame) -> frozenset[str]:
     """Which of the costly ways this trace asks for."""
-    ways = ("sends", "receipts", "stability")
+    ways = ("sends", "receipts", "stability", "turns", "deadlines")
     found = cells.agg(*(F.max(f"need_{way}").alias(way) for way in ways)).first()
     return frozenset(way for way in ways if found is not None and found[way])
 
@@ -175,7 +212,7 @@ def _sums(cells: DataFrame) -> DataFrame:
         (F.sum(F.col("send_rows") + delivered).over(sender) > 0).alias("takes_part"),
     )
     share = F.when(F.col("takes_part"), F.col("of_sender"))
-    added = [f"{name}_rows" for name in ("send", "deliver", *_COUNTED.values())]
+    added = [f"{name}_rows" for name in ("send", "deliver", "admit", "reject", *_COUNTED.values())]
     return wider.groupBy(*_GROUP).agg(
         *(F.sum(name).alias(name) for name in [*added, "unsized_deliveries", "unsized_sends", "sent_bytes"]),
         F.size(F.collect_set("process")).alias("processes"),
@@ -200,7 +237,7 @@ def _run_sums(cells: DataFrame) -> DataFrame:
         F.sum("packets_seen").alias("packets_seen"),
         F.coalesce(F.sum(F.when(alone, F.col("packets"))), F.lit(0)).alias("packets_alone"),
         F.coalesce(F.sum(F.when(~alone, F.col("packets"))), F.lit(0)).alias("packets_of_groups"),
-        *(F.sum(f"{kind}_rows").alias(f"{kind}_rows") for kind in _COUNTED.values()),
+        *(F.sum(f"{kind}_rows").alias(f"{kind}_rows") for kind in (*_COUNTED.values(), "admit", "reject", "token")),
     )
 
 
@@ -208,7 +245,7 @@ def _run_sums(cells: DataFrame) -> DataFrame:
 
 
 def _delayed(events: DataFrame, cells: DataFrame, *, with_receipts: bool) -> DataFrame:
-    """Every delay of every delivery: (run, group, name, value, bucket), the name being latency or overhead."""
+    """Every delay of every delivery: (run, group, name, value), the name being latency or overhead."""
     delivers = events.where((F.col("kind") == "deliver") & F.col("group").isNotNull())
     quickest = cells.where(F.col("best").isNotNull()).select(*_CELL, "best")
     delivers = delivers.join(quickest, on=list(_CELL), how="left")
@@ -221,8 +258,59 @@ def _delayed(events: DataFrame, cells: DataFrame, *, with_receipts: bool) -> Dat
         overhead = F.when(F.col("receipts"), F.col("clock") - F.col("arrived")).otherwise(overhead)
     named = {"latency": F.col("latency"), "overhead": overhead}
     each = F.array(*(F.struct(F.lit(name).alias("name"), value.alias("value")) for name, value in named.items()))
-    delays = delivers.select(*_GROUP, F.inline(each)).where(F.col("value").isNotNull())
-    return delays.withColumn("bucket", _bucket(F.col("value")))
+    return delivers.select(*_GROUP, F.inline(each)).where(F.col("value").isNotNull())
+
+
+def _rotations(trace: DataFrame) -> DataFrame:
+    """Every way of the token round, as delays: a turn whose row before, of turns, views and leaves, is a turn too."""
+    told = trace.where(F.col("kind").isin("token", "view", "leave") & F.col("group").isNotNull())
+    history = Window.partitionBy(*_GROUP, "process").orderBy("index")
+    before = {name: F.lag(name).over(history).alias(f"{name}_before") for name in ("kind", "time", "true_time")}
+    turns = told.select(*_GROUP, "kind", "time", "true_time", *before.values())
+    turns = turns.where((F.col("kind") == "token") & (F.col("kind_before") == "token"))
+    took = F.coalesce(F.col("true_time") - F.col("true_time_before"), F.col("time") - F.col("time_before"))
+    return turns.select(*_GROUP, F.lit("rotation").alias("name"), took.alias("value"))
+
+
+def _due_sends(trace: DataFrame) -> DataFrame:
+    """The first send of each message with a deadline, of senders that do not crash, with the members of its view."""
+    told = trace.where(F.col("kind").isin("view", "send") & F.col("group").isNotNull())
+    so_far = Window.partitionBy(*_GROUP, "process").orderBy("index").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    names = F.when(F.col("kind") == "view", F.coalesce("members", F.array().cast("array<string>")))
+    told = told.withColumn("addressed", F.last(names, ignorenulls=True).over(so_far))
+    sends = told.where((F.col("kind") == "send") & F.col("deadline").isNotNull())
+    first = F.min_by(F.struct("deadline", "time", "true_time", "addressed"), "index").alias("first")
+    crashed = trace.where(F.col("kind") == "crash").select("run", F.col("process").alias("sender")).distinct()
+    sends = sends.groupBy(*_MESSAGE).agg(first).join(crashed, on=["run", "sender"], how="left_anti")
+    moments = (F.col(f"first.{name}").alias(f"sent_{name}") for name in ("deadline", "time", "true_time"))
+    return sends.select(*_MESSAGE, *moments, F.col("first.addressed").alias("addressed"))
+
+
+def _lateness(trace: DataFrame, sends: DataFrame) -> DataFrame:
+    """How much after its deadline each message was delivered that has one, as delays."""
+    delivers = trace.where((F.col("kind") == "deliver") & F.col("group").isNotNull())
+    crashed = trace.where(F.col("kind") == "crash").select("run", F.col("process").alias("sender")).distinct()
+    own = delivers.where(F.col("deadline").isNotNull()).join(crashed, on=["run", "sender"], how="left_anti")
+    own = own.select(*_GROUP, (F.col("time") - F.col("deadline")).alias("value"))
+    others = delivers.where(F.col("deadline").isNull()).join(sends, on=list(_MESSAGE), how="inner")
+    took = F.coalesce(F.col("true_time") - F.col("sent_true_time"), F.col("time") - F.col("sent_time"))
+    others = others.select(*_GROUP, (took - (F.col("sent_deadline") - F.col("sent_time"))).alias("value"))
+    return own.unionByName(others).select(*_GROUP, F.lit("lateness").alias("name"), "value")
+
+
+def _met(lateness: DataFrame) -> DataFrame:
+    return lateness.groupBy(*_GROUP).agg(F.count("value").alias("judged"), F.count_if(F.col("value") > 0).alias("late"))
+
+
+def _missing(trace: DataFrame, sends: DataFrame, cells: DataFrame) -> DataFrame:
+    """Messages with deadlines that a member of their view, which was still there then, never delivered."""
+    ends = cells.groupBy("run", "process").agg(F.max("last_time").alias("ends"), F.max("last_true_time").alias("true_ends"))
+    wanted = sends.withColumn("process", F.explode(F.array_distinct("addressed"))).join(ends, on=["run", "process"], how="inner")
+    delivered = trace.where(F.col("kind") == "deliver").select(*_MESSAGE, "process").distinct()
+    never = wanted.join(delivered, on=[*_MESSAGE, "process"], how="left_anti")
+    true_due = F.col("sent_true_time") + F.col("sent_deadline") - F.col("sent_time")
+    is_there = F.coalesce(F.col("true_ends") >= true_due, F.col("ends") >= F.col("sent_deadline"))
+    return never.where(is_there).groupBy(*_GROUP).agg(F.count(F.lit(1)).alias("missing"))
 
 
 def _bucket(value: Column) -> Column:
@@ -265,7 +353,7 @@ def _spreads(delays: DataFrame, wanted: DataFrame) -> DataFrame:
     place = F.col("before") + F.row_number().over(Window.partitionBy(*key).orderBy("value")) - 1
     placed = near.withColumn("place", place)
     made = []
-    for name in ("latency", "overhead"):
+    for name in ("latency", "overhead", "lateness", "rotation"):
         of_name = F.col("name") == name
         value = F.when(of_name, F.col("value"))
         for percent in PERCENTS:

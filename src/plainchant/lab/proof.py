@@ -29,9 +29,10 @@ from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_f
 from ..trace.reference.facts import History, Run, View
 from ..trace.reference.owing import Owing, drops, parted
 from ..trace.reference.report import Report
-from ..trace.reference.timing import bounds_of
+from ..trace.reference.timing import Moment, bounds_of, detections
 from .causes import Clocks, by_one_order
-from .certificates import Delivered
+from .certificates import Dated, Delivered
+from .deadlines import Lacking, Untimed
 from .evidence import Evidence, Messages, Range, Ranges
 from .order import Doubtful, Order, merge
 from .sequences import Sequences
@@ -51,6 +52,8 @@ class Proof:
     doubtful: list[str] = dataclasses.field(default_factory=list)
     unresolved: list[Messages] = dataclasses.field(default_factory=list)
     """``integrity`` holds if digests of these messages agree, which certificates cannot tell."""
+    untimed: Untimed | None = None
+    """``deadline`` holds if deliveries were in time, which certificates cannot tell."""
 
 
 ON_VIEWS: Final = frozenset({"view-order", "view-exclusion", "convergence", "disjoint-views"})
@@ -85,6 +88,9 @@ def prove(evidence: Evidence, properties: Sequence[str] | None) -> Proof:
             proof.cases[name] = 1, cases
     if "integrity" in proof.cases:
         proof.unresolved = evidence.unresolved
+    if prover.untimed is not None and "deadline" not in proof.doubtful:
+        proof.cases.pop("deadline", None)
+        proof.untimed = dataclasses.replace(prover.untimed, events=evidence.rows, is_held=held)
     return proof
 
 
@@ -96,6 +102,8 @@ class Prover:
         self.run: Run = evidence.facts
         self.until_end = until_end
         self.owing = Owing(self.run)
+        self.untimed: Untimed | None = None
+        """What is left to be seen of ``deadline``, where that was proved but for it."""
         self._orders: dict[str, Order] = {}
         self._known: dict[str, int | None] = {}
 
@@ -483,25 +491,79 @@ class Prover:
     # --- times --------------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int:
-        if self.evidence.has_deadlines:
+        """Whatever brings a deadline of its own is in time. What was sent with one is left to ``untimed``: whether those who
+        delivered it did so in time, and whether those who lack it, and had installed the view it was sent in, had ended, left or
+        dropped its sender by then. Parting and installing are the same for all that was sent in one interval."""
+        evidence = self.evidence
+        if not evidence.dated and not evidence.dating:
+            return 0
+        self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
+        cases = sum(self._dated(dated) for dated in evidence.dated)
+        senders = [(process, group) for process, group in evidence.dating if not self.run.histories[process].crashed]
+        if senders:
+            lacking = tuple(lacks for place in senders for lacks in self._lacking(*place))
+            self.untimed = Untimed(tuple((group, process) for process, group in senders), lacking, cases)
+        return cases
+
+    def _dated(self, dated: Dated) -> int:
+        sender = self.run.histories.get(dated.sender)
+        if sender is None or sender.crashed:
+            return 0
+        delivered = self._set(dated.process, dated.group, dated.sender)
+        if dated.latest > 0 or delivered[-1][1] > self.evidence.sent_up_to(dated.sender, dated.group):
             raise Doubtful
-        return 0
+        return dated.deliveries
+
+    def _lacking(self, sender: str, group: str) -> Iterable[Lacking]:
+        """What processes that might owe it do not deliver of a sender's messages."""
+        for q in self.run.all:
+            mine = self._set(q.name, group, sender)
+            for span in self.evidence.sent[sender, group]:
+                holes = _without(mine, span.low, span.high)
+                if not holes:
+                    continue
+                view = self.evidence.view_at(sender, span.first)
+                if view is not None:
+                    if view in q.installed:
+                        freed = self._freed(q, group, sender, q.installed[view])
+                        yield from (Lacking(group, sender, low, high, self._moment(q.last_row), freed) for low, high in holes)
+                elif q.views.get(group) if group in self.run.viewed else self.run.is_ever_member(q, group):
+                    raise Doubtful
+
+    def _freed(self, q: History, group: str, sender: str, since: int) -> tuple[Moment, ...]:
+        """When q, after it installed a view, left the group, or first installed one without the sender."""
+        rows = [stay.end_row for stay in q.stays.get(group, ()) if stay.end is not None and stay.end > since]
+        if sender != q.name:
+            left = q.first_view_without(group, sender, since)
+            rows += [q.rows[left]] if left is not None else []
+        return tuple(self._moment(row) for row in rows if row is not None)
+
+    def _moment(self, row: int) -> Moment:
+        return self.run.columns.true_time[row], self.run.columns.time[row]
 
     def bounded(self) -> int:
-        """The longest of all is not too long."""
-        send_bound, deliver_bound = bounds_of(self.run)
+        """The longest of all is not too long; crashes and views are all in the skeleton."""
+        bounds = bounds_of(self.run)
         deliveries, longest, sends, longest_send = self.evidence.longest
         cases = 0
-        if send_bound is not None:
-            cases += sends
-            if sends and longest_send > send_bound:
-                raise Doubtful
-        if deliver_bound is not None:
+        if bounds.send is not None:
+            cases += self._within(sends, longest_send, bounds.send)
+        if bounds.deliver is not None:
             self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
-            cases += deliveries
-            if deliveries and longest > deliver_bound:
-                raise Doubtful
+            cases += self._within(deliveries, longest, bounds.deliver)
+        if bounds.rotation is not None:
+            cases += self._within(*self.evidence.rotations, bounds.rotation)
+        if bounds.detection is not None:
+            for detection in detections(self.run, bounds.detection):
+                cases += 1
+                if detection.is_late:
+                    raise Doubtful
         return cases
+
+    def _within(self, count: int, longest: int, bound: int) -> int:
+        if count and longest > bound:
+            raise Doubtful
+        return count
 
     def prompt(self) -> int:
         """What waits has a cause that is delivered later, and no longer than until the last of them is."""
@@ -542,6 +604,20 @@ def _overlap(mine: Ranges, low: int, high: int) -> int:
     for bottom, top in mine:
         found += max(0, min(top, high) - max(bottom, low) + 1)
     return found
+
+
+def _without(mine: Ranges, low: int, high: int) -> list[Range]:
+    """The numbers from low to high that are not there, as ranges."""
+    found = []
+    for bottom, top in mine:
+        if top < low:
+            continue
+        if bottom > high:
+            break
+        if low < bottom:
+            found.append((low, bottom - 1))
+        low = top + 1
+    return [*found, (low, high)] if low <= high else found
 
 
 def _contains(mine: Ranges, wanted: Ranges) -> bool:

@@ -34,10 +34,11 @@ from ..trace.reference import PROPERTIES, Outcome, Verification, Violation, know
 from ..trace.reference.report import MOST_SHOWN
 from ..trace.schema import REQUIRED, Malformed, MalformedTrace
 from ..trace.validation import null_problems
-from . import parts
+from . import deadlines, parts
 from .certificates import COLUMNS, Slice, Unit
 from .check import Found, judge_alone, look_closely, plus, proved, rows_of
 from .columns import STRINGS
+from .deadlines import Timed, Untimed, timed
 from .evidence import Messages
 from .progress import watched
 from .session import slots as slots_of
@@ -51,6 +52,10 @@ _TOLD: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value",
 _SAID: Final = "run string, group string, sender string, seq bigint, digest bigint"
 _SAID_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
+)
+
+_MOMENTS: Final = ", ".join(
+    f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in deadlines.BLOCKS
 )
 
 MOST_PROBLEMS: Final = 100
@@ -129,6 +134,9 @@ def verify(
         if any(found.unresolved for found in open_runs):
             with watched(spark, progress, "comparing"):
                 open_runs = _compare(spark, plan, open_runs, total)
+        if any(found.untimed is not None for found in open_runs):
+            with watched(spark, progress, "timing"):
+                open_runs = _time(_moments(spark, plan, open_runs), _partitions(spark, plan.rows), open_runs, total)
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -193,15 +201,40 @@ def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], tota
     said = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_digests, pieces, wanted), _SAID)
     differing = said.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
-    left: list[Found] = []
     for found in open_runs:
-        if found.unresolved and found.run not in wrong:
+        if found.run not in wrong:
             found.unresolved = ()
-        if found.is_open:
-            left.append(found)
-        else:
+    return _still_open(open_runs, total)
+
+
+def _still_open(runs: list[Found], total: Sum) -> list[Found]:
+    """The runs that are not settled yet; the others go into the sum."""
+    for found in runs:
+        if not found.is_open:
             total.add(found)
-    return left
+    return [found for found in runs if found.is_open]
+
+
+def _time(moments: DataFrame, partitions: int, open_runs: list[Found], total: Sum) -> list[Found]:
+    """Holds deliveries against the deadlines of their sends; returns the runs that are still open."""
+    wanted = _untimed(open_runs)
+    together = moments.repartition(partitions, "run", "group", "sender", "block")
+    seen = together.mapInArrow(partial(_timed, wanted), "run string, cases bigint, in_time boolean").toArrow().to_pylist()
+    for found in open_runs:
+        mine = [row for row in seen if row["run"] == found.run]
+        found.settle_times(Timed(sum(row["cases"] for row in mine), all(row["in_time"] for row in mine)))
+    return _still_open(open_runs, total)
+
+
+def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
+    return {found.run: found.untimed for found in open_runs if found.untimed is not None}
+
+
+def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
+    """When messages with deadlines were sent and delivered."""
+    wanted = _untimed(open_runs)
+    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
+    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_told_times, pieces, wanted), _MOMENTS)
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
@@ -228,6 +261,12 @@ def _verify_sorted(
     certified = ordered.mapInArrow(_certify_sorted, TOLD)
     settled = certified.repartition("key").mapInArrow(partial(_settle, options), TOLD)
     open_runs = _collect(settled, total)
+    untimed = _untimed(open_runs)
+    if untimed:
+        block = F.call_function("div", F.col("seq"), F.lit(deadlines.BLOCK)).alias("block")
+        told = frame.filter(F.col("run").isin(list(untimed)) & F.col("kind").isin("send", "deliver"))
+        moments = told.select(*deadlines.COLUMNS, block, "run")
+        open_runs = _time(moments, slots_of(spark), open_runs, total)
     if open_runs:
         wanted = frame.filter(F.col("run").isin([found.run for found in open_runs]))
         found = {found.run: found for found in open_runs}
@@ -363,6 +402,25 @@ def _digests(
                         near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
                         plain = rows.filter(pc.and_(same, near)).cast(_SAID_SCHEMA)
                         yield from plain.group_by(names).aggregate([]).to_batches()
+
+
+def _told_times(
+    pieces: Sequence[parts.Piece], wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            for table in parts.read(pieces[number], columns=("run", *deadlines.COLUMNS)):
+                for run, untimed in wanted.items():
+                    yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
+
+
+def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the rows of a partition say of each run."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+    table = pa.concat_tables(tables) if tables else deadlines.BLOCKS.empty_table()
+    for run in table.column("run").unique().to_pylist():
+        seen = timed(table.filter(pc.equal(table.column("run"), run)), wanted[run])
+        yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "in_time": [seen.in_time]})
 
 
 def _search_runs(

@@ -83,6 +83,12 @@ class Spoil(msgspec.Struct, frozen=True, tag="spoil"):
     detail: dict[str, Any] | None = None
 
 
+class Omit(msgspec.Struct, frozen=True, tag="omit"):
+    """Drop packets when they come, as a fault of kind ``omit`` says."""
+
+    fault: Fault
+
+
 class Step(msgspec.Struct, frozen=True, tag="step"):
     """The clock jumps."""
 
@@ -151,7 +157,7 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = (
-    Begin | Note | Doom | Spare | Spoil | Step | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask | End
+    Begin | Note | Doom | Spare | Spoil | Omit | Step | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask | End
 )
 
 

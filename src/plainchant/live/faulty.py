@@ -6,7 +6,8 @@ It does to real packets what ``sim.network`` does to simulated ones, from the sa
 (:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`) and in the same order: bandwidth,
 cuts and partitions, loss, damage, duplication, delay, reordering. All of it happens where a packet leaves, so each process spoils
 what it sends itself, and a fault has to be put on at every process that it concerns. What is under way when a link is cut still
-arrives. Packets with flipped bits are sent, and their receivers find out.
+arrives. Packets with flipped bits are sent, and their receivers find out. What a process sends to itself by the network
+(``Description.loopback``) has the delay of its link and the faults that name it, but is not spoiled by the network's own rates.
 
 Links are between processes, not incarnations. If nothing is to happen to a packet on its way to some destinations, it goes to all
 of them in one call of the inner transport, at once; what is delayed waits in a heap with one timer for the earliest, so that
@@ -103,16 +104,19 @@ class FaultyTransport:
     def send(self, to: Sequence[Address], data: Data) -> None:
         if self._dying:
             self.spoiled.lost += len(to)
-        elif self._kill is None or len(to) < 2:
+        elif self._kill is None or len(others := [address for address in to if address != self.address]) < 2:
             self._send(to, data)
         else:
-            reached = sorted(self._random.sample(range(len(to)), self._random.randrange(1, len(to))))
-            part = [to[index] for index in reached]
+            reached = sorted(self._random.sample(range(len(others)), self._random.randrange(1, len(others))))
+            part = [others[index] for index in reached]
             self._send(part, data)
             self._let_go(_FOREVER)
             self._dying = True
             # The inner transport may keep packets until the end of this turn, and they are to leave.
             self._loop.call_soon(self._kill, part)
+
+    def catch_up(self) -> bool:
+        return self.inner.catch_up()
 
     async def close(self) -> None:
         """What is under way leaves at once, and then the inner transport closes."""
@@ -148,8 +152,8 @@ class FaultyTransport:
         self.heal()
 
     def doom(self, kill: Callable[[Sequence[Address]], None]) -> None:
-        """The next packet to two or more addresses goes to a random part of them, some and never all; nothing leaves after it,
-        and ``kill`` is called with those addresses, in the next turn of the loop. It is meant to end the process."""
+        """The next packet to two or more others goes to a random part of them, some and never all; nothing leaves after it, and
+        ``kill`` is called with those addresses, in the next turn of the loop. It is meant to end the process."""
         self._kill = kill
 
     def spare(self) -> None:
@@ -172,7 +176,7 @@ class FaultyTransport:
     def _make_path(self, target: str) -> _Path:
         source = self._me
         link = link_between(self._rules, source, target)
-        if self._calm:
+        if self._calm or source == target:
             link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
         blocked, added, kept = False, 0, 1.0
         for fault in self._faults:

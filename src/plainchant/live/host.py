@@ -15,7 +15,15 @@ that others can have seen of it.
 loop comes round is only queued, and the engine is told when it does. So a message alone does not wait, many go together into
 one packet, and there is no timer.
 
-Messages in the queue are bytes in a list with a position; a batch is cut off with a few calls that run in C.
+Messages in the queue are bytes in a list with a position; a batch is cut off with a few calls that run in C. Messages with
+deadlines wait stream by stream, each with the moment at which it arrived, and can be taken when the stream is admitted.
+
+**Timers come after packets.** A process that was stopped finds both when it goes on: packets in its socket, and timers that are
+late. What has come is received before a timer expires, and the timer does not if the engine has moved it meanwhile. So nobody
+takes somebody for dead whose packets are here. (:data:`CATCH_UP` bounds what is read at once.)
+
+**Loopback.** What an engine sends to its own process comes back in the same turn, unless the protocol wants it from the network
+(``Description.loopback``): then it goes through the socket as what others get does, and can be lost there.
 """
 
 from __future__ import annotations
@@ -33,8 +41,10 @@ from ..engine import Engine
 from ..group import Group
 from ..model import (
     PACK_OVERHEAD,
+    Admit,
     Batch,
     Consent,
+    Due,
     Form,
     Invitation,
     Join,
@@ -44,6 +54,8 @@ from ..model import (
     Propose,
     ProtocolError,
     Reason,
+    Release,
+    Stream,
     Timer,
     TraceError,
     UsageError,
@@ -57,12 +69,17 @@ from .presence import Hello, Presence
 from .transport import Address, Data, Transport
 
 if TYPE_CHECKING:
+    from ..sim.omissions import Omission
     from ..trace.spool import Spool
 
 MARGIN: Final = 160
 """Bytes of a packet that are not for messages: the fields of the packet, and two names."""
 LONGEST_NAME: Final = 50
 """Bytes that the name of a group or a place may have: beside two of them there is room for incarnations and the other fields."""
+CATCH_UP: Final = 16
+"""So often the transport is read before a timer that is late expires; one that is not waits for one reading."""
+LATE: Final = 0.002
+"""Seconds after its time at which a timer is late."""
 _FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault"})
 _SHRINK: Final = 4096
 """A queue forgets what was taken from it when that is so much."""
@@ -122,6 +139,31 @@ class Queue:
         return taken
 
 
+class Waiting:
+    """The messages of a stream that wait to be taken."""
+
+    __slots__ = ("is_admitted", "messages", "stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.is_admitted = False
+        self.messages: deque[Due] = deque()
+
+    def add(self, payload: bytes, arrived: int) -> None:
+        self.messages.append(Due(payload, arrived, arrived + self.stream.deadline))
+
+    def cut(self, max_bytes: int, most: int) -> list[Due]:
+        """Takes as many messages as fit; one alone may be larger."""
+        taken = [self.messages.popleft()]
+        room = max_bytes - len(taken[0].payload) - 2 * PACK_OVERHEAD
+        while self.messages and len(taken) != most:
+            room -= len(self.messages[0].payload) + PACK_OVERHEAD
+            if room < 0:
+                break
+            taken.append(self.messages.popleft())
+        return taken
+
+
 class Owner(Protocol):
     """Whom a host tells of groups that nobody made it enter: the node. It does not call back from inside these."""
 
@@ -150,6 +192,7 @@ class LiveHost:
         stopped: Callable[[Reason], None] = lambda reason: None,
         owner: Owner | None = None,
         accept_rows: bool = True,
+        loopback: bool = False,
     ) -> None:
         self.me = ""
         self.random = random
@@ -167,6 +210,8 @@ class LiveHost:
         self._stopped = stopped
         self._owner = owner
         self._accept_rows = accept_rows
+        self._loopback = loopback
+        """Whether packets to oneself go over the network."""
         self._loop = asyncio.get_running_loop()
         # the outbox
         self._out: list[tuple[Any, ...]] = []
@@ -176,12 +221,15 @@ class LiveHost:
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # messages
         self._queues: dict[str, Queue] = {}
+        self._streams: dict[str, dict[str, Waiting]] = {}
+        """Streams that were asked for, by group and name."""
         self._sequence: dict[str, int] = {}
         self._views: dict[str, int] = {}
         self._offered: dict[str, None] = {}
         self._leaving_groups: dict[str, None] = {}
         self._round_asked = False
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._catch_up: Callable[[], bool] = getattr(transport, "catch_up", lambda: False)
         self._due: dict[Timer, None] = {}
         """Timers that were set for now: they expire at the end of this turn, when everything that was there has been received."""
         self._ending = False
@@ -193,6 +241,8 @@ class LiveHost:
         self.packets_foreign = 0
         self.packets_unroutable = 0
         self.events = 0
+        self.omissions: list[Omission] = []
+        """A test's faults: packets that are dropped when they come."""
         self.countdown = 0
         """A test's fault: when so many events have been handled, ``doom`` is called."""
         self.doom: Callable[[], None] = lambda: None
@@ -202,7 +252,9 @@ class LiveHost:
     def clock(self) -> int:
         return time.time_ns() + self.clock_offset
 
-    def take(self, group: str, max_bytes: int, most: int = 0) -> Batch | None:
+    def take(self, group: str, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        if stream:
+            return self._take_from(group, stream, max_bytes, most)
         queue = self._queues.get(group)
         if queue is None or not queue.items:
             return None
@@ -211,6 +263,39 @@ class LiveHost:
         self._sequence[group] = first + len(payloads) - 1
         self._out.append((_took, group, first, payloads))
         return pack(first, payloads)
+
+    def _take_from(self, group: str, name: str, max_bytes: int, most: int) -> Batch | None:
+        waiting = self._admitted(group, name)
+        if waiting is None or not waiting.messages:
+            return None
+        taken = waiting.cut(max_bytes, most)
+        first = self._sequence.get(group, 0) + 1
+        self._sequence[group] = first + len(taken) - 1
+        if not waiting.stream.period:
+            del self._streams[group][name]
+        self._out.append((_took_from, group, name, first, taken))
+        return pack(first, [due.payload for due in taken])
+
+    def peek(self, group: str, stream: str = "") -> Due | None:
+        if stream:
+            waiting = self._admitted(group, stream)
+            return waiting.messages[0] if waiting is not None and waiting.messages else None
+        queue = self._queues.get(group)
+        return Due(queue.items[queue.at], 0) if queue else None
+
+    def _admitted(self, group: str, name: str) -> Waiting | None:
+        waiting = self._streams.get(group, {}).get(name)
+        return waiting if waiting is not None and waiting.is_admitted else None
+
+    def admitted(self, group: str, stream: str) -> None:
+        waiting = self._streams.get(group, {}).get(stream)
+        if waiting is not None and not waiting.is_admitted:
+            waiting.is_admitted = True
+            self._out.append((_tell_admitted, group, stream))
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        if self._streams.get(group, {}).pop(stream, None) is not None:
+            self._out.append((_tell_rejected, group, stream, reason))
 
     def send(self, to: Sequence[str], packet: Packet) -> None:
         self._out.append((_send, to if to.__class__ is tuple else tuple(to), packet))
@@ -290,12 +375,16 @@ class LiveHost:
             self.presence.on_hello(source, packet)
             return
         if known is None or data[HEADER_BYTES:FRAME_BYTES] != known[0]:
-            self.packets_foreign += 1
-            self.presence.meet(source)
-            return
+            if not self._loopback or data[HEADER_BYTES:FRAME_BYTES] != self.presence.boot:
+                self.packets_foreign += 1
+                self.presence.meet(source)
+                return
+            known = (self.presence.boot, self.me)
         if not self.alive or not self.me:
             return
         self.packets_received += 1
+        if self.omissions and self._omits(known[1], packet):
+            return
         self.now = monotonic_ns()
         self._inside = True
         try:
@@ -307,6 +396,17 @@ class LiveHost:
             self._apply()
         if self.countdown:
             self._count_down()
+
+    def _omits(self, source: str, packet: Packet) -> bool:
+        """Whether a fault has this packet dropped."""
+        for omission in self.omissions:
+            if omission.hits(source, packet):
+                if omission.is_over:
+                    self.omissions.remove(omission)
+                if self.spool is not None:
+                    self.spool.row("fault", self.clock(), detail=omission.describe(source, packet))
+                return True
+        return False
 
     def turn(self, method: Callable[..., None], *arguments: Any) -> None:
         """Calls the engine and applies what it asked for; the end of the turn is the caller's."""
@@ -418,6 +518,13 @@ class LiveHost:
                 self.spool.close()
 
     def _expire(self, timer: Timer) -> None:
+        handle = self._timers[timer]
+        is_late = self._loop.time() > handle.when() + LATE
+        for _ in range(CATCH_UP if is_late else 1):
+            if not self._catch_up():
+                break
+        if self._timers.get(timer) is not handle:
+            return
         del self._timers[timer]
         self.call(self.engine.expire, timer)
         if self.countdown:
@@ -446,11 +553,42 @@ class LiveHost:
         queue.items += payloads
         if self.spool is not None and self._accept_rows:
             self.spool.accept(self.clock(), group, payloads)
+        self._tell_ready(group)
+
+    def _tell_ready(self, group: str) -> None:
+        """Tells the engine that there is something to send: at once, or when the loop comes round."""
         if self._round_asked or self._inside:
             self._offered[group] = None
         else:
             self._ask_for_round()
             self.call(self.engine.ready, group)
+
+    def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
+        waiting = self._streams.setdefault(group, {})[wanted.name] = Waiting(wanted)
+        if payload is not None:
+            self._add_to(waiting, group, payload, arrived)
+        self.later(self._ask_to_admit, group, waiting)
+
+    def _ask_to_admit(self, group: str, waiting: Waiting) -> None:
+        if self._streams.get(group, {}).get(waiting.stream.name) is waiting:
+            self.engine.notice(Admit(group, waiting.stream))
+
+    def offer(self, group: str, stream: str, payload: bytes, arrived: int) -> None:
+        self._add_to(self._streams[group][stream], group, payload, arrived)
+        self._tell_ready(group)
+
+    def _add_to(self, waiting: Waiting, group: str, payload: bytes, arrived: int) -> None:
+        waiting.add(payload, arrived)
+        if self.spool is not None and self._accept_rows:
+            self.spool.accept(self.clock(), group, (payload,))
+
+    def release(self, group: str, stream: str) -> None:
+        if self._streams.get(group, {}).pop(stream, None) is not None:
+            self.later(self.engine.notice, Release(group, stream))
+
+    def admission(self, group: str) -> Mapping[str, Any] | None:
+        self.now = monotonic_ns()
+        return self.engine.admission(group) if self.alive else None
 
     def leave(self, group: str) -> None:
         self._go(group, self.engine.leave)
@@ -490,6 +628,14 @@ class LiveHost:
         if reason is None and queue:
             text = f"{len(queue)} messages wait in group {group} and the protocol does not take them"
             return Reason("queue", text, {"messages": len(queue)})
+        if reason is None:
+            for name, waiting in self._streams.get(group, {}).items():
+                if not waiting.is_admitted:
+                    return Reason("admission", f"the protocol has not said whether it admits stream {name} in group {group}")
+                if waiting.messages:
+                    number = len(waiting.messages)
+                    text = f"{number} messages of stream {name} wait in group {group} and the protocol does not take them"
+                    return Reason("queue", text, {"messages": number, "stream": name})
         return reason
 
     def counters(self) -> Mapping[str, int]:
@@ -540,6 +686,8 @@ class LiveHost:
     def _route(self, to: tuple[str, ...]) -> tuple[Address, ...]:
         known = self.presence.routes
         addresses = tuple(known[name] for name in to if name in known)
+        if self._loopback and self.me in to:
+            addresses = (*addresses, self._transport.address)
         unknown = [name for name in to if name not in known and name != self.me]
         if unknown:
             self.packets_unroutable += len(unknown)
@@ -553,7 +701,7 @@ class LiveHost:
 
 
 def _send(host: LiveHost, to: tuple[str, ...], packet: Packet) -> None:
-    if host.me in to:
+    if host.me in to and not host._loopback:
         host._own.append(packet)
     addresses = host._routes.get(to)
     if addresses is None:
@@ -567,6 +715,25 @@ def _took(host: LiveHost, group: str, first: int, payloads: list[bytes]) -> None
     if host.spool is not None:
         host.spool.send(host.clock(), group, host._views.get(group), first, payloads)
     host.groups[group].took(len(payloads), sum(map(len, payloads)))
+
+
+def _took_from(host: LiveHost, group: str, stream: str, first: int, taken: list[Due]) -> None:
+    if host.spool is not None:
+        # What is left of the time, because the clock may have been set since the message arrived.
+        now, ahead = host.clock(), monotonic_ns()
+        for seq, due in enumerate(taken, first):
+            host.spool.send(now, group, host._views.get(group), seq, (due.payload,), now + due.deadline - ahead)
+    host.groups[group].took(len(taken), sum(len(due.payload) for due in taken), stream)
+
+
+def _tell_admitted(host: LiveHost, group: str, stream: str) -> None:
+    host.groups[group].admitted(stream)
+    host._offered[group] = None
+    host._ask_for_round()
+
+
+def _tell_rejected(host: LiveHost, group: str, stream: str, reason: Reason) -> None:
+    host.groups[group].rejected(stream, reason)
 
 
 def _deliver(
@@ -602,6 +769,7 @@ def _left(host: LiveHost, group: str, rank: int | None) -> None:
         host.spool.row("leave", host.clock(), group=group, view=host._views.get(group), rank=rank)
     host._views.pop(group, None)
     host._queues.pop(group, None)
+    host._streams.pop(group, None)
     host._leaving_groups.pop(group, None)
     host.groups.pop(group).left()
 
@@ -619,6 +787,7 @@ def _refused(host: LiveHost, group: str, reason: Reason) -> None:
     outside = host.groups.pop(group, None)
     if outside is not None:
         host._queues.pop(group, None)
+        host._streams.pop(group, None)
         host._leaving_groups.pop(group, None)
         outside.halted(reason)
 

@@ -5,6 +5,9 @@ partition is one at the first live process of each part; a cut, clog or loss is 
 from anybody; what concerns everybody is a row at the first live process. Rows are written before the fault happens: a process
 that is to be killed or stopped is asked to write, and has answered.
 
+A process that is to omit packets writes a row for each when it drops it. Processes that their protocol halts come back if
+``restart_halted`` says so: drawn when they are gone, because nobody knows before who will.
+
 A fault that finds nobody to happen to is *skipped*, with the reason. Real processes take their time, so that happens more often
 than in the simulator: a process that is to come back may not be gone yet.
 """
@@ -17,23 +20,29 @@ import heapq
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import Final
 
-from ..model import SECOND
-from ..scenario.model import Fault
+from ..model import MS, SECOND
+from ..scenario.model import Fault, RandomFaults
 from ..sim.summary import describe_fault
 from . import control
 from .crew import Crew
 from .process import Process
 
 Action = Callable[[], Awaitable[None]]
+_SHORTEST_ABSENCE: Final = 1 * MS
 
 
 class Injector:
     """Puts a schedule of faults into effect until the time of faults is over."""
 
-    def __init__(self, crew: Crew, faults: Sequence[Fault]) -> None:
+    def __init__(self, crew: Crew, faults: Sequence[Fault], rates: RandomFaults, returning: Random) -> None:
         self._crew = crew
         self._faults = faults
+        self._rates = rates
+        self._returning = returning
+        """Draws who comes back of those that were halted, and when."""
         self._agenda: list[tuple[int, int, Action]] = []
         self._order = itertools.count()
         self._over = False
@@ -54,6 +63,7 @@ class Injector:
             "cut": self._on_link,
             "clog": self._on_link,
             "loss": self._on_link,
+            "omit": self._omit,
             "heal": self._heal,
             "step": self._step,
         }
@@ -108,6 +118,12 @@ class Injector:
         fault = self._waiting.pop(process.place, None)
         if fault is not None and not self._over:
             self._at(0, functools.partial(self._crew.come, process.place, self._crew.groups_of(process.place), fault))
+        elif process.end is not None and process.end.state == "halted" and self._rates.restart_halted and not self._over:
+            comes = self._returning.random() < self._rates.restart_halted
+            away = round(self._returning.expovariate(1 / max(self._rates.restart_after, 1)))
+            if comes:
+                restart = Fault(kind="restart", process=process.place)
+                self._at(time.monotonic_ns() + max(away, _SHORTEST_ABSENCE), functools.partial(self._restart, restart))
 
     async def _crash(self, fault: Fault) -> None:
         process = self._running(fault)
@@ -193,6 +209,11 @@ class Injector:
         # A longer pause that began in the meantime goes on.
         if process.paused_until <= time.monotonic_ns():
             process.resume()
+
+    async def _omit(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.tell(control.Omit(fault))
 
     async def _step(self, fault: Fault) -> None:
         # A clock goes on, and can be set, while the process is down.

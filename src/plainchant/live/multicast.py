@@ -119,15 +119,25 @@ class MulticastTransport(UdpTransport):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
+    def catch_up(self) -> bool:
+        more = super().catch_up()
+        return (self._group_socket is not None and self._read_group_some()) or more
+
     def _read_group(self) -> None:
+        self._read_group_some()
+
+    def _read_group_some(self) -> bool:
+        """Reads as much as one turn of the loop may; whether there may be more."""
         assert self._group_socket is not None
         recvfrom_into = self._group_socket.recvfrom_into
         into, view, own, counters = self._into, self._views, self._entry, self.counters
         heard = False
+        more = True
         for _ in range(READ_AT_ONCE):
             try:
                 length, source = recvfrom_into(into)
             except BlockingIOError:
+                more = False
                 break
             except OSError:
                 counters.errors += 1
@@ -140,6 +150,7 @@ class MulticastTransport(UdpTransport):
                 self._receive(source, view[after:length])
         if heard:
             self._turn_over()
+        return more
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -151,6 +151,8 @@ class Node:
         self._news = asyncio.Event()
         self._is_open = False
         self._closed = False
+        self._mine: dict[str, tuple[str, ...]] = {}
+        """Groups that this process was told to enter, and who forms them."""
         self._entering: set[str] = set()
         self._entered: set[str] = set()
         """Groups that this process is or has been in: it joins each of them once, as the trace's processes do."""
@@ -197,7 +199,10 @@ class Node:
             if self._transport.limits.packet < SMALLEST_PACKET:
                 taken = f"packets of {self._transport.limits.packet} bytes have no room for messages"
                 raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
-            self._host = LiveHost(self._transport, codec, random=self._random, stopped=self._on_stopped, owner=self)
+            self._host = LiveHost(
+                self._transport, codec, random=self._random, stopped=self._on_stopped, owner=self,
+                loopback=self.description.loopback,
+            )
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
@@ -314,7 +319,7 @@ class Node:
                 f"{self.place} is not among the members of {group!r} ({', '.join(first)}), and groups of {self.description.name} "
                 f"do not change; name all that are ever to be in it"
             )
-        self._check(self._parameters, {**(self._groups or {}), group: first})
+        self._check(self._parameters, {**(self._groups if self._groups is not None else self._mine), group: first})
         check_buffers(outgoing, unread)
         buffers = {"outgoing": outgoing, "unread": unread, "listen": listen}
         return Joining(self, group, first, timeout, leave_timeout, buffers)
@@ -423,14 +428,22 @@ class Node:
 
     def _become_member(self, name: str, first: tuple[str, ...], how: Form | Join, buffers: Mapping[str, Any]) -> Group:
         host = self._host
-        # A process that does not say which groups there are may come to be in several, with the same others.
-        groups = self._groups if self._groups is not None else {name: first, f"{name}, and another": first}
+        groups = self._groups if self._groups is not None else self._possible(name, first)
+        if self._groups is None:
+            self._check(self._parameters, {**self._mine, name: first})
         if not host.me:
             self._begin(groups)
+        self._mine[name] = first
         group = self._make_group(name, groups, isinstance(how, Form), buffers)
         self._presence.enter(name, how)
         host.enter(group, how)
         return group
+
+    def _possible(self, name: str, first: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        """The groups that there may be, where nobody has said which there are: a process may come to be in several, with the same
+        others, unless the protocol allows one only."""
+        several = {name: first, f"{name}, and another": first}
+        return several if self._problem(self._parameters, several) is None else {name: first}
 
     def _make_group(
         self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Mapping[str, Any]
@@ -441,8 +454,8 @@ class Node:
         settle = max(SHORTEST_SETTLE, description.settle(self.parameters) / SECOND)
         self._entered.add(name)
         return Group(
-            host, name, host.me, guarantees, formed=formed, changes=self._changes, proposes=self.proposes, settle=settle,
-            node=self, **buffers,
+            host, name, host.me, guarantees, formed=formed, changes=self._changes, proposes=self.proposes,
+            admits=description.admits(self.parameters), settle=settle, node=self, **buffers,
         )
 
     def _begin(self, groups: dict[str, tuple[str, ...]]) -> None:
@@ -465,7 +478,7 @@ class Node:
                 "protocol": description.name,
                 "parameters": dataclasses.asdict(self.parameters),
                 "promises": [promise.name for promise in description.promises(self.parameters, groups)],
-                "bounds": dict(description.bounds(self.parameters)),
+                "bounds": dict(description.bounds(self.parameters, groups)),
             }
             name = self._presence.name
             run = self._run if self._run is not None else next_run(self._trace, name)
@@ -473,12 +486,16 @@ class Node:
         self._host.begin(self._presence.name, self._make_engine, spool)
 
     def _check(self, parameters: Any, groups: Mapping[str, Sequence[str]]) -> None:
-        """Fails if the parameters do not fit to the groups. Where not all groups are known, others may be named in them."""
-        if self._groups is None:
-            parameters = dataclasses.replace(parameters, **_by_group(parameters, groups))
-        problem = self.description.check(parameters, groups)
+        """Fails if the parameters do not fit to the groups."""
+        problem = self._problem(parameters, groups)
         if problem is not None:
             raise UsageError(problem)
+
+    def _problem(self, parameters: Any, groups: Mapping[str, Sequence[str]]) -> str | None:
+        """Why the parameters do not fit to the groups. Where not all groups are known, others may be named in them."""
+        if self._groups is None:
+            parameters = dataclasses.replace(parameters, **_by_group(parameters, groups))
+        return self.description.check(parameters, groups)
 
     def _make_engine(self, host: LiveHost) -> Engine:
         """The stack: state transfer, if wanted, on fragmentation on the protocol."""
@@ -494,6 +511,7 @@ class Node:
 
     def finish(self, group: str) -> None:
         """The process has left a group."""
+        self._mine.pop(group, None)
         self._presence.left(group)
 
     # --- groups that are formed while processes run -----------------------------------------------------------------
@@ -778,7 +796,8 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
 
 def _by_group(parameters: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters by group, of these groups alone."""
-    tables = {field.name: getattr(parameters, field.name) for field in dataclasses.fields(parameters)}
+    by_group = [field.name for field, declared in declarations(type(parameters)) if declared.keys == "group"]
+    tables = {name: getattr(parameters, name) for name in by_group}
     return {
         name: {group: value for group, value in table.items() if group in groups}
         for name, table in tables.items()

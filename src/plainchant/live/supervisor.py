@@ -149,7 +149,7 @@ class _Supervisor:
         self._crew = Crew(
             scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration
         )
-        self._injector = Injector(self._crew, scenario.fault)
+        self._injector = Injector(self._crew, scenario.fault, scenario.random, Random(f"{scenario.seed}/faults/returning"))
         try:
             self._progress(f"starting {len(scenario.members)} processes")
             later = sorted((fault for fault in scenario.fault if fault.kind in ("restart", "join")), key=lambda fault: fault.at)

@@ -141,6 +141,13 @@ class TcpTransport:
                 kept = bytes(data)
             peer.wait(length, kept)
 
+    def catch_up(self) -> bool:
+        before = self.counters.received
+        for peer in list(self._peers.values()):
+            if peer.connection is not None:
+                peer.connection.catch_up()
+        return self.counters.received - before >= READ_AT_ONCE
+
     def _end_of_turn(self) -> None:
         used, self._used = self._used, []
         for connection in used:
@@ -543,6 +550,15 @@ class _Connection:
             return
         self._end += size
         self._hand_on()
+
+    def catch_up(self) -> None:
+        """Reads what has come, as if the loop had come round."""
+        if self._socket is None or self._left is not None:
+            return
+        if self._busy:
+            self._hand_on()
+        else:
+            self._read()
 
     def _hand_on_more(self) -> None:
         if self._socket is not None and self._left is None:

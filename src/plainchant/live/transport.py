@@ -9,6 +9,8 @@ accumulated until then. That is all the batching there is: no timer trades laten
 Reading is bounded: at most :data:`READ_AT_ONCE` packets a turn of the event loop, each handed to ``receive``, then one call of
 ``turn_over``, at which the host writes its trace and lets its own packets go. The bytes handed to ``receive`` are valid
 during that call only.
+
+A packet to a transport's own address comes back like any other: what a process sends to itself can go the way of all packets.
 """
 
 from __future__ import annotations
@@ -67,6 +69,10 @@ class Transport(Protocol):
 
     def send(self, to: Sequence[Address], data: Data) -> None:
         """Sends a packet to each address. Never waits; never raises for trouble of the network."""
+
+    def catch_up(self) -> bool:
+        """Reads what has come, once, as if the loop had come round; whether there may be more. (A transport may do without: then
+        a timer can expire at a process that was stopped before it has read what came meanwhile.)"""
 
     async def close(self) -> None:
         """Lets go what still waits, as far as the network takes it at once, and closes."""

@@ -63,24 +63,37 @@ class UdpTransport:
         self._loop.add_reader(self._socket.fileno(), self._read)
 
     def _read(self) -> None:
+        self._read_some()
+
+    def catch_up(self) -> bool:
+        return self._socket is not None and self._read_some()
+
+    def _read_some(self) -> bool:
+        """Reads as much as one turn of the loop may; whether there may be more."""
         assert self._socket is not None
         recvfrom_into = self._socket.recvfrom_into
         into, view, receive = self._into, self._views, self._receive
         read = size = 0
-        while read < READ_AT_ONCE and size < READ_BYTES:
+        more = True
+        for _ in range(READ_AT_ONCE):
             try:
                 length, source = recvfrom_into(into)
             except BlockingIOError:
+                more = False
                 break
             except OSError:
                 self.counters.errors += 1  # an ICMP answer to something that we sent: nobody listens there
-                break
+                continue
             read += 1
             size += length
             receive(source if len(source) == 2 else source[:2], view[:length])
-        self.counters.received += read
-        self.counters.received_bytes += size
-        self._turn_over()
+            if size >= READ_BYTES:
+                break
+        if read:
+            self.counters.received += read
+            self.counters.received_bytes += size
+            self._turn_over()
+        return more
 
     def send(self, to: Sequence[Address], data: Data) -> None:
         if len(data) > LARGEST:

@@ -29,6 +29,7 @@ from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
 from ..model import Invitation, PlainchantError, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Workload
+from ..sim.omissions import Omission
 from . import control
 from .faulty import FaultyTransport
 from .node import Node
@@ -229,6 +230,7 @@ class Worker:
                 self._stream(f"workload/{group.name}/{number}"),
                 begin=self._begin,
                 end=self._begin + task.duration,
+                stream=f"w{number}",
             )
             for number, workload in enumerate(task.workload)
             if _sends(workload, task.place, group.name)
@@ -268,6 +270,8 @@ class Worker:
                 if detail is not None:
                     host.note("fault", detail)
                 self._transport.apply(fault)
+            case control.Omit(fault):
+                host.omissions.append(Omission(fault))
             case control.Step(offset, detail):
                 host.note("fault", detail)
                 host.clock_offset += offset
@@ -299,6 +303,7 @@ class Worker:
                 self._quiet = True
                 self._spare()
                 self._transport.calm()
+                host.omissions.clear()
                 for group in list(self._sending):
                     self._stop_sending(group)
             case control.Ask(number):

@@ -49,7 +49,7 @@ class Description:
     about: str
     parameters: type[Any]
     """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError. A field
-    of type ``Mapping[str, ...]`` is a parameter by group: its keys are groups."""
+    of type ``Mapping[str, ...]`` is a parameter with several values: by group, or by whatever its declaration says (``keys``)."""
     packets: tuple[type[Packet], ...]
     make: Callable[[Host, Any], Engine]
     """Builds a process's engine from its host and an instance of ``parameters``."""
@@ -63,7 +63,8 @@ class Description:
     """What is promised only with other parameters than the defaults, for people to read."""
     check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
     """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
-    bounds: Callable[[Any], Mapping[str, int]] = lambda parameters: {}
+    bounds: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Mapping[str, int]] = lambda parameters, groups: {}
+    """Times (ns) that are promised by ``bounded``, by name, if no group ever has more members than these."""
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
     """The same parameters, fitted to where the engine is to run; what the user has set is not changed."""
     changes: Callable[[Any], bool] = lambda parameters: True
@@ -73,6 +74,10 @@ class Description:
     """Whether, with these parameters, processes can propose groups to others (``model.Propose``), close and rename them."""
     lossless: Callable[[Mapping[str, Any]], bool] = lambda given: False
     """Whether, with these parameters, it takes the network for one that loses nothing and overtakes nothing."""
+    admits: Callable[[Any], bool] = lambda parameters: False
+    """Whether, with these parameters, deadlines can be guaranteed (``model.Admit``)."""
+    loopback: bool = False
+    """Whether what a process sends to itself goes over the network like what it sends to others, and can be lost there."""
     recorded: frozenset[str] = frozenset()
     """Kinds of row, of those that a protocol may leave out (``lab.metrics.OPTIONAL``), that it writes whenever they happen."""
 
@@ -80,9 +85,10 @@ class Description:
 def protocols() -> dict[str, Description]:
     """All protocols by name, in the order in which people should meet them."""
     from .newtop import DESCRIPTION as newtop
+    from .rtcast import DESCRIPTION as rtcast
     from .sequencer import DESCRIPTION as sequencer
 
-    return {description.name: description for description in (sequencer, newtop)}
+    return {description.name: description for description in (sequencer, newtop, rtcast)}
 
 
 def describe(name: str) -> Description:

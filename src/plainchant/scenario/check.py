@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, TypeAlias
 
-from ..model import Duration, format_duration
+from ..model import SECOND, Duration, format_duration
 from ..protocols.registry import Description
 from ..trace.properties import PROPERTIES
 from .locate import Path
@@ -32,6 +32,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "cut": ("at",),
     "clog": ("at", "delay"),
     "loss": ("at", "rate"),
+    "omit": ("process", "at"),
     "heal": ("at",),
     "step": ("process", "at", "offset"),
 }
@@ -49,6 +50,7 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "cut": ("source", "target", "length"),
     "clog": ("source", "target", "length"),
     "loss": ("source", "target", "length"),
+    "omit": ("source", "packet", "count"),
     "heal": (),
     "step": (),
 }
@@ -63,7 +65,7 @@ def fault_keys(kind: str) -> tuple[str, ...]:
     return ("kind", *_NEEDS[kind], *_MAY_HAVE[kind])
 
 
-_LOSES: Final = ("partition", "cut", "clog", "loss")
+_LOSES: Final = {"partition": "a partition", "cut": "a cut", "clog": "a clog", "loss": "a loss", "omit": "an omission"}
 """Faults with which packets are lost or overtake each other."""
 
 
@@ -94,6 +96,7 @@ class _Check:
             self._process(clock.process, ("clock", number, "process"))
         for number, fault in enumerate(self.scenario.fault):
             self._fault(fault, ("fault", number))
+        self._packet(self.scenario.random.omit_packet, ("random", "omit_packet"))
         if not self.description.changes(self.parameters):
             self._no_changes()
         if not self.description.proposes(self.parameters):
@@ -137,6 +140,8 @@ class _Check:
             self.reader.fail(("random", "crash"), f"{dies} crashes: {_WAIT}; set it to 0, {other}")
         if scenario.random.leave:
             self.reader.fail(("random", "leave"), f"{fixed}, so nobody can leave them; set it to 0, {other}")
+        if scenario.random.restart_halted:
+            self.reader.fail(("random", "restart_halted"), f"{fixed}, so nobody can come back to them; set it to 0, {other}")
 
     def _no_proposals(self) -> None:
         for number, fault in enumerate(self.scenario.fault):
@@ -160,10 +165,11 @@ class _Check:
                 self.reader.fail(("network", *path, "delay"), f"a delay that varies lets packets overtake, which {told}; {hint}")
         for number, fault in enumerate(self.scenario.fault):
             if fault.kind in _LOSES:
-                self.reader.fail(("fault", number, "kind"), f'a {fault.kind} {told}; leave it out, or take transport = "lossy"')
-        for kind in _LOSES:
+                what, remedy = _LOSES[fault.kind], 'leave it out, or take transport = "lossy"'
+                self.reader.fail(("fault", number, "kind"), f"{what} {told}; {remedy}")
+        for kind, what in _LOSES.items():
             if getattr(self.scenario.random, kind, 0):
-                self.reader.fail(("random", kind), f'a {kind} {told}; set it to 0, or take transport = "lossy"')
+                self.reader.fail(("random", kind), f'{what} {told}; set it to 0, or take transport = "lossy"')
 
     def _network(self) -> None:
         network = self.scenario.network
@@ -197,6 +203,8 @@ class _Check:
             )
         if workload.size == 0:
             self.reader.fail((*path, "size"), "size must be at least 1 byte")
+        if workload.deadline:
+            self._deadline(workload, (*path, "deadline"))
         self._within(workload.start, (*path, "start"), "sending begins")
         self._within(workload.stop, (*path, "stop"), "sending ends")
         if workload.stop and workload.stop <= workload.start:
@@ -204,6 +212,32 @@ class _Check:
                 (*path, "stop"),
                 f"sending stops at {format_duration(workload.stop)}, before it starts "
                 f"at {format_duration(workload.start)}",
+            )
+
+    def _deadline(self, workload: Workload, path: Path) -> None:
+        """Admission control has to know what comes: one message a period, or each message on its own."""
+        if not self.description.admits(self.parameters):
+            self.reader.fail(
+                path,
+                f"with these parameters {self.description.name} guarantees no deadlines; leave the deadline out, set other "
+                f"parameters, or take a protocol with admission control (`plainchant protocols` lists them)",
+            )
+        if workload.closed or not workload.rate:
+            self.reader.fail(
+                path, "messages with a deadline are those of an open loop, whose periods are known: write rate = 10 instead"
+            )
+        if workload.arrivals == "regular" and workload.burst > 1:
+            self.reader.fail(
+                path,
+                'a regular workload with a deadline sends one message a period: leave burst out, write several workloads, or '
+                'take arrivals = "poisson", where each message is asked for on its own',
+            )
+        if workload.arrivals == "regular" and workload.deadline > int(SECOND / workload.rate):
+            period = format_duration(int(SECOND / workload.rate))
+            self.reader.fail(
+                path,
+                f"messages come every {period} and are due {format_duration(workload.deadline)} later, after the next one; make "
+                f"the deadline at most that long, or the rate smaller",
             )
 
     def _no_senseless_zero(self, path: Path) -> None:
@@ -234,6 +268,7 @@ class _Check:
             self._process(name, (*path, "members", number))
         if fault.kind in ("form", "rename"):
             self._new_name(fault, path)
+        self._packet(fault.packet, (*path, "packet"))
         if fault.kind == "partition":
             self._once_each(fault.parts, (*path, "parts"), "part of a partition", "parts")
         if fault.kind == "cut" and not fault.source and not fault.target:
@@ -332,6 +367,13 @@ class _Check:
             self.reader.fail(path, f'{dotted(path)}: write "{base}", which means whichever incarnation of it runs then')
         if name and name not in self.processes:
             self.reader.fail(path, f'{dotted(path)}: there is no process "{name}"; {nearest(name, self.processes)}')
+
+    def _packet(self, name: str, path: Path) -> None:
+        """Empty or a kind of packet of the protocol."""
+        known = [packet.__name__ for packet in self.description.packets]
+        if name and name not in known:
+            hint = f"there are: {', '.join(known)}" if known else "it has none"
+            self.reader.fail(path, f'{dotted(path)}: {self.description.name} has no packet "{name}"; {hint}')
 
     def _group(self, name: str, path: Path) -> None:
         if name not in self.groups:

@@ -106,7 +106,8 @@ def apply_option(
     except (tomllib.TOMLDecodeError, RecursionError):
         keys = ()
     if not equals or not keys:
-        raise ScenarioError(f"{option}: write --set key=value, for instance {examples}")
+        quotes = "; a name with characters other than letters, digits, - and _ stands in double quotes" if equals else ""
+        raise ScenarioError(f"{option}: write --set key=value, for instance {examples}{quotes}")
     raw = raw.strip()
     path: Path = ()
     place: Any = document

@@ -102,6 +102,13 @@ class Workload:
     count: int = parameter(0, "messages a sender sends in all; 0: until the scenario ends", minimum=0)
     start: Duration = parameter(Duration(0), "when sending begins", unit="duration", minimum=0)
     stop: Duration = parameter(Duration(0), "when sending ends; 0: at the end of the scenario", unit="duration", minimum=0)
+    deadline: Duration = parameter(
+        Duration(0),
+        "open loop: a message is delivered within so long or not sent at all: a sender asks for a stream (regular) or for every "
+        "message (poisson) to be admitted; 0: no deadline",
+        unit="duration",
+        minimum=0,
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ FAULTS = {
     "cut": "packets from source to target are lost (one way)",
     "clog": "packets from source to target (or of everybody) take longer by `delay`",
     "loss": "packets from source to target (or of everybody) are lost at `rate`",
+    "omit": "the process drops its next incoming packet, or the next `count` (of one packet, where packets say what they carry)",
     "heal": "ends every partition, cut, clog and loss",
     "step": "the process's clock jumps by `offset`",
 }
@@ -148,10 +156,12 @@ class Fault:
         Duration(0), "how long it lasts (pause, partition, cut, clog, loss); 0: until healed", unit="duration", minimum=0
     )
     parts: tuple[tuple[str, ...], ...] = parameter((), "partition: the parts, as lists of processes; who is in none is alone")
-    source: str = parameter("", "cut, clog, loss: where packets come from; empty: any")
+    source: str = parameter("", "cut, clog, loss, omit: where packets come from; empty: any")
     target: str = parameter("", "cut, clog, loss: where packets go to; empty: any")
     delay: Duration = parameter(Duration(0), "clog: added delay", unit="duration", minimum=0)
     rate: float = parameter(0.0, "loss: share of packets lost", minimum=0, maximum=1)
+    packet: str = parameter("", "omit: the kind of packet, one of the protocol's; empty: any")
+    count: int = parameter(1, "omit: packets that are dropped", minimum=1)
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
 
 
@@ -168,6 +178,9 @@ class RandomFaults:
     )
     restart: float = parameter(1.0, "share of crashed processes that come back", minimum=0, maximum=1)
     restart_after: Duration = parameter(Duration(300 * MS), "how long they stay away, on average", unit="duration", minimum=0)
+    restart_halted: float = parameter(
+        0.0, "share of processes halted by their protocol that come back, 1 ms later at the earliest", minimum=0, maximum=1
+    )
     pause: float = parameter(0.0, "pauses", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     pause_length: Duration = parameter(Duration(100 * MS), "their mean length", unit="duration", minimum=0)
     partition: float = parameter(0.0, "partitions into two or three parts", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
@@ -180,6 +193,9 @@ class RandomFaults:
         0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0, maximum=_MOST_FAULTS
     )
     step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    omit: float = parameter(0.0, "processes that drop incoming packets", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    omit_most: int = parameter(1, "they drop 1 to so many each", minimum=1)
+    omit_packet: str = parameter("", "the kind of packet that they drop, one of the protocol's; empty: any")
     most_lost: int = parameter(0, "never more processes crashed, paused or cut off at once than this; 0: a minority", minimum=0)
 
 

@@ -12,7 +12,7 @@ import difflib
 import functools
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..model import Declared, Duration, ScenarioError, UsageError, declarations, format_duration, parse_duration
@@ -129,7 +129,7 @@ class Reader:
     def _mapping(self, item: Any, declared: Declared, given: Any, path: Path) -> dict[str, Any]:
         """Values by name; of each the declaration says which are right."""
         if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
-            self._wrong(path, f"a table such as {declared.example or '{ g = ... }'}", given, declared)
+            self._wrong(path, f"a table such as {declared.example or f'{{ {declared.keys} = ... }}'}", given, declared)
         return {key: self.value(item, declared, one, (*path, key)) for key, one in given.items()}
 
     def _scalar(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
@@ -220,17 +220,22 @@ class Reader:
 
 def given_parameters(cls: type[Any], given: Mapping[str, Any], protocol: str) -> dict[str, Any]:
     """A protocol's parameters in a program's dictionary, checked: durations as text such as ``"50ms"`` or as nanoseconds."""
+    return Reader("", "parameters", {}).fields(cls, as_document(cls, given), (), f"among the parameters of {protocol}")
+
+
+def as_document(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A program's parameters as the table that a file would have: durations in nanoseconds become text."""
     types = hints(cls)
-    plain = {
-        name: format_duration(value) if types.get(name) is Duration and type(value) is int else _as_document(value)
-        for name, value in given.items()
-    }
-    return Reader("", "parameters", {}).fields(cls, plain, (), f"among the parameters of {protocol}")
+    return {name: _as_in_a_file(types.get(name), value) for name, value in given.items()}
 
 
-def _as_document(value: Any) -> Any:
-    """A program's mapping as the table that a file would have."""
-    return dict(value) if isinstance(value, Mapping) else value
+def _as_in_a_file(hint: Any, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        item = typing.get_args(hint)[1] if typing.get_origin(hint) is Mapping else None
+        return {key: _as_in_a_file(item, one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_as_in_a_file(None, one) for one in value]
+    return format_duration(value) if hint is Duration and type(value) is int else value
 
 
 def _about(about: str) -> str:

@@ -8,18 +8,21 @@ first out. Attach an object with any of the methods of :class:`Application`, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..model import Invitation, PlainchantError, Reason, UsageError, View, format_duration
+from ..model import Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
 
 if TYPE_CHECKING:
     from .host import SimHost
     from .workload import Numbering, Source
 
 
-METHODS: Final = ("on_start", "on_deliver", "on_view", "on_invited", "on_refused", "on_renamed", "on_left")
+METHODS: Final = (
+    "on_start", "on_deliver", "on_view", "on_invited", "on_refused", "on_renamed", "on_left", "on_admitted",
+    "on_rejected",
+)
 
 
 class ApplicationError(PlainchantError):
@@ -47,21 +50,29 @@ class Application(Protocol):
     def on_left(self, member: Member, group: str) -> None:
         """This process is out of the group: it left, or the group was closed."""
 
+    def on_admitted(self, member: Member, group: str, stream: str) -> None:
+        """The deadlines of this stream are guaranteed from here on."""
+
+    def on_rejected(self, member: Member, group: str, stream: str, reason: Reason) -> None:
+        """The deadlines of this stream cannot be guaranteed, or no longer; a single message was not sent."""
+
 
 def functions(
     *,
-    on_start: Callable[[Member], None] | None = None,
-    on_deliver: Callable[[Member, str, str, bytes, int], None] | None = None,
-    on_view: Callable[[Member, View], None] | None = None,
+    on_start: Callable[[Member], object] | None = None,
+    on_deliver: Callable[[Member, str, str, bytes, int], object] | None = None,
+    on_view: Callable[[Member, View], object] | None = None,
     on_invited: Callable[[Member, Invitation], bool] | None = None,
-    on_refused: Callable[[Member, str, Reason], None] | None = None,
-    on_renamed: Callable[[Member, str, View], None] | None = None,
-    on_left: Callable[[Member, str], None] | None = None,
+    on_refused: Callable[[Member, str, Reason], object] | None = None,
+    on_renamed: Callable[[Member, str, View], object] | None = None,
+    on_left: Callable[[Member, str], object] | None = None,
+    on_admitted: Callable[[Member, str, str], object] | None = None,
+    on_rejected: Callable[[Member, str, str, Reason], object] | None = None,
 ) -> Any:
     """An application made of plain functions."""
     given = {
         "on_start": on_start, "on_deliver": on_deliver, "on_view": on_view, "on_invited": on_invited, "on_refused": on_refused,
-        "on_renamed": on_renamed, "on_left": on_left,
+        "on_renamed": on_renamed, "on_left": on_left, "on_admitted": on_admitted, "on_rejected": on_rejected,
     }
     return SimpleNamespace(**{name: function for name, function in given.items() if function is not None})
 
@@ -96,14 +107,45 @@ class Member:
         """The groups that it may send to: those it is in, without those it is leaving."""
         return tuple(group for group in self._host.groups if group not in self._host.leaving)
 
-    def send(self, group: str, payload: bytes) -> None:
-        """Sends a message to a group of this process."""
+    def send(self, group: str, payload: bytes, *, stream: str = "", deadline: int = 0) -> str:
+        """Sends a message to a group of this process: without a deadline, in a ``stream`` that was admitted, or on its own with a
+        ``deadline`` (ns from now on), if the protocol admits it. Returns the name of the message's stream, which ``on_admitted``
+        and ``on_rejected`` are told."""
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise UsageError(f"{self.name} sends a {type(payload).__name__}; a message is bytes, so encode it first")
+        self._check_may_send(group)
+        if stream and deadline:
+            raise UsageError(f"a message of stream {stream!r} has that stream's deadline; leave one of them out")
+        if deadline:
+            self._check_admits()
+            stream = self._host.new_stream_name()
+            self._host.later(self._host.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
+        elif stream:
+            self._host.check_stream(group, stream, len(payload))
+            self._host.later(self._host.accept_in, group, stream, bytes(payload))
+        else:
+            self._host.later(self._attendant.accept, group, bytes(payload))
+        return stream
+
+    def ask(self, group: str, stream: Stream) -> None:
+        """Asks for the deadlines of a periodic stream to be guaranteed; ``on_admitted`` or ``on_rejected`` follows."""
+        self._check_may_send(group)
+        self._check_admits()
+        if stream.period < 1 or stream.deadline < 1 or stream.size < 0 or not stream.name or stream.name.startswith("~"):
+            raise UsageError(f"{stream} is no periodic stream: it needs a name of its own, a size, a deadline and a period")
+        if stream.deadline > stream.period:
+            raise UsageError(f"{stream} has a deadline after its next message; make it at most the period")
+        self._host.later(self._host.ask, group, stream)
+
+    def release(self, group: str, stream: str) -> None:
+        """There will be no more messages in a stream."""
         self._check_in(group)
-        if group in self._host.leaving:
-            raise UsageError(f"{self.name} is leaving {group!r} and sends nothing there any more; see `member.groups`")
-        self._host.later(self._attendant.accept, group, bytes(payload))
+        self._host.later(self._host.release, group, stream)
+
+    def admission(self, group: str) -> Mapping[str, Any] | None:
+        """What the protocol guarantees in a group, and how much room it has left."""
+        self._check_in(group)
+        return self._host.admission(group)
 
     def propose(self, group: str, members: Sequence[str]) -> None:
         """Proposes a group to these processes; those who agree form it, and ``on_view`` or ``on_refused`` follows."""
@@ -126,6 +168,17 @@ class Member:
         self._check_in(group)
         self._host.later(self._host.rename, group, name)
 
+    def _check_may_send(self, group: str) -> None:
+        self._check_in(group)
+        if group in self._host.leaving:
+            raise UsageError(f"{self.name} is leaving {group!r} and sends nothing there any more; see `member.groups`")
+
+    def _check_admits(self) -> None:
+        if not self._host.admits:
+            raise UsageError(
+                "with these parameters this protocol guarantees no deadlines; set others, or take one that has admission control"
+            )
+
     def _check_in(self, group: str) -> None:
         if group not in self._host.groups:
             groups = ", ".join(self._host.groups) or "none"
@@ -144,6 +197,8 @@ class Attendant:
         self._on_left = getattr(application, "on_left", None)
         self._on_refused = getattr(application, "on_refused", None)
         self._on_renamed = getattr(application, "on_renamed", None)
+        self._on_admitted = getattr(application, "on_admitted", None)
+        self._on_rejected = getattr(application, "on_rejected", None)
         self.numbering: dict[str, Numbering] = {}
         self.sources: list[Source] = []
 
@@ -205,6 +260,25 @@ class Attendant:
             if source.group == old:
                 source.group = new
                 source.taken()
+
+    def taken_from(self, group: str, stream: str, first: int, count: int) -> None:
+        if group in self.numbering:
+            self.numbering[group].inserted(first, count)
+
+    def admitted(self, group: str, stream: str) -> None:
+        for source in self._sources_of(group, stream):
+            source.admitted()
+        if self._on_admitted is not None:
+            self._call(self._on_admitted, self._member, group, stream)
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        for source in self._sources_of(group, stream):
+            source.rejected(reason)
+        if self._on_rejected is not None:
+            self._call(self._on_rejected, self._member, group, stream, reason)
+
+    def _sources_of(self, group: str, stream: str) -> list[Source]:
+        return [source for source in self.sources if source.group == group and source.stream == stream]
 
     def taken(self, group: str) -> None:
         for source in self.sources:

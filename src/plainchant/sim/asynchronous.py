@@ -47,7 +47,7 @@ from ..model import (
 from ..protocols.registry import describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Network, RandomFaults, Scenario
-from ..scenario.read import Reader, hints
+from ..scenario.read import Reader, as_document
 from ..scenario.shipped import find
 from ..state import STATE_PACKETS, StateTransfer
 from ..trace import History as TraceHistory
@@ -199,7 +199,8 @@ class _Simulation(Simulation):
         if self._closing:
             self._kernel.stop()
         elif self._ends_by_itself:
-            to_come = [fault.at for fault in self._faults if fault.kind in ("restart", "join") and fault.at > self.now]
+            comings = [fault.at for fault in self._faults if fault.kind in ("restart", "join")]
+            to_come = [moment for moment in (*comings, *self._injector.returns.values()) if moment > self.now]
             if to_come:
                 self.at(min(to_come), self._check_over)
             elif not self._changes:
@@ -338,7 +339,7 @@ def _run(
         raise
     finally:
         for program in simulation.programs if simulation is not None else ():
-            program.release()
+            program.let_go()
     writer.close()
     table = read(Path(trace) / "trace").table if trace is not None else writer.table()
     verification = verify(table, scenario.verify or None) if check else None
@@ -408,7 +409,7 @@ def _scenario_of(
     if later is not None:
         document["later"] = _lists(later)
     if parameters is not None:
-        document["parameters"] = _texts(describe(document["protocol"]).parameters, parameters)
+        document["parameters"] = as_document(describe(document["protocol"]).parameters, parameters)
     for key, given, cls in (("network", network, Network), ("random", random, RandomFaults)):
         if given is not None and not isinstance(given, cls):
             document[key] = _lists(given)
@@ -431,15 +432,6 @@ def _faults(given: Sequence[Fault | Mapping[str, Any]]) -> tuple[Fault, ...]:
         fault if isinstance(fault, Fault) else Fault(**reader.fields(Fault, _lists(fault), ("fault", number), "in a fault"))
         for number, fault in enumerate(given)
     )
-
-
-def _texts(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a file has them: durations that are given in nanoseconds become text."""
-    types = hints(cls)
-    return {
-        name: format_duration(value) if types.get(name) is Duration and type(value) is int else _lists(value)
-        for name, value in given.items()
-    }
 
 
 def _lists(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Final
 from ..model import MS, SECOND, Duration
 from ..scenario.model import Fault, RandomFaults, Scenario
 
-_KINDS: Final = ("crash", "pause", "partition", "cut", "clog", "leave", "step")
+_KINDS: Final = ("crash", "pause", "partition", "cut", "clog", "leave", "step", "omit")
 _FOREVER: Final = 1 << 62
 _CLOG: Final = 20 * MS
 """Mean delay that a slow link adds."""
@@ -116,6 +116,11 @@ class _Schedule:
     def _step(self, time: Duration, present: list[str]) -> None:
         offset = self._random.randint(-_STEP, _STEP)
         self.faults.append(Fault(kind="step", at=time, process=self._random.choice(present), offset=offset))
+
+    def _omit(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        count = self._random.randint(1, self._rates.omit_most)
+        self.faults.append(Fault(kind="omit", at=time, process=process, packet=self._rates.omit_packet, count=count))
 
     def _come_back(self, process: str, back: int) -> None:
         if back != _FOREVER:

@@ -12,13 +12,16 @@ outbox: a process whose effects are dropped is dead, and so are its timers.
 **Events.** The kernel hands packets straight to an ordinary process. One that is not ordinary (``special``: dead,
 paused, busy, with a clock of its own, to crash after so many events) gets everything by way of its :class:`Processor`.
 
+**Deadlines.** Messages of a stream (``ask``, ``accept_in``) wait under its name until the protocol has admitted it and takes
+them; their ``send`` rows have a deadline, on the process's own clock.
+
 **Charging.** Packets sent in a turn are charged to the last row of that turn, or else to the process's next row.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
@@ -26,22 +29,29 @@ from zlib import crc32
 from ..engine import Engine
 from ..model import (
     PACK_OVERHEAD,
+    Admit,
     Batch,
     Consent,
+    Due,
     Invitation,
     Packet,
     Propose,
     ProtocolError,
     Reason,
+    Release,
+    Stream,
     Timer,
+    UsageError,
     View,
     format_duration,
     pack,
     unpack,
 )
 from .clocks import ProcessClock
+from .omissions import Omission
 from .processor import Processor
 from .sends import STRETCH, Part, Window
+from .streams import Streams, Waiting
 from .summary import EndState, ProcessEnd
 from .timers import Timers
 
@@ -79,6 +89,13 @@ class Watcher(Protocol):
 
     def taken(self, group: str) -> None: ...
 
+    def taken_from(self, group: str, stream: str, first: int, count: int) -> None:
+        """The protocol took messages of a stream, which got these numbers."""
+
+    def admitted(self, group: str, stream: str) -> None: ...
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None: ...
+
 
 class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
@@ -86,9 +103,9 @@ class SimHost:
     __slots__ = (
         "_calls", "_names", "_network", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
         "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
-        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "out", "owed",
-        "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent", "special", "timers", "views",
-        "watch_all", "watcher", "work",
+        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "omissions", "out",
+        "owed", "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent", "special", "streams",
+        "timers", "views", "watch_all", "watcher", "work",
     )
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
@@ -116,7 +133,7 @@ class SimHost:
         self.effects: list[tuple[int, int, Any, Any]] = []
         self.inside = False
         self.owed = 0
-        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._settling = False
         self._to: Sequence[str] = ()
         self.last_route: Route | None = None
@@ -126,6 +143,7 @@ class SimHost:
         self.views: dict[str, int] = {}
         self.joined: dict[str, None] = {}
         self.queues: dict[str, deque[bytes]] = {}
+        self.streams = Streams()
         self._sequence: dict[str, int] = {}
         self._windows: dict[str, Window] = {}
         self.marks: dict[tuple[str, str], int] = {}
@@ -145,6 +163,7 @@ class SimHost:
         self.doom: dict[str, Any] = {}
         """The fault that happens when the countdown ends."""
         self.mid_crash: Random | None = None
+        self.omissions: list[Omission] = []
         self.restart_waits = False
         self.special = False
         self.refresh()
@@ -154,7 +173,9 @@ class SimHost:
     def clock(self) -> int:
         return self.local
 
-    def take(self, group: str, max_bytes: int, most: int = 0) -> Batch | None:
+    def take(self, group: str, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        if stream:
+            return self._take_from(group, stream, max_bytes, most)
         queue = self.queues.get(group)
         if not queue:
             return None
@@ -178,7 +199,62 @@ class SimHost:
             self.watcher.taken(group)
         return batch
 
-    def _note_send(self, group: str, seq: int, payload: bytes) -> Part:
+    def _take_from(self, group: str, name: str, max_bytes: int, most: int) -> Batch | None:
+        waiting = self._admitted(group, name)
+        if waiting is None or not waiting.messages:
+            return None
+        first = self._sequence.get(group, 0) + 1
+        taken = [waiting.messages.popleft()]
+        room = max_bytes - len(taken[0].payload) - 2 * PACK_OVERHEAD
+        while waiting.messages and len(taken) != most:
+            room -= len(waiting.messages[0].payload) + PACK_OVERHEAD
+            if room < 0:
+                break
+            taken.append(waiting.messages.popleft())
+        batch = pack(first, [due.payload for due in taken])
+        for seq, due in enumerate(taken, first):
+            # What is left of the time, because the clock may have been set since the message arrived.
+            self._note_send(group, seq, due.payload, {"deadline": self.local + due.deadline - self.now})
+        if waiting.is_over:
+            self.streams.remove(group, name)
+            if waiting.released:
+                self.call(self.post, self.turn, self.engine.notice, Release(group, name))
+        if self.watcher is not None:
+            self.watcher.taken_from(group, name, first, batch.count)
+        return batch
+
+    def peek(self, group: str, stream: str = "") -> Due | None:
+        if stream:
+            waiting = self._admitted(group, stream)
+            return waiting.messages[0] if waiting is not None and waiting.messages else None
+        queue = self.queues.get(group)
+        return Due(queue[0], 0) if queue else None
+
+    def _admitted(self, group: str, name: str) -> Waiting | None:
+        waiting = self.streams.find(group, name)
+        return waiting if waiting is not None and waiting.admitted else None
+
+    def admitted(self, group: str, stream: str) -> None:
+        waiting = self.streams.find(group, stream)
+        if waiting is None or waiting.admitted:
+            return
+        waiting.admitted = True
+        self.streams.admitted += 1
+        if self.watcher is not None:
+            self.call(self.watcher.admitted, group, stream)
+        self.call(self._offer, group)
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        waiting = self.streams.remove(group, stream)
+        if waiting is None:
+            return
+        self.streams.rejected += 1
+        if waiting.admitted:
+            self._note_drop(group, waiting.unsent, f"{stream} of {self.me} is no longer admitted in {group}")
+        if self.watcher is not None:
+            self.call(self.watcher.rejected, group, stream, reason)
+
+    def _note_send(self, group: str, seq: int, payload: bytes, extra: dict[str, Any] | None = None) -> Part:
         """Writes down that a message has its number now."""
         window = self._windows.get(group)
         if window is None:
@@ -188,7 +264,7 @@ class SimHost:
         self._sequence[group] = seq
         window.times.append(now)
         self.out.append(
-            ("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, None)
+            ("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, extra)
         )
         self.sent += 1
         if not seq % STRETCH:
@@ -265,6 +341,7 @@ class SimHost:
 
     def renamed(self, group: str, view: View, returned: Sequence[bytes] = ()) -> None:
         waiting = [*returned, *self.queues.pop(group, ())]
+        self._note_drop(group, self.streams.remove_all(group), f"{group} got another name, and has no streams any more,")
         self._names = {old: view.group if new == group else new for old, new in self._names.items() if old != view.group}
         self._names[group] = view.group
         shift = self.taken(view.group) - self.taken(group) + len(returned)
@@ -292,9 +369,12 @@ class SimHost:
             self.effects.append((len(self.out), _CALL, self._gone, ()))
 
     def _drop_unsent(self, group: str) -> None:
-        unsent = len(self.queues.pop(group, ()))
+        unsent = len(self.queues.pop(group, ())) + self.streams.remove_all(group)
+        self._note_drop(group, unsent, f"{self.me} left {group}")
+
+    def _note_drop(self, group: str, unsent: int, what: str) -> None:
         if unsent:
-            text = f"{self.me} left {group} before the protocol took {unsent} accepted messages: nobody gets them"
+            text = f"{what} before the protocol took {unsent} accepted messages: nobody gets them"
             self._row("drop", group, extra={"detail": {"messages": unsent, "text": text}})
             self.dropped += unsent
 
@@ -431,7 +511,7 @@ class SimHost:
             self._settling = False
             self._calls.clear()
 
-    def later(self, function: Callable[..., None], *arguments: Any) -> None:
+    def later(self, function: Callable[..., object], *arguments: Any) -> None:
         """Queues a request of an application behind those that came first."""
         self._calls.append((function, arguments))
         if not self.inside:
@@ -491,37 +571,111 @@ class SimHost:
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
         """Takes messages of the application into the queue; False if this process can send no more."""
-        if not self.alive or group not in self.groups or group in self.leaving:
+        if not self._can_send(group):
             return False
         queue = self.queues.get(group)
         if queue is None:
             queue = self.queues[group] = deque()
         was_empty = not queue
         queue.extend(payloads)
+        self._note_accepted(group, payloads)
+        if was_empty and queue:
+            self._offer(group)
+        return True
+
+    def _can_send(self, group: str) -> bool:
+        return self.alive and group in self.groups and group not in self.leaving
+
+    def _note_accepted(self, group: str, payloads: Sequence[bytes]) -> None:
         if self._world.accept_rows:
             self._read_clock()
             for payload in payloads:
                 self._row("accept", group, sender=self.me, digest=crc32(payload), size=len(payload))
             self._keep()
-        if was_empty and queue:
-            self._offer(group)
+
+    def ask(self, group: str, stream: Stream, payload: bytes | None = None) -> bool:
+        """Asks the protocol to guarantee a stream's deadlines; of an aperiodic one with its message, whose time runs from now on.
+        False if this process can send no more."""
+        if not self._can_send(group):
+            return False
+        if self.streams.find(group, stream.name) is not None:
+            raise UsageError(f"{self.me} has a stream {stream.name!r} in {group!r}; release it first, or take another name")
+        waiting = self.streams.open(group, stream)
+        if payload is not None:
+            waiting.add(payload, waiting.arrival(self._world.kernel.now))
+            self._note_accepted(group, [payload])
+        self._call_engine(self.engine.notice, Admit(group, stream))
         return True
+
+    def new_stream_name(self) -> str:
+        """A name for the stream of a single message."""
+        self.streams.named += 1
+        return f"~{self.streams.named}"
+
+    def check_stream(self, group: str, stream: str, size: int) -> None:
+        """Refuses what cannot be sent in a stream."""
+        waiting = self._admitted(group, stream)
+        if waiting is None or waiting.released:
+            raise UsageError(f"{self.me} has no stream {stream!r} in {group!r} now: ask for it, and send when it is admitted")
+        if size > waiting.stream.size:
+            raise UsageError(
+                f"{self.me} sends {size} bytes in stream {stream!r}, whose messages have {waiting.stream.size} at the most; send "
+                f"less, or ask for a stream of that size"
+            )
+
+    def accept_in(self, group: str, stream: str, payload: bytes) -> bool:
+        """Takes a message of a periodic stream that was admitted; False if this process can send no more there."""
+        waiting = self._admitted(group, stream)
+        if not self._can_send(group) or waiting is None or waiting.released:
+            return False
+        kernel = self._world.kernel
+        arrival = waiting.arrival(kernel.now)
+        waiting.coming += 1
+        if arrival > kernel.now:
+            kernel.at(arrival, self._arrive_in_stream, (group, stream, waiting, payload))
+        else:
+            self._arrive_in_stream((group, stream, waiting, payload))
+        return True
+
+    def _arrive_in_stream(self, message: tuple[str, str, Waiting, bytes]) -> None:
+        group, stream, waiting, payload = message
+        if not self.alive or self.streams.find(group, stream) is not waiting:
+            return
+        was_empty = not waiting.messages
+        waiting.coming -= 1
+        waiting.add(payload, self._world.kernel.now)
+        self._note_accepted(group, [payload])
+        if was_empty:
+            self._offer(group)
+
+    def release(self, group: str, stream: str) -> None:
+        """Nothing more comes in this stream; what waits in it is sent, if the stream was admitted."""
+        waiting = self.streams.find(group, stream)
+        if waiting is None or waiting.released:
+            return
+        waiting.released = True
+        if waiting.is_over or not waiting.admitted:
+            self.streams.remove(group, stream)
+            self.post(self.turn, self.engine.notice, Release(group, stream))
 
     def taken(self, group: str) -> int:
         """How many messages of this process in the group have a number."""
         return self._sequence.get(group, 0)
 
     def _offer(self, group: str) -> None:
-        if not self.queues.get(group):
-            return
+        if self.queues.get(group) or self.streams.has_messages(group):
+            self._call_engine(self.engine.ready, group)
+
+    def _call_engine(self, method: Callable[..., None], argument: Any) -> None:
+        """An engine's turn for the application, which may take its processor a while."""
         if self.work:
             cost, self.work = self.work, 0
-            self.processor.work(cost, self.turn, self.engine.ready, group)
+            self.processor.work(cost, self.turn, method, argument)
             self.refresh()
         elif self.special:
-            self.post(self.turn, self.engine.ready, group)
+            self.post(self.turn, method, argument)
         else:
-            self.turn(self.engine.ready, group)
+            self.turn(method, argument)
 
     def asked_to_leave(self, group: str) -> None:
         """Somebody wants this process to leave a group, or, if none is named, all of them."""
@@ -578,6 +732,7 @@ class SimHost:
         self.timers.clear()
         self.processor.clear()
         self.queues.clear()
+        self.streams.clear()
         self._world.stopped(self)
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -585,7 +740,7 @@ class SimHost:
     def refresh(self) -> None:
         """Works out whether the kernel may hand packets straight to the engine."""
         self.special = bool(
-            not self.alive or not self.processor.ordinary or self.countdown or not self.clock_.exact
+            not self.alive or not self.processor.ordinary or self.countdown or self.omissions or not self.clock_.exact
         )
 
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -604,8 +759,32 @@ class SimHost:
 
     def arrive(self, source: str, packet: Any) -> None:
         """A packet reaches a process that is not ordinary just now."""
-        if self.alive and not self.processor.receive(self._receive, source, packet):
+        if not self.alive or (self.omissions and self._omit(source, packet)):
+            return
+        if not self.processor.receive(self._receive, source, packet):
             self._network.overflow(packet)
+
+    def omit(self, omission: Omission) -> None:
+        """From now on this process drops what the omission says."""
+        if self.alive:
+            self.omissions.append(omission)
+            self.refresh()
+
+    def stop_omitting(self) -> None:
+        self.omissions.clear()
+        self.refresh()
+
+    def _omit(self, source: str, packet: Any) -> bool:
+        """Whether an incoming packet is dropped by a fault, which is written down."""
+        for omission in self.omissions:
+            if omission.hits(source, packet):
+                self.note("fault", omission.describe(source, packet))
+                self._network.counters.lost += 1
+                if omission.is_over:
+                    self.omissions.remove(omission)
+                    self.refresh()
+                return True
+        return False
 
     def arrive_own(self, packet: Any) -> None:
         """A packet to oneself: an ordinary event, but not the network's: it costs no receiving and takes no buffer."""
@@ -647,6 +826,16 @@ class SimHost:
 
     # --- small things -------------------------------------------------------------------------------------------------
 
+    @property
+    def admits(self) -> bool:
+        """Whether the protocol can guarantee deadlines."""
+        return self._world.admits
+
+    def admission(self, group: str) -> Mapping[str, Any] | None:
+        """What the protocol guarantees in a group, and how much room it has left."""
+        self._read_clock()
+        return self.engine.admission(group)
+
     def waiting(self) -> Reason | None:
         """What this process still has to do before it is at rest."""
         self._read_clock()
@@ -657,7 +846,8 @@ class SimHost:
             if queue:
                 text = f"{len(queue)} messages wait in group {group} and the protocol does not take them"
                 return Reason("queue", text, {"messages": len(queue)})
-        return None
+        waits = self.streams.why_waiting()
+        return Reason("stream", waits[0], {"messages": waits[1]}) if waits is not None else None
 
     def forget_routes(self) -> None:
         self._routes.clear()

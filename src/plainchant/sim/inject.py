@@ -3,22 +3,29 @@
 A fault of a process is a ``fault`` row at that process (a crash in the middle of a broadcast: when the process is
 doomed, which is before the broadcast). A partition is one row at the first live process of each part; a cut, clog or
 loss is one at its source, or at its target if it comes from anybody; what concerns everybody is a row at the first
-live process.
+live process. A process that is to omit packets gets a row for each when it does.
+
+Processes that their protocol halts come back if ``restart_halted`` says so: drawn when they halt, because nobody knows before who
+will.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
-from ..model import Form, Join, UsageError
-from ..scenario.model import Fault
+from ..model import MS, Form, Join, UsageError
+from ..scenario.model import Fault, RandomFaults
 from .clocks import ProcessClock
 from .host import SimHost
 from .kernel import Kernel
 from .network import SimNetwork
+from .omissions import Omission
 from .summary import describe_fault
+
+_SHORTEST_ABSENCE: Final = 1 * MS
+"""A process that halts again and again comes back no sooner than this: a run has so many incarnations and no more."""
 
 
 class Population(Protocol):
@@ -47,12 +54,24 @@ class Population(Protocol):
 class Injector:
     """Puts a schedule of faults into effect until it is told that the faults are over."""
 
-    def __init__(self, kernel: Kernel, network: SimNetwork, population: Population, random: Random) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        network: SimNetwork,
+        population: Population,
+        random: Random,
+        rates: RandomFaults,
+        returning: Random,
+    ) -> None:
         self._kernel = kernel
         self._network = network
         self._population = population
         self._random = random
+        self._rates = rates
+        self._returning = returning
         self._over = False
+        self.returns: dict[str, int] = {}
+        """When processes that were halted come back."""
         self._actions: dict[str, Callable[[Fault], None]] = {
             "crash": self._crash,
             "restart": self._restart,
@@ -67,6 +86,7 @@ class Injector:
             "cut": self._on_link,
             "clog": self._on_link,
             "loss": self._on_link,
+            "omit": self._omit,
             "heal": self._heal,
             "step": self._step,
         }
@@ -92,14 +112,25 @@ class Injector:
             host.mid_crash = None
             host.restart_waits = False
             if host.alive:
-                host.refresh()
+                host.stop_omitting()
                 if host.processor.paused_until:
                     host.resume()
 
     def stopped(self, host: SimHost) -> None:
-        """A process stopped; one that was to come back after leaving does so now."""
-        if host.restart_waits and not self._over:
+        """A process stopped; one that was to come back after leaving does so now, one that was halted perhaps later."""
+        if self._over:
+            return
+        if host.restart_waits:
             self._kernel.at(self._kernel.now, self._inject, Fault(kind="restart", process=host.base))
+        elif host.end.state == "halted" and self._rates.restart_halted:
+            self._return_from_halt(host.base)
+
+    def _return_from_halt(self, base: str) -> None:
+        comes = self._returning.random() < self._rates.restart_halted
+        away = round(self._returning.expovariate(1 / max(self._rates.restart_after, 1)))
+        if comes:
+            self.returns[base] = self._kernel.now + max(away, _SHORTEST_ABSENCE)
+            self._kernel.at(self.returns[base], self._inject, Fault(kind="restart", process=base))
 
     def _inject(self, fault: Fault) -> None:
         if not self._over:
@@ -188,6 +219,11 @@ class Injector:
         host.note("fault", describe_fault(fault))
         host.pause(self._kernel.now + fault.length)
         self._kernel.at(self._kernel.now + fault.length, self._resume, host)
+
+    def _omit(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None:
+            host.omit(Omission(fault))
 
     def _resume(self, host: SimHost) -> None:
         # A longer pause that began in the meantime goes on.

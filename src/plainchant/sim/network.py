@@ -12,6 +12,10 @@ still arrives.
 A shared medium is a queue, unless it has a ``slot``: then stations that wait for it at once collide, and who gets it has
 lost as many slots as Metcalfe and Boggs expect for so many stations (:func:`contention`).
 
+**Loopback.** What a process sends to itself is there at once and cannot be lost, unless the protocol wants it from the network
+(``Description.loopback``). Then it has the link's delay and bandwidth, it costs receiving, and faults of kind cut, clog and loss
+that name the process as source or target apply to it. Partitions and the network's own rates do not: the way is short.
+
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
 """
@@ -62,13 +66,21 @@ class Counters:
 
 
 class Route:
-    """Where packets to one set of destinations go, the sender itself left out; ``own`` says that it is among them."""
+    """Where packets to one set of destinations go: ``names`` those over the network, ``others`` those that are not the sender,
+    ``own`` whether the sender gets one without the network."""
 
-    __slots__ = ("cost", "delay", "fast", "hosts", "others", "own")
+    __slots__ = ("cost", "delay", "fast", "hosts", "names", "others", "own")
 
     def __init__(
-        self, others: tuple[str, ...], own: bool, hosts: tuple[SimHost, ...], delay: int | None, cost: int
+        self,
+        names: tuple[str, ...],
+        others: tuple[str, ...],
+        own: bool,
+        hosts: tuple[SimHost, ...],
+        delay: int | None,
+        cost: int,
     ) -> None:
+        self.names = names
         self.others = others
         self.own = own
         self.hosts = hosts
@@ -101,8 +113,11 @@ class _Path:
 class SimNetwork:
     """All links, and the faults that are on them."""
 
-    def __init__(self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None) -> None:
+    def __init__(
+        self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None, *, loopback: bool = False
+    ) -> None:
         self.settings = settings
+        self._loopback = loopback
         self.counters = Counters()
         self.hosts: dict[str, SimHost] = {}
         self._kernel = kernel
@@ -128,9 +143,11 @@ class SimNetwork:
     def route(self, host: SimHost, to: tuple[str, ...]) -> Route:
         """Works out a route; valid until :meth:`changed`."""
         others = tuple(name for name in to if name != host.me)
-        hosts = tuple(self.hosts[name] for name in others if name in self.hosts)
+        names = to if self._loopback else others
+        hosts = tuple(self.hosts[name] for name in names if name in self.hosts)
         cost = min(1, len(others)) if self.settings.broadcast else len(others)
-        return Route(others, host.me in to, hosts, self._common_delay(host, hosts), cost)
+        own = host.me in to and not self._loopback
+        return Route(names, others, own, hosts, self._common_delay(host, hosts), cost)
 
     def _common_delay(self, host: SimHost, hosts: tuple[SimHost, ...]) -> int | None:
         if self._codec is not None or self.settings.send_cost or (self.settings.shared and self.settings.bandwidth):
@@ -150,11 +167,11 @@ class SimNetwork:
             counters.by_type[kind] = counters.by_type.get(kind, 0) + cost
             if len(route.others) > 1:
                 counters.broadcasts += 1
-            if route.fast:
-                if route.hosts:
-                    heappush(kernel.heap, (kernel.now + route.delay, next(kernel.order), route.hosts, host.me, packet))
-            else:
-                self._transmit(host, route.others, packet)
+        if route.fast:
+            if route.hosts:
+                heappush(kernel.heap, (kernel.now + route.delay, next(kernel.order), route.hosts, host.me, packet))
+        elif route.names:
+            self._transmit(host, route.names, packet)
         if route.own:
             kernel.at(kernel.now, host.arrive_own, packet)
         return cost
@@ -324,7 +341,7 @@ class SimNetwork:
 
     def _make_path(self, source: str, target: str) -> _Path:
         link = link_between(self.settings, source, target)
-        if self._calm:
+        if self._calm or (self._loopback and source == target):
             link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
         blocked, added, kept = False, 0, 1.0
         for fault in self._faults:

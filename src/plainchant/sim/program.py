@@ -36,7 +36,19 @@ from ..group import (
     NotFormed,
     check_buffers,
 )
-from ..model import Batch, Invitation, Packet, PlainchantError, Pressure, Reason, UsageError, View, format_duration, unpack
+from ..model import (
+    Batch,
+    Invitation,
+    Packet,
+    PlainchantError,
+    Pressure,
+    Reason,
+    Stream,
+    UsageError,
+    View,
+    format_duration,
+    unpack,
+)
 from ..state_events import StateEvents
 from .host import SimHost
 from .summary import EndState
@@ -112,11 +124,19 @@ class MemberHost(SimHost):
 
         self.receive = counted
 
-    def take(self, group: str, max_bytes: int, most: int = 0) -> Batch | None:
-        batch = super().take(group, max_bytes, most)
+    def take(self, group: str, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        batch = super().take(group, max_bytes, most, stream)
         if batch is not None:
-            self.program.took(group, batch.count)
+            self.program.took(group, batch.count, stream)
         return batch
+
+    def admitted(self, group: str, stream: str) -> None:
+        super().admitted(group, stream)
+        self.program.groups[group].admitted(stream)
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        super().rejected(group, stream, reason)
+        self.program.groups[group].rejected(stream, reason)
 
     def send(self, to: Sequence[str], packet: Packet) -> None:
         self.packets_sent += len(to)
@@ -231,8 +251,8 @@ class Program:
 
     def _make_group(self, name: str, promised: Guarantees, buffers: Mapping[str, Any]) -> Group:
         group = self.groups[name] = Group(
-            self, name, self.name, promised, changes=self._changes, proposes=self._proposes, settle=self._settle, node=self,
-            **buffers,
+            self, name, self.name, promised, changes=self._changes, proposes=self._proposes, admits=self._host.admits,
+            settle=self._settle, node=self, **buffers,
         )
         self._sizes[name] = deque()
         return group
@@ -284,7 +304,7 @@ class Program:
         self._scheduled = False
         self._wake()
 
-    def release(self) -> None:
+    def let_go(self) -> None:
         """The run is over: lets go of everything that belongs to it, since groups and remains of a crash live on."""
         if not self.over:
             self.crash("unfinished", self.describe())
@@ -571,10 +591,23 @@ class Program:
     def _count(self) -> dict[str, int]:
         return {"packets_sent": self._host.packets_sent, "packets_received": self._host.packets_received}
 
-    def took(self, group: str, messages: int) -> None:
+    def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
+        self._request(self._host.ask, group, wanted, payload)
+
+    def offer(self, group: str, stream: str, payload: bytes, arrived: int) -> None:
+        self._request(self._host.accept_in, group, stream, payload)
+
+    def release(self, group: str, stream: str) -> None:
+        self._request(self._host.release, group, stream)
+
+    def admission(self, group: str) -> Mapping[str, Any] | None:
+        return self._host.admission(group) if not self.over and self._host.alive else None
+
+    def took(self, group: str, messages: int, stream: str) -> None:
         """The protocol took messages (called by the host)."""
         sizes = self._sizes[group]
-        self.groups[group].took(messages, sum(sizes.popleft() for _ in range(messages)))
+        size = 0 if stream else sum(sizes.popleft() for _ in range(messages))
+        self.groups[group].took(messages, size, stream)
 
     def renamed(self, group: str, name: str, returned: Sequence[bytes], numbered: int) -> None:
         """The group has another name (called by the host)."""

@@ -91,11 +91,13 @@ class Simulation:
         self._check_applications()
         self._kernel = Kernel()
         codec = Codec((*self.description.packets, *packets)) if scenario.network.wire else None
-        self._network = SimNetwork(scenario.network, self._kernel, self._stream("network"), codec)
+        loopback = self.description.loopback
+        self._network = SimNetwork(scenario.network, self._kernel, self._stream("network"), codec, loopback=loopback)
         self.hosts: list[SimHost] = []
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
-        self._injector = Injector(self._kernel, self._network, self, self._stream("faults/middle"))
+        middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
+        self._injector = Injector(self._kernel, self._network, self, middle, scenario.random, halted)
         self._world = World(
             scenario.seed,
             self._kernel,
@@ -105,6 +107,7 @@ class Simulation:
             self._entered_by_itself,
             self._renamed,
             self._agrees,
+            self.description.admits(self.parameters),
             tolerate,
             accept_rows,
         )
@@ -249,7 +252,8 @@ class Simulation:
         for number, workload in enumerate(self.scenario.workload):
             if _sends(workload, host.base, group):
                 random = self._stream(f"workload/{host.me}/{group}/{number}")
-                sources.append(Source(self._kernel, host, group, workload, numbering, random, self.scenario.duration))
+                duration = self.scenario.duration
+                sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
         return sources
 
     # --- the two phases -----------------------------------------------------------------------------------------------
@@ -318,8 +322,12 @@ class Simulation:
             "protocol": description.name,
             "parameters": dataclasses.asdict(parameters),
             "promises": [promise.name for promise in description.promises(parameters, groups)],
-            "bounds": dict(description.bounds(parameters)),
+            "bounds": dict(description.bounds(parameters, self._most_members(groups))),
         }
+
+    def _most_members(self, groups: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """The groups with everybody who may come to be in them."""
+        return {group: tuple(dict.fromkeys((*members, *self.scenario.later))) for group, members in groups.items()}
 
     def _summary(self) -> Summary:
         kernel, counters = self._kernel, self._network.counters
@@ -343,6 +351,9 @@ class Simulation:
             messages_sent=sum(host.sent for host in self.hosts),
             messages_delivered=sum(host.delivered for host in self.hosts),
             messages_dropped=sum(host.dropped for host in self.hosts),
+            streams_asked=sum(host.streams.asked for host in self.hosts),
+            streams_admitted=sum(host.streams.admitted for host in self.hosts),
+            streams_rejected=sum(host.streams.rejected for host in self.hosts),
             processes={host.me: host.end for host in self.hosts},
             drained=bool(self.scenario.drain),
             quiet=self._quiet,

@@ -47,6 +47,11 @@ class Summary:
     messages_delivered: int
     messages_dropped: int
     """Messages that processes had accepted and not yet sent when they left the group; crashes are not counted."""
+    streams_asked: int
+    """Streams, and single messages with a deadline, whose deadlines were to be guaranteed."""
+    streams_admitted: int
+    streams_rejected: int
+    """Those that were not, or no longer; what was asked for as a single message was not sent."""
     processes: dict[str, ProcessEnd]
     drained: bool
     """Whether the run was to be drained."""

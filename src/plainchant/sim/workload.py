@@ -5,8 +5,12 @@ one is done when its sender delivers it. A source that is as fast as accepted ke
 two refill by an event of their own, never within the engine's turn, and with a little time in between, so that a
 protocol that takes everything at once cannot make time stand still.
 
+Messages with a deadline have to be admitted before they are sent. A regular source asks for a stream when it begins, and sends as
+long as it is admitted; one with random arrivals asks for each message as it comes.
+
 A message says who sent it: it starts with ``sender/group/n`` and is padded (or cut off) to its size. ``n`` counts
-what this process handed over in the group, which is the message's number, because messages are taken in order.
+what this process handed over in the group, which is the message's number, because messages are taken in order. (With a
+deadline it is ``sender/group/stream/n``, and numbers are those of the moment at which messages are taken.)
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ..model import SECOND, US
+from ..model import SECOND, US, Reason, Stream
 from ..scenario.model import Workload
 
 if TYPE_CHECKING:
@@ -37,13 +41,19 @@ class Numbering:
         self.count = count
         self.owners: dict[int, Source] = {}
 
+    def inserted(self, first: int, count: int) -> None:
+        """Messages that were handed over elsewhere got these numbers: those that wait get larger ones."""
+        self.count += count
+        if self.owners:
+            self.owners = {seq if seq < first else seq + count: source for seq, source in self.owners.items()}
+
 
 class Source:
     """One process's share of one ``[[workload]]`` in one group."""
 
     __slots__ = (
         "_first_tick", "_gap", "_host", "_kernel", "_left", "_numbering", "_pending", "_poisson", "_random",
-        "_refilled", "_stop", "_ticks", "_under_way", "_workload", "group", "stopped",
+        "_refilled", "_stop", "_ticks", "_under_way", "_workload", "group", "stopped", "stream",
     )
 
     def __init__(
@@ -55,6 +65,7 @@ class Source:
         numbering: Numbering,
         random: Random,
         stop: int,
+        stream: str = "",
     ) -> None:
         self._kernel = kernel
         self._host = host
@@ -72,6 +83,8 @@ class Source:
         self._pending = False
         self._refilled = -1
         self.stopped = False
+        self.stream = stream
+        """The name of its stream, where its messages have a deadline."""
 
     @property
     def greedy(self) -> bool:
@@ -80,12 +93,31 @@ class Source:
     @property
     def watches(self) -> bool:
         """Whether it needs to know what becomes of its messages."""
-        return bool(self._workload.closed) or self.greedy
+        return bool(self._workload.closed or self._workload.deadline) or self.greedy
+
+    @property
+    def _has_stream(self) -> bool:
+        return bool(self._workload.deadline) and not self._poisson
 
     def start(self) -> None:
         """Begins at the workload's start, or now for a process that came later."""
         step: Callable[[None], None] = self._tick if self._workload.rate and not self._workload.closed else self._refill
-        self._kernel.at(self._workload.start, step)
+        self._kernel.at(self._workload.start, self._ask if self._has_stream else step)
+
+    def _ask(self, _: None) -> None:
+        """Asks for the stream; what follows is up to the protocol."""
+        if not self.stopped and self._kernel.now < self._stop:
+            workload = self._workload
+            stream = Stream(self.stream, workload.size, workload.deadline, int(self._gap))
+            self._host.ask(self.group, stream)
+
+    def admitted(self) -> None:
+        """The stream is there: sending begins."""
+        self._kernel.at(self._kernel.now, self._tick)
+
+    def rejected(self, reason: Reason) -> None:
+        """The stream is not there, or no longer."""
+        self.stopped = True
 
     def taken(self) -> None:
         """The protocol took messages: a queue that runs low is filled again, soon."""
@@ -102,6 +134,8 @@ class Source:
     def _tick(self, _: None) -> None:
         """An open loop's next burst."""
         if not self._hand_over(self._workload.burst):
+            if self._has_stream:
+                self._host.release(self.group, self.stream)
             return
         kernel = self._kernel
         if self._poisson:
@@ -135,6 +169,8 @@ class Source:
             count = min(count, self._left)
         if self.stopped or count <= 0 or self._kernel.now >= self._stop:
             return False
+        if self._workload.deadline:
+            return self._hand_over_in_time(count)
         numbering = self._numbering
         first = numbering.count + 1
         numbering.count += count
@@ -147,6 +183,24 @@ class Source:
         host.work += count * self._workload.cost
         size = self._workload.size
         return host.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
+
+    def _hand_over_in_time(self, count: int) -> bool:
+        """Hands over messages with a deadline."""
+        host, workload = self._host, self._workload
+        for _ in range(count):
+            self._under_way += 1
+            host.work += workload.cost
+            name = self.stream if self._has_stream else host.new_stream_name()
+            payload = payload_of(host.me, f"{self.group}/{name}", self._under_way, workload.size)
+            if self._has_stream:
+                accepted = host.accept_in(self.group, name, payload)
+            else:
+                accepted = host.ask(self.group, Stream(name, workload.size, workload.deadline), payload)
+            if not accepted:
+                return False
+        if self._left > 0:
+            self._left -= count
+        return True
 
 
 def payload_of(sender: str, group: str, n: int, size: int) -> bytes:

@@ -31,6 +31,8 @@ class World:
     which wait would have had."""
     agrees: Callable[[SimHost, Invitation], str]
     """Whether a process agrees to be in a group that is proposed to it: why not, or nothing."""
+    admits: bool = False
+    """Whether the protocol, with its parameters, can guarantee deadlines."""
     tolerate: bool = False
     """An engine that raises halts its process, and the run goes on."""
     accept_rows: bool = False

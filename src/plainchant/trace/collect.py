@@ -331,6 +331,9 @@ class _Rows:
             return _Part("accept", time, group, None, me, None, None, sizes, digests)
         view = self._view(group, record.view)
         if isinstance(record, Sent):
+            if record.deadline is not None:
+                for place in range(self.count, self.count + len(digests) // self._integers.itemsize):
+                    self._sparse["deadline"][place] = record.deadline
             return _Part("taken" if self._headless else "send", time, group, view, me, record.first, None, sizes, digests)
         return _Part("deliver", time, group, view, names[record.sender], record.first, record.rank, sizes, digests)
 

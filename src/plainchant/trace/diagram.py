@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from ..model import MS, US
 from .diagram_layout import Layout, Row, message_of
-from .diagram_marks import SHEET, SIGNS, TONES
+from .diagram_marks import RING_SHEET, SHEET, SIGNS, TONES, TURN
 from .diagram_rows import MESSAGES, Scene, scene
-from .explain_membership import about, evidence, parts_in, sentence
+from .explain_membership import about, parts_in, sentence
 from .explain_rows import Event
-from .explain_why import reason
+from .explain_why import given, reason
 from .explain_words import braces, crash_words, fault_words, listed, span
 from .show import name_of
 from .svg import Drawing, short, width_of
@@ -74,7 +74,8 @@ class _Picture:
         """Signs that stand in the picture, for the legend."""
         self.free: dict[tuple[str, int], float] = {}
         """From where on there is room for labels, by lane and level."""
-        self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=SHEET)
+        sheet = f"{SHEET}\n{RING_SHEET}" if shown.is_ring else SHEET
+        self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=sheet)
 
     def _title(self) -> str:
         groups = f", group {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
@@ -105,6 +106,7 @@ class _Picture:
         self._lanes()
         self._blocked()
         self._bars()
+        self._turns()
         self._arrows()
         for row in self.scene.drawn:
             self._mark(row)
@@ -181,6 +183,21 @@ class _Picture:
                 self.picture.text(x + 1, y + 13, text, "viewtext", title=told)
                 break
 
+    def _turns(self) -> None:
+        """A box around what is sent in a turn, and an arrow for the token that began it."""
+        for turn in self.scene.turns:
+            y, x = self.y[turn.token["process"]], self.x(turn.first) - 8
+            style = "turn" if turn.token["detail"].get("by") != "timeout" else "overdue"
+            self.picture.box(
+                x, y - TURN / 2, self.x(turn.token) + 8 - x, TURN, "turn" if style == "turn" else "turn overdue",
+                title=self._told(turn.token), round_by=4,
+            )
+            self.used.add(style)
+            if turn.before is not None and turn.before["process"] != turn.token["process"]:
+                told = f"the token passes from {turn.before['process']} to {turn.token['process']}"
+                self.picture.arrow(self.x(turn.before), self.y[turn.before["process"]], x + 4, y, "token", title=told, head=6)
+                self.used.add("token")
+
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def _arrows(self) -> None:
@@ -206,6 +223,9 @@ class _Picture:
     def _sign(self, row: Row) -> tuple[str, str, str]:
         """The sign of a row, and its label with its style."""
         kind, detail = row["kind"], row["detail"]
+        of_a_ring = _of_a_ring(row) if self.scene.is_ring else None
+        if of_a_ring is not None:
+            return of_a_ring
         match kind:
             case "send":
                 number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
@@ -240,7 +260,7 @@ class _Picture:
         for one in (row, *self.scene.also.get((row["process"], row["index"]), ())):
             event = _event(one)
             what = _plain(event) or sentence(event) or f"{event.process}: {event.kind}"
-            why = evidence(event) or reason(event.detail)
+            why = given(event)
             sentences.append(what + (f" ({why})" if why and why not in what else ""))
         group = f" in {row['group']}" if len(self.scene.groups) > 1 and row["group"] is not None and row["seq"] is None else ""
         return f"{_moment(row['moment'])}{group}: {'; '.join(sentences)}"
@@ -296,6 +316,28 @@ def _view_name(row: Row, *, several: bool, members: bool = True) -> str:
     """A view as it is written under its bar; with its group, where there are several."""
     name = f"{short(row['group'], 8)} view {row['view']}" if several else f"view {row['view']}"
     return f"{name} {braces(row['members'] or ())}" if members else name
+
+
+def _of_a_ring(row: Row) -> tuple[str, str, str] | None:
+    """The sign of a row of a token ring, and its label with its style; None if it is like that of any other protocol."""
+    detail = row["detail"]
+    match row["kind"]:
+        case "token":
+            return "beat", str(detail.get("visit", "")), "bad" if detail.get("by") == "timeout" else "soft"
+        case "ask" | "retransmit":
+            packet = f"{short(row['sender'] or '', 8)}:{detail.get('first', detail.get('number', ''))}"
+            return "ask" if row["kind"] == "ask" else "again", packet, "asktext"
+        case "receive":
+            return "omission", "omission", "bad"
+        case "request":
+            return "form", "asks in", "formtext"
+        case "usend":
+            return "form", "yes" if detail.get("vote") else "no", "formtext"
+        case "reject":
+            return "form", "not let in", "formtext"
+        case "confirm":
+            return "form", "P smaller", "formtext"
+    return None
 
 
 def _event(row: Row) -> Event:

@@ -33,6 +33,14 @@ text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328
 """.strip()
 """The style sheet. Classes ``t0`` to ``t5`` are the tones of senders, ``v0`` to ``v5`` those of views."""
 
+RING_SHEET: Final = """
+.turn{fill:#e9edf1;stroke:#8b959e;stroke-width:1}.turn.overdue{fill:#fbeceb;stroke:#b3261e;stroke-dasharray:3 2}
+.stroke.token{stroke:#5b6670;stroke-opacity:1;stroke-dasharray:4 3}.token{fill:#5b6670}
+.beat{stroke:#5b6670;stroke-width:2}.ask{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.again{fill:#a8620c}
+.asktext{fill:#a8620c}.omission{fill:none;stroke:#b3261e;stroke-width:2}
+""".strip()
+"""What a picture of a token ring needs besides."""
+
 TONES: Final = 6
 
 
@@ -107,9 +115,40 @@ def _blocked(picture: Drawing, x: float, y: float, tone: str, title: str) -> Non
     picture.line(x - 9, y, x + 9, y, "blocked", title=title)
 
 
+def _turn(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.box(x - 8, y - TURN / 2, 16, TURN, "turn", title=title, round_by=4)
+
+
+def _overdue(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.box(x - 8, y - TURN / 2, 16, TURN, "turn overdue", title=title, round_by=4)
+
+
+def _beat(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.line(x, y - 5, x, y + 5, "beat", title=title)
+
+
+def _token(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.arrow(x - 9, y, x + 12, y, "token", title=title, head=6)
+
+
+def _ask(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.add("circle", "ask", title=title, cx=x, cy=y, r=4)
+
+
+def _again(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.add("circle", "again", title=title, cx=x, cy=y, r=4)
+
+
+def _omission(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.add("circle", "omission", title=title, cx=x, cy=y, r=6)
+
+
 def _diamond(x: float, y: float) -> list[tuple[float, float]]:
     return [(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]
 
+
+TURN: Final = 18
+"""Height of the box of a turn."""
 
 SIGNS: Final[dict[str, tuple[Sign, str]]] = {
     "send": (_send, "send (its number)"),
@@ -129,5 +168,12 @@ SIGNS: Final[dict[str, tuple[Sign, str]]] = {
     "form": (_form, "step of a formation, election or proposal"),
     "null": (_null, "null message"),
     "blocked": (_blocked, "may not send"),
+    "turn": (_turn, "turn on the ring (its number)"),
+    "overdue": (_overdue, "turn after a timeout, without the token"),
+    "beat": (_beat, "heartbeat, which ends a turn"),
+    "token": (_token, "heartbeat as the token"),
+    "ask": (_ask, "asks for packets that it misses"),
+    "again": (_again, "sends packets again"),
+    "omission": (_omission, "has missed packets for good"),
 }
 """Signs by name, in the legend's order, with their meanings."""

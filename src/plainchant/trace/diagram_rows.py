@@ -2,7 +2,8 @@
 
 Rows about membership are all drawn; so many that nobody could read them are refused. Messages are thinned, evenly over the time:
 half of the room is for those that were not delivered by everybody, or in another view than they were sent in. What one process
-says of several others at one instant is one mark.
+says of several others at one instant is one mark. The turns of a token ring are drawn where they can be told apart: all that are
+in the stretch, or none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 from ..model import UsageError
 from .diagram_layout import Message, Row, message_of
 from .explain_rows import Rows
-from .explain_words import natural
+from .explain_words import names_in, natural, whole
 from .show import beginnings, decode
 
 LANES_MAX: Final = 40
@@ -26,8 +27,12 @@ MESSAGES: Final = 20
 """So many messages are drawn unless more are wanted."""
 MARKS_MAX: Final = 600
 FAULTS_MAX: Final = 8
+TURNS_MAX: Final = 60
 
 _TELLING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "elect", "view", "leave", "crash")
+_RING: Final = ("request", "query", "usend", "collision", "reject", "ask", "retransmit", "receive")
+"""What is drawn besides of a token ring."""
+_IN_A_TURN: Final = ("send", "suspect", "confirm", "query", "usend", "retransmit", "ask")
 _STATES: Final = ("view", "leave", "crash", "end")
 _QUIET_STAGES: Final = ("beacon", "opening", "enter", "decided")
 """Stages that every member goes through with every other, or that a view's mark shows at the same instant."""
@@ -41,6 +46,17 @@ class Blocked:
     start: Row
     until: int | None
     """None: for ever."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """A turn on a token ring."""
+
+    first: Row
+    """What is drawn of it first."""
+    token: Row
+    before: Row | None
+    """The ``token`` row of the turn that the token came from; None if it did not come, or from outside of the picture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +78,11 @@ class Scene:
     """When each lane's process has its first row."""
     faults: tuple[Row, ...]
     blocked: tuple[Blocked, ...]
+    turns: tuple[Turn, ...]
     notes: tuple[str, ...]
     """What is left out, in sentences."""
+    is_ring: bool
+    """Whether it is a token ring."""
 
 
 def scene(
@@ -78,10 +97,14 @@ def scene(
     rows = _Chosen(table, group)
     low = first if first is not None else rows.least
     high = last if last is not None else rows.most
-    marks = rows.of(_TELLING + (("null",) if nulls else ()), low, high)
-    marks, also = _joined([row for row in marks if row["detail"].get("stage") not in _QUIET_STAGES])
+    marks = rows.of(_TELLING + (("null",) if nulls else ()) + (_RING if rows.is_ring else ()), low, high)
+    marks, also = _joined([row for row in marks if not _is_quiet(row)])
     sent, notes = _messages(rows, rows.of(("send", "deliver"), low, high), messages)
-    drawn = sorted([*marks, *sent], key=lambda row: (row["moment"], row["process"], row["index"]))
+    tokens = rows.of(("token",), low, high) if rows.is_ring else []
+    if len(tokens) > TURNS_MAX:
+        notes.append(f"{len(tokens):,} turns are not drawn: choose a stretch with at most {TURNS_MAX}")
+        tokens = []
+    drawn = sorted([*marks, *sent, *tokens], key=lambda row: (row["moment"], row["process"], row["index"]))
     if not drawn:
         raise UsageError("there is nothing to draw in this stretch; choose another one with --from and --to, or another group")
     if len(marks) > MARKS_MAX:
@@ -104,7 +127,9 @@ def scene(
         begins=rows.begins,
         faults=tuple(faults[:FAULTS_MAX]),
         blocked=tuple(_blocked(rows.of(("block", "unblock"), rows.least, high), low)),
+        turns=tuple(_turns(tokens, drawn)),
         notes=tuple(notes),
+        is_ring=rows.is_ring,
     )
 
 
@@ -114,6 +139,7 @@ class _Chosen:
     def __init__(self, table: pa.Table, group: str | None) -> None:
         self._rows = Rows(table)
         self._group = group
+        self.is_ring = self._rows.protocol() == "rtcast"
         self._when = self._rows.when - next(iter(beginnings(table).values()), 0)
         self.least, self.most = int(self._when.min()), int(self._when.max())
         own = self._rows.group == self._rows.code("group", group) if group is not None else self._rows.mask()
@@ -153,6 +179,35 @@ class _Chosen:
             message for message, view in sent.items()
             if counts[message] < usual[message[0]] or (lives[message]["view_min"], lives[message]["view_max"]) != (view, view)
         ]
+
+
+def _is_quiet(row: Row) -> bool:
+    """Whether another mark of the same instant shows the same, or the row is about no more than itself."""
+    detail = row["detail"]
+    match row["kind"]:
+        case "confirm" if "kinds" in detail:
+            return "reclaim" not in names_in(detail["kinds"])
+        case "reject":
+            return "stream" in detail
+        case "receive":
+            return not detail.get("omission")
+    return detail.get("stage") in _QUIET_STAGES
+
+
+def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
+    """Turns, each with what is drawn of it and the one that the token came from: that of the visit before."""
+    started: dict[tuple[str, int], Row] = {}
+    for row in drawn:
+        if row["kind"] in _IN_A_TURN:
+            started.setdefault((row["process"], row["moment"]), row)
+    visits = {(row["group"], row["detail"].get("visit")): row for row in tokens}
+    found = []
+    for row in tokens:
+        visit = whole(row["detail"], "visit")
+        by_token = row["detail"].get("by") == "token" and visit is not None
+        before = visits.get((row["group"], visit - 1)) if by_token and visit is not None else None
+        found.append(Turn(started.get((row["process"], row["moment"]), row), row, before))
+    return found
 
 
 def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], list[str]]:

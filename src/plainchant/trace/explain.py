@@ -1,22 +1,23 @@
-"""The life of a message and the story of a view change, from the rows of one run.
+"""The life of a message, the story of a view change and what became of a process, from the rows of one run.
 
 A story is a list of steps in the order in which they happened, each with what happened and, where the trace says or
 suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left
-out, and what it only suggests is called probable. ``explain_rows`` finds rows, ``explain_why`` derives reasons,
-``explain_view`` tells of views, ``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs
-from files of any size.
+out, and what it only suggests is called probable. ``explain_rows`` finds rows, ``explain_why`` derives reasons (with
+``explain_blocks`` and ``explain_ring``, where protocols differ), ``explain_view`` tells of views, ``explain_process`` of
+processes, ``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs from files of any size.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from ..model import UsageError
+from .explain_process import ProcessStory
 from .explain_rows import Event, Message, Rows
 from .explain_view import ViewList, ViewStory
 from .explain_why import Why, reason
@@ -85,6 +86,11 @@ class Explainer:
             raise UsageError(f"there is no message {_name(message)} in this run; {hint}")
         return _Life(self._rows, self._why, message, naming).story()
 
+    def process(self, name: str) -> Story:
+        """What became of a process, and if it stopped, why."""
+        title, told, conclusion = ProcessStory(self._rows, self._why, name).tell()
+        return Story(title, _steps(told), conclusion)
+
     def view(self, group: str, number: int, process: str | None = None) -> Story:
         """The story of how a view came to be; ``process`` says whose, if several concurrent views go by that number."""
         title, told, conclusion = ViewStory(self._rows, self._why, group, number, process).tell()
@@ -142,9 +148,11 @@ class _Life:
                 view = self._rows.view_at(event, self._group)
                 where = "" if view is None else f" in view {view.view} {braces(view.members)}"
                 size = "" if event.size is None else f" ({event.size} B)"
-                return f"{who} sends it{size}{where}{_put_out(event)}"
+                due = f"; due {span(event.due - event.when)} later" if event.due is not None else ""
+                return f"{who} sends it{size}{where}{self._why.ring.sent_in(event)}{_put_out(event)}{due}"
             case "deliver":
-                return f"{who} delivers it{self._after_send(event)}{self._as_number(event)}{self._in_other_view(event)}"
+                told = f"{who} delivers it{self._after_send(event)}{self._as_number(event)}{self._in_other_view(event)}"
+                return told + self._against_deadline(event)
             case "receive":
                 return f"{who} receives it{self._after_send(event)}"
             case "stable":
@@ -180,6 +188,17 @@ class _Life:
     def _in_other_view(self, event: Event) -> str:
         sent_in = self._send.view if self._send is not None else None
         return f", in view {event.view}" if event.view is not None and event.view != sent_in else ""
+
+    def _due_of(self, event: Event) -> int | None:
+        """The message's deadline at a delivery: the row's own, else that of the send."""
+        return event.due if event.due is not None or self._send is None else self._send.due
+
+    def _against_deadline(self, event: Event) -> str:
+        due = self._due_of(event)
+        if due is None:
+            return ""
+        return f", {span(due - event.when)} before its deadline" if event.when <= due else (
+            f", {span(event.when - due)} after its deadline")
 
     # --- rows that are about it without naming it ---------------------------------------------------------------------
 
@@ -236,7 +255,7 @@ class _Life:
         for process in dict.fromkeys([self._sender, *self._delivered]):
             last = self._rows.last_row(process)
             if last is not None and last.kind == "crash" and (self._send is None or last.when >= self._send.when):
-                self._told.append((last, crash_words(process, last.detail), None))
+                self._told.append((last, crash_words(process, last.detail), self._why.ring.stopped(last)))
 
     # --- who did not deliver it ---------------------------------------------------------------------------------------
 
@@ -273,7 +292,8 @@ class _Life:
 
     def _why_not(self, process: str, last: Event) -> str:
         if last.kind == "crash":
-            return f"at {self._why.moment(last.when)} {crash_words(process, last.detail)}"
+            rule = self._why.ring.stopped(last)
+            return f"at {self._why.moment(last.when)} {crash_words(process, last.detail)}" + (f" ({rule})" if rule else "")
         left = self._rows.find("leave", process=process)
         if left:
             return f"it left {self._group} at {self._why.moment(left[-1].when)}"
@@ -343,6 +363,7 @@ class _Life:
             why = self._why.everybody(first, self._send, self._naming)
             if why:
                 sentences.append(f"What held it up: {why.split('; ')[0]}.")
+        sentences += self._deadline(missing)
         ranks = {event.rank: event.process for event in reversed(delivered) if event.rank is not None}
         if len(ranks) > 1:
             numbers = listed(f"{rank} (at {process})" for rank, process in sorted(ranks.items()))
@@ -350,6 +371,28 @@ class _Life:
         if not self._rows.is_global:
             sentences.append("Times are of each process's own clock.")
         return " ".join(sentences)
+
+    def _deadline(self, missing: Mapping[str, str]) -> list[str]:
+        """What became of its deadline, and why it was missed."""
+        if self._send is None or self._send.due is None:
+            return []
+        send, due = self._send, self._send.due
+        late = {
+            name: event.when - at for name, event in self._delivered.items()
+            if (at := self._due_of(event)) is not None and event.when > at
+        }
+        never = [name for name in missing if (last := self._rows.last_row(name)) is not None and last.when >= due]
+        if not late and not never:
+            return [f"Its deadline, {span(due - send.when)} after its send, was met."]
+        if self._crashed(self._sender):
+            return [f"Its deadline was not met everywhere, but nothing is guaranteed of {self._sender}, which crashed."]
+        where = [f"{name} (by {span(length)})" for name, length in late.items()] + [f"{name} (for ever)" for name in never]
+        told = f"Its deadline, {span(due - send.when)} after its send, was missed at {listed(where, most=_TOLD_OF_ALL)}"
+        until = max([due, *(event.when for event in self._delivered.values())])
+        # What made its turn come late stands before its send.
+        since = send.when - max(due - send.when, self._rows.bounds().get("rotation", 0))
+        broken = self._why.ring.meanwhile(since, until)
+        return [f"{told}." + (f" Meanwhile: {'; '.join(broken)}." if broken else "")]
 
     def _timing(self, first: Event, last: Event) -> str:
         assert self._send is not None

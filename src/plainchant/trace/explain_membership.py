@@ -3,6 +3,7 @@
 A row of one of the kinds ``suspect``, ``refute``, ``confirm``, ``remove``, ``bye``, ``form``, ``refused``, ``elect``, ``sync``,
 ``state``, ``block`` and ``unblock`` becomes what happened and, as far as its ``detail`` has it, because of what. What ``detail``
 may have is in ``docs/explain.md``; whatever is missing there, or of another shape than expected, is left out of the sentence.
+Rows of a token ring have words of their own, in ``ring_words``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from .explain_rows import Event
-from .explain_words import braces, listed, natural, span, times
+from .explain_words import braces, listed, names_in, natural, span, times, whole
+from .ring_words import act, ground
 
 CONDITIONS: Final = ("view change", "moving", "leaving")
 """The ``condition`` of a ``block`` by which membership keeps a process from sending."""
@@ -19,26 +21,13 @@ CONDITIONS: Final = ("view change", "moving", "leaving")
 _LISTED: Final = 8
 
 
-def names_in(value: Any) -> list[str]:
-    """Names in a detail: a list of them, the keys of a mapping, or one name."""
-    if isinstance(value, str):
-        return [value]
-    return [str(name) for name in value] if isinstance(value, list | dict) else []
-
-
 def about(event: Event) -> list[str]:
     """The processes that a row is about: suspected, detected, removed, leaving."""
     detail = event.detail
-    for key in ("process", "suspect", "detection", "failed"):
+    for key in ("process", "processes", "suspect", "detection", "failed"):
         if key in detail:
             return names_in(detail[key])
     return []
-
-
-def whole(detail: Mapping[str, Any], key: str) -> int | None:
-    """A whole number of a detail."""
-    value = detail.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def parts_in(detail: Mapping[str, Any]) -> list[list[str]]:
@@ -105,6 +94,9 @@ def cut_words(cut: Any) -> str:
 
 def sentence(event: Event) -> str | None:
     """What happened; None if the row is not about membership."""
+    does = act(event.kind, event.detail, event.sender)
+    if does is not None:
+        return f"{event.process} {does}"
     match event.kind:
         case "suspect":
             return f"{event.process} suspects {listed(about(event)) or 'somebody'}"
@@ -140,6 +132,9 @@ def evidence(event: Event) -> str | None:
     detail = event.detail
     if isinstance(detail.get("text"), str) and detail["text"]:
         return str(detail["text"])
+    because = ground(event.kind, detail)
+    if because is not None:
+        return because
     match event.kind:
         case "suspect":
             return suspected_because([event])

@@ -43,10 +43,10 @@ class Found:
 
 def explainer_of(
     path: str | Path, run: str | None, *, message: Message | None = None, view: tuple[str, int | None] | None = None,
-    small: int = SMALL,
+    process: str | None = None, small: int = SMALL,
 ) -> Found:
-    """The explainer for a question about a message or a view of one run; ``run`` may be left out if there is but one. A view
-    without a number stands for all of its group, to be listed."""
+    """The explainer for a question about a message, a view or a process of one run; ``run`` may be left out if there is but one.
+    A view without a number stands for all of its group, to be listed."""
     dataset = _open(path)
     run = _choose(dataset, run)
     of_run = pc.field("run") == run
@@ -68,6 +68,12 @@ def explainer_of(
         about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (moment <= last + SECOND))
     if message is not None:
         about = about | _own_messages(message)
+    if process is not None:
+        _, last = _extent(dataset, of_run & (pc.field("process") == process))
+        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
+        # What others sent it again last may be what it stopped for want of.
+        again = (pc.field("kind") == "retransmit") & (moment >= last - SECOND) & (moment <= last + (0 if is_global else SECOND))
+        about = about | again | (pc.field("process") == process) | (pc.field("sender") == process)
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
     return Found(run, Explainer(table, origin=origin, is_whole=False), False)
 

@@ -26,7 +26,7 @@ Message: TypeAlias = tuple[str, str, int]
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
-    *("members", "sent", "rank", "size", "packets", "detail"),
+    *("members", "deadline", "sent", "rank", "size", "packets", "detail"),
 )
 _NOTHING: Final = -1
 _SAMPLED: Final = 20_000
@@ -53,6 +53,8 @@ class Event:
     size: int | None
     packets: int | None
     detail: dict[str, Any]
+    due: int | None = None
+    """The message's deadline, on the clock of ``when``."""
 
     @property
     def message(self) -> Message:
@@ -142,9 +144,9 @@ class Rows:
         members = tuple(str(name) for name in row["members"] or ())
         kept = {name: row[name] for name in ("process", "index", "kind", "group", "view", "sender", "seq", "sent")}
         kept |= {name: row[name] for name in ("rank", "size", "packets")}
-        return Event(
-            at=at, when=int(self.when[at]), members=members, detail=detail if isinstance(detail, dict) else {}, **kept
-        )
+        when = int(self.when[at])
+        due = None if row["deadline"] is None else when + row["deadline"] - row["time"]
+        return Event(at=at, when=when, members=members, detail=detail if isinstance(detail, dict) else {}, due=due, **kept)
 
     def at(self, process: str, index: int) -> Event | None:
         """The row with that place."""
@@ -217,6 +219,11 @@ class Rows:
         """The protocol's name, as a ``start`` row has it."""
         name = self._started().get("protocol")
         return name if isinstance(name, str) else None
+
+    def bounds(self) -> dict[str, int]:
+        """The times (ns) that the run states nothing takes longer than, as a ``start`` row has them."""
+        bounds = self._started().get("bounds")
+        return {str(name): value for name, value in bounds.items() if isinstance(value, int)} if isinstance(bounds, dict) else {}
 
     def _started(self) -> dict[str, Any]:
         found = np.flatnonzero(self.mask("start"))

@@ -19,7 +19,7 @@ from . import explain_membership as membership
 from .explain_change import Change, installations, known, variants
 from .explain_rows import Event, Ints, Rows
 from .explain_why import Why, reason
-from .explain_words import braces, crash_words, fault_words, left_reasons, listed, natural, span, times
+from .explain_words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
 
 Told: TypeAlias = list[tuple[Event, str, str | None]]
 
@@ -67,7 +67,7 @@ class ViewStory:
             event = together[0]
             what, because = self._step(together)
             # Who suspects somebody again has received more of it meanwhile.
-            key = (event.process, what, membership.whole(event.detail, "last") if event.kind == "suspect" else None)
+            key = (event.process, what, whole(event.detail, "last") if event.kind == "suspect" else None)
             if not what or key in seen:
                 continue
             seen.add(key)
@@ -80,15 +80,17 @@ class ViewStory:
     def _step(self, together: Sequence[Event]) -> tuple[str, str | None]:
         """What rows of one process and instant say, and why."""
         event = together[0]
+        if self._is_aside(event):
+            return "", None
         match event.kind:
             case "suspect" if len(together) > 1:
                 whom = dict.fromkeys(name for row in together for name in membership.about(row))
                 return f"{event.process} suspects {listed(whom, most=_LISTED)}", membership.suspected_because(together)
             case "crash":
-                return crash_words(event.process, event.detail), None
+                return crash_words(event.process, event.detail), self._why.ring.stopped(event)
             case "leave":
                 return f"{event.process} has left {self._change.group}", self._why.clause(event)
-            case "refute" if membership.names_in(event.detail.get("of")) and not event.detail.get("late"):
+            case "refute" if names_in(event.detail.get("of")) and not event.detail.get("late"):
                 return membership.sentence(event) or "", self._refuted(event)
             case "form" if event.detail.get("stage") == "enter":
                 return "", None  # its installation says so
@@ -101,10 +103,29 @@ class ViewStory:
                 return what if is_told else "", self._why.clause(event)
         return membership.sentence(event) or "", self._why.clause(event)
 
+    def _is_aside(self, event: Event) -> bool:
+        """Whether a row of a token ring is no step on the way to a view, or is told by the row beside it."""
+        match event.kind:
+            case "sync":
+                return "master" in event.detail
+            case "reject":
+                return "stream" in event.detail
+            case "confirm":
+                return "kinds" in event.detail  # its installation says so
+            case "state" if event.detail.get("state") == "crashed":
+                return self._beside(event, "crash")
+            case "state":
+                return "broken" in event.detail or event.detail.get("state") == "running"
+        return False
+
+    def _beside(self, event: Event, kind: str) -> bool:
+        """Whether the same process has a row of this kind at the same instant."""
+        return bool(self._rows.mask(kind, process=event.process, after=event.when - 1, until=event.when).any())
+
     def _refuted(self, event: Event) -> str | None:
         """What became of a refutation."""
         whom = membership.about(event)
-        fates = [self._fate(event, name, whom) for name in membership.names_in(event.detail.get("of"))]
+        fates = [self._fate(event, name, whom) for name in names_in(event.detail.get("of"))]
         return listed(fate for fate in fates if fate) or None
 
     def _fate(self, event: Event, suspecting: str, whom: Sequence[str]) -> str:
@@ -188,7 +209,7 @@ class ViewStory:
             if process in came or last is None or last.when <= change.last.when:
                 continue
             if last.kind == "crash":
-                told.append((last, crash_words(process, last.detail), None))
+                told.append((last, crash_words(process, last.detail), self._why.ring.stopped(last)))
             elif process in change.members:
                 told.append((last, f"{process} never installs {self._name}, though it is a member of it", None))
         return told
@@ -197,8 +218,8 @@ class ViewStory:
 
     def _conclusion(self, told: Told) -> str:
         sentences = [
-            self._difference(), self._spread(), *self._agreed(), *self._duration(told), *self._blocked(), *self._parted(),
-            *self._atomicity(), *self._namesakes(), *self._unknown(told),
+            self._difference(), self._spread(), *self._agreed(), *self._duration(told), *self._rotation(), *self._blocked(),
+            *self._parted(), *self._atomicity(), *self._namesakes(), *self._unknown(told),
         ]
         if self._left_out:
             sentences.append(f"{times(self._left_out, 'further step')} on the way to it are not told.")
@@ -224,7 +245,7 @@ class ViewStory:
     def _merge(self) -> str:
         """What came together: the parts that the view itself names, else those that came from one view."""
         change = self._change
-        newcomers = membership.names_in(change.first.detail.get("newcomers"))
+        newcomers = names_in(change.first.detail.get("newcomers"))
         parts = change.parts or [
             *([name for name in origin.members if name in change.members] for origin in change.origins),
             *([name] for name in change.new),
@@ -290,8 +311,17 @@ class ViewStory:
             until = f"{span(change.first.when - event.when)} from {what} to the first installation"
             suspected = [e for e in causes if e.kind == "suspect" and e.when >= event.when] if crashes else []
             noticed = f", {span(suspected[0].when - event.when)} of them until somebody suspected it" if suspected else ""
-            return [f"It took {until}{noticed}."]
+            bound = self._rows.bounds().get("detection") if crashes else None
+            stated = f"; the run states that it takes at most {span(bound)}" if bound is not None else ""
+            return [f"It took {until}{noticed}{stated}."]
         return []
+
+    def _rotation(self) -> list[str]:
+        """What became of the time that a token ring allows for a rotation."""
+        change = self._change
+        event = next((event for event in change.installed if change.before[event.process] is not None), None)
+        grown = self._why.ring.grown(event) if event is not None else None
+        return [f"{grown}."] if grown is not None else []
 
     def _blocked(self) -> list[str]:
         """For how long those who came to it might not send because of it."""

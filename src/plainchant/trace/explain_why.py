@@ -27,8 +27,10 @@ import numpy as np
 from ..model import MS
 from .explain_blocks import Blocks
 from .explain_membership import evidence, parts_in
+from .explain_ring import Ring
 from .explain_rows import Event, Message, Rows, ints
 from .explain_words import braces, fault_words, left_reasons, listed, span, times
+from .ring_words import act, ground
 
 _TOLD: Final = 3
 """So many moments of the same kind are named; the rest is counted."""
@@ -46,6 +48,7 @@ class Why:
         self._rows = rows
         self._origin = origin
         self.blocks = Blocks(rows, self.moment, is_whole=is_whole)
+        self.ring = Ring(rows, self.moment)
         self._plausible: dict[tuple[str, str], bool] = {}
 
     def moment(self, when: int) -> str:
@@ -67,7 +70,9 @@ class Why:
                 return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
             case "form" | "bye" | "remove":
                 return evidence(event)  # their situation says no more than they do
-        return evidence(event) or reason(event.detail)
+            case "crash":
+                return self.ring.stopped(event) or given(event)
+        return given(event)
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -102,6 +107,8 @@ class Why:
             *self._held(first, sent),
             *self._resilience(first, sent),
         ]
+        safe = self.ring.safe()
+        clauses += [safe] if safe is not None else []
         if clauses or not is_late:
             return "; ".join(clauses) or None
         waited = self.blocks.waited(first, sent)
@@ -122,6 +129,9 @@ class Why:
         waited = self.blocks.waited(event, since) if late else None
         if waited is not None:
             return "; ".join([*clauses, *self.faults(event.process, first.process, first.when, event.when), waited])
+        lacked = self.ring.waited(event, since) if late else None
+        if lacked is not None:
+            return "; ".join([*clauses, lacked, *self.faults(event.process, first.process, first.when, event.when)])
         missing = self._asked_for(event, event.rank, since)
         behind, asked = self._behind(event, since)
         if missing and asked == missing and behind is not None:
@@ -229,7 +239,7 @@ class Why:
                 f"the group had nobody to order it until {row.process} was elected at {self.moment(row.when)}"
                 f"{f' ({why})' if why else ''}"
             )
-        for row in self._rows.find("sync", **where)[:1]:
+        for row in [row for row in self._rows.find("sync", **where) if "master" not in row.detail][:1]:
             if not row.detail.get("over"):
                 yield f"a synchronisation stopped the group at {self.moment(row.when)} ({self.clause(row) or 'no reason given'})"
         if elected:
@@ -346,7 +356,9 @@ class Why:
             joined = newcomers
         before = self._rows.view_at(event, event.group or "")
         if isinstance(joined, list) and joined and (before is not None or len(joined) < len(event.members)):
-            clauses.append(f"{listed(str(name) for name in joined)} joined")
+            change = self.ring.change_of(event) if self.ring.is_there else None
+            by = f", let in by {change.detail['by']}" if change is not None and isinstance(change.detail.get("by"), str) else ""
+            clauses.append(f"{listed(str(name) for name in joined)} joined{by}")
         if before is not None and not clauses:
             lost = [name for name in before.members if name not in event.members]
             new = [name for name in event.members if name not in before.members]
@@ -360,6 +372,13 @@ class Why:
             if row.detail.get("fault") == "leave"
         ]
         return f"it asked to leave at {self.moment(asked[-1].when)}" if asked else reason(event.detail)
+
+
+def given(event: Event) -> str | None:
+    """Why an event happened, as its own row has it."""
+    if act(event.kind, event.detail, event.sender) is not None:
+        return ground(event.kind, event.detail)
+    return evidence(event) or reason(event.detail)
 
 
 def reason(detail: dict[str, Any]) -> str | None:

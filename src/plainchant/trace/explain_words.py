@@ -28,6 +28,19 @@ def listed(names: Iterable[str], *, most: int = 0) -> str:
     return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
+def names_in(value: Any) -> list[str]:
+    """Names in a detail: a list of them, the keys of a mapping, or one name."""
+    if isinstance(value, str):
+        return [value]
+    return [str(name) for name in value] if isinstance(value, list | dict) else []
+
+
+def whole(detail: Mapping[str, Any], key: str) -> int | None:
+    """A whole number of a detail."""
+    value = detail.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def times(count: int, what: str) -> str:
     """A count and its noun.
 
@@ -37,6 +50,15 @@ def times(count: int, what: str) -> str:
     if count == 1:
         return f"1 {what}"
     return f"{count:,} {what[:-1]}ies" if what.endswith("ry") else f"{count:,} {what}s"
+
+
+def often(count: int) -> str:
+    """How many times.
+
+    >>> often(1), often(2), often(3)
+    ('once', 'twice', '3 times')
+    """
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:

@@ -25,7 +25,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "disjoint-views": "two different views of a group share no signature",
     "unanimity": "what one correct member rejects, none delivers",
     "deadline": "a message is delivered by its deadline",
-    "bounded": "no send and no delivery takes longer than the stated bound",
+    "bounded": "no send, no delivery, no rotation of a token and no detection of a crash takes longer than the stated bound",
     "prompt": "no delivery waits unless something that happened before it is missing",
 }
 """Every property by name, with one sentence for people. The exact definition is its function's docstring."""

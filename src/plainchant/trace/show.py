@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import MS, UsageError
+from .ring_words import act, ground
 
 _DETAIL_MAX: Final = 120
 _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "ascending")]
@@ -168,8 +169,17 @@ def about(row: dict[str, Any]) -> str:
     if row["deadline"] is not None:
         parts.append(f"deadline {row['deadline'] / MS:.3f} ms")
     if row["detail"] is not None:
-        parts.append(summarise(row["detail"]))
+        parts.append(_of_a_ring(row) or summarise(row["detail"]))
     return ", ".join(part for part in parts if part)
+
+
+def _of_a_ring(row: dict[str, Any]) -> str | None:
+    """What a row of a token ring says, and why."""
+    detail = decode(row["detail"])
+    if not isinstance(detail, dict):
+        return None
+    does, because = act(row["kind"], detail, row["sender"]), ground(row["kind"], detail)
+    return _cut(f"{does} ({because})" if does is not None and because is not None else does or "") or None
 
 
 def summarise(detail: str) -> str:
@@ -190,6 +200,11 @@ def summarise(detail: str) -> str:
         text = " ".join(f"{key}={_brief(value)}" for key, value in told)
     else:
         text = _brief(decoded)
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    """Text for one line, as much of it as there is room for."""
     text = " ".join(text.split())
     return text if len(text) <= _DETAIL_MAX else text[: _DETAIL_MAX - 3] + "..."
 

@@ -84,6 +84,8 @@ class Sent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
     first: Int64
     sizes: int | bytes
     digests: bytes
+    deadline: Int64 | None = None
+    """When they have to be delivered, by the clock that ``time`` is of."""
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -220,12 +222,14 @@ class Spool:
     ) -> None:
         self.close()
 
-    def send(self, time: int, group: str, view: int | None, first: int, payloads: Sequence[bytes]) -> None:
-        """The protocol took messages ``first``, ``first + 1``, ... of this process."""
+    def send(
+        self, time: int, group: str, view: int | None, first: int, payloads: Sequence[bytes], deadline: int | None = None
+    ) -> None:
+        """The protocol took messages ``first``, ``first + 1``, ... of this process; all of them have the deadline, if any."""
         if payloads:
             self._rows += len(payloads)
             digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Sent(time, self._names[group], view, first, _sizes(payloads), digests))
+            self._records.append(Sent(time, self._names[group], view, first, _sizes(payloads), digests, deadline))
 
     def deliver(
         self, time: int, group: str, view: int | None, sender: str, first: int, payloads: Sequence[bytes], rank: int | None

@@ -106,7 +106,7 @@ def _add_latencies(told: Overview, table: pa.Table) -> None:
     delivered = table.filter(pc.equal(table.column("kind"), "deliver"))
     latency = pc.subtract(delivered.column("true_time"), delivered.column("sent")).drop_null()
     if len(latency):
-        _count(told.latencies, latency.to_numpy().astype(np.int64))
+        count_values(told.latencies, latency.to_numpy().astype(np.int64))
 
 
 def _latencies_by_send(told: Overview, rows: Rows) -> None:
@@ -123,10 +123,11 @@ def _latencies_by_send(told: Overview, rows: Rows) -> None:
     latency = pc.subtract(both.column("time"), both.column("sent_at")).to_numpy().astype(np.int64)
     if len(latency):
         told.by_own_clocks = True
-        _count(told.latencies, latency)
+        count_values(told.latencies, latency)
 
 
-def _count(counts: dict[int, int], values: npt.NDArray[np.int64]) -> None:
+def count_values(counts: dict[int, int], values: npt.NDArray[np.int64]) -> None:
+    """Adds how often each value occurs, with three digits of it."""
     magnitude = np.maximum(np.floor(np.log10(np.maximum(np.abs(values), 1))).astype(np.int64) - 2, 0)
     unit = np.power(10, magnitude)
     rounded, times = np.unique((values + unit // 2) // unit * unit, return_counts=True)

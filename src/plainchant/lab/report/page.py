@@ -15,6 +15,7 @@ from ...trace.reference import PROPERTIES
 from . import html, sections, words
 from .choose import prepare
 from .overview import Overview, overview
+from .realtime import real_time
 from .recovery import recovery
 from .source import Subject
 from .stories import LEGEND, violation_story
@@ -43,6 +44,7 @@ def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: No
     body.append(sections.over_time(subject, seen))
     progress("looking at what failures did")
     body.append(recovery(subject, seen, sections.chosen_run(subject, seen)))
+    body.append(real_time(subject, sections.chosen_run(subject, seen)))
     after = [sections.distributions(subject, seen), _terms(), _footer(subject)]
     if subject.violations:
         room = _BUDGET - sum(len(part.encode()) for part in (*body, *after, STYLE))

@@ -152,17 +152,17 @@ def distributions(subject: Subject, seen: Overview) -> str:
     elif seen.latencies:
         clocks = " By the processes' own clocks: they must agree for this to mean anything." if seen.by_own_clocks else ""
         what = "Delivery latency: from the send of a message to its delivery, every delivery counted."
-        charts.append(_chart(seen.latencies, what + clocks, duration, "deliveries"))
+        charts.append(chart(seen.latencies, what + clocks, duration, "deliveries"))
     if subject.runs is not None:
         counts = Counter(value for value in subject.runs.column("sent").to_pylist() if value is not None)
-        charts.append(_chart(counts, "Messages a run: how many each run sent.", _whole, "runs"))
+        charts.append(chart(counts, "Messages a run: how many each run sent.", _whole, "runs"))
     elif len(seen.runs) > 1:
         counts = Counter(facts.sends for facts in seen.runs.values())
-        charts.append(_chart(counts, "Messages a run: how many each run sent.", _whole, "runs"))
+        charts.append(chart(counts, "Messages a run: how many each run sent.", _whole, "runs"))
         sending = [facts for facts in seen.runs.values() if facts.sends and facts.packets]
         packets = Counter(round(facts.packets / facts.sends * 100) for facts in sending)
-        charts.append(_chart(packets, "Packets a multicast, run by run: packets sent for each message.", _hundredth, "runs"))
-    told = "".join(chart for chart in charts if chart)
+        charts.append(chart(packets, "Packets a multicast, run by run: packets sent for each message.", _hundredth, "runs"))
+    told = "".join(charts)
     return f'<h2>Distributions</h2><div class="charts">{told}</div>' if told else ""
 
 
@@ -177,11 +177,12 @@ def _of_metrics(metrics: pa.Table) -> list[str]:
     for column, what, factor, told in wanted:
         if column in metrics.column_names:
             values = [value for value in metrics.column(column).to_pylist() if value is not None]
-            charts.append(_chart(Counter(round(value * factor) for value in values), what, told, "runs and groups"))
+            charts.append(chart(Counter(round(value * factor) for value in values), what, told, "runs and groups"))
     return charts
 
 
-def _chart(counts: dict[int, int] | Counter[int], what: str, told: Callable[[float], str], unit: str) -> str:
+def chart(counts: dict[int, int] | Counter[int], what: str, told: Callable[[float], str], unit: str) -> str:
+    """A histogram with its caption, which begins with a name and a colon or comma; nothing if nothing was counted."""
     if not counts:
         return ""
     name, _, rest = what.partition(":") if ":" in what else what.partition(",")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...model import MS, SECOND, US
+from ...trace.ring_words import act
 from ...trace.show import decode, name_of, summarise
 from ...trace.svg import short
 
@@ -66,6 +67,9 @@ def event(row: Row) -> str:
     who, kind, detail = short(row["process"], NAME_MAX), row["kind"], decode(row["detail"])
     message = short(name_of(row), 80)
     in_view = f" in view {row['view']}" if row["view"] is not None else ""
+    does = act(kind, detail, row["sender"]) if isinstance(detail, dict) else None
+    if does is not None:
+        return f"{who} {short(does, 200)}"
     match kind:
         case "send":
             return f"{who} sends {message}{in_view}"

@@ -1,9 +1,9 @@
 """Re-running a document's experiments: its claims, each measured by simulations and judged by a stated rule.
 
 ``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
-``baselines`` has the protocols that a document compares itself with, ``observe`` looks into runs. There is one package a
-document: ``sequencer`` (seed 004) and ``newtop`` (seed 001, of which ``membership`` is one chapter). They may import what ``lab``
-may, and not each other. Start with ``claims``, then ``sequencer``.
+``baselines`` has the protocols that a document compares itself with, ``runs`` what makes scenarios, ``observe`` looks into runs.
+There is one package a document: ``sequencer`` (seed 004), ``newtop`` (seed 001, of which ``membership`` is one chapter) and
+``rtcast`` (seed 003). They may import what ``lab`` may, and not each other. Start with ``claims``, then ``sequencer``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...model import UsageError
 from .claims import Claim
 
-NAMES = ("sequencer", "newtop", "membership")
+NAMES = ("sequencer", "newtop", "membership", "rtcast")
 """What can be reproduced: documents, by the name of their protocol, and newtop's membership by itself."""
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
@@ -163,6 +164,10 @@ class History:
     """Groups with a ``join`` row here."""
     left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
     """Groups with a ``leave`` row here, with the index of the first."""
+    turns: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
+    """Indices of the ``token`` rows of each group. A skeleton has none that count."""
+    breaks: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
+    """Indices of the ``view`` and ``leave`` rows of each group."""
     crashed: bool = False
     """It has a ``crash``, or its history is cut, which counts as one."""
     cut: bool = False
@@ -193,6 +198,12 @@ class History:
 
     def is_correct_in(self, group: GroupId) -> bool:
         return not (self.crashed or self.timing_fault or group in self.left)
+
+    def is_broken(self, group: GroupId, after: int, before: int) -> bool:
+        """Whether it installed a view of the group, or left it, between two of its events."""
+        breaks = self.breaks.get(group, [])
+        place = bisect_right(breaks, after)
+        return place < len(breaks) and breaks[place] < before
 
     def first_view_without(self, group: GroupId, other: ProcessId, after: int) -> int | None:
         """Index of the first view of the group, installed after an index, that lacks another process."""
@@ -310,12 +321,16 @@ class Run:
                 history.traffic.append(event)
             elif kind == "view":
                 in_force[groups[row]] = self._install(history, index, row)
+                history.breaks.setdefault(groups[row], []).append(index)
+            elif kind == "token" and groups[row] is not None:
+                history.turns.setdefault(groups[row], []).append(index)
             elif kind == "join":
                 history.joined.add(groups[row])
                 _begin_stay(history, groups[row], index, row)
             elif kind == "leave":
                 in_force.pop(groups[row], None)
                 _end_stay(history, groups[row], index, row)
+                history.breaks.setdefault(groups[row], []).append(index)
                 taking_part = _is_still_member(history)
             elif kind in ("reject", "block") and seqs[row] is not None and groups[row] is not None:
                 message = (groups[row], senders[row], seqs[row])

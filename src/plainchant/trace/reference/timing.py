@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from .facts import Event, History, Message, Run
+import dataclasses
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from ...model import GroupId
+from .facts import Event, History, Message, Place, Run
 from .report import Report, say
 
 
@@ -84,30 +90,62 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
     return start + due - columns.time[send.row]
 
 
-def bounded(report: Report) -> None:
-    """No send (``took_ns`` in its ``detail``) and no delivery (``true_time - sent``) takes longer than the run's
-    stated bound.
+Moment: TypeAlias = tuple[int | None, int]
+"""When a row was written: by the global clock, where there is one, and by the process's own."""
 
-    ``bounds`` in ``start`` rows names it ``send`` and ``deliver`` (or ``delivery``); a run that states a single bound
-    of another name means both."""
-    send_bound, deliver_bound = bounds_of(report.run)
+NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock"})
+"""Bounds that say what they bound."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a run states that nothing takes longer than, in ns; None: it does not speak of it."""
+
+    send: int | None
+    deliver: int | None
+    rotation: int | None
+    detection: int | None
+
+
+def bounds_of(run: Run) -> Bounds:
+    """The bounds that a run states and that can be examined."""
+    bounds = run.bounds
+    single = next(iter(bounds.values())) if len(bounds) == 1 and not bounds.keys() & NAMED else None
+    return Bounds(
+        bounds.get("send", single),
+        bounds.get("deliver", bounds.get("delivery", single)),
+        bounds.get("rotation"),
+        bounds.get("detection"),
+    )
+
+
+def bounded(report: Report) -> None:
+    """No send (``took_ns`` in its ``detail``), no delivery (``true_time - sent``), no rotation of the token and no detection
+    of a crash takes longer than the run's stated bound.
+
+    ``bounds`` in ``start`` rows names it ``send``, ``deliver`` (or ``delivery``), ``rotation`` and ``detection``; a run that
+    states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
+
+    A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
+    leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
+    :func:`detections`."""
+    bounds = bounds_of(report.run)
     for history in report.run.all:
-        if send_bound is not None:
+        if bounds.send is not None:
             for send in history.sends:
-                _within(report, send, report.run.columns.detail(send.row).get("took_ns"), send_bound, "sends")
-        if deliver_bound is not None:
+                _within(report, send, report.run.columns.detail(send.row).get("took_ns"), bounds.send, "sends")
+        if bounds.deliver is not None:
             for delivery in history.first.values():
                 ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
                 took = None if ended is None or began is None else ended - began
-                _within(report, delivery, took, deliver_bound, "delivers")
-
-
-def bounds_of(run: Run) -> tuple[int | None, int | None]:
-    """The bounds of a send and of a delivery that a run states."""
-    bounds = run.bounds
-    named = bounds.keys() & {"send", "deliver", "delivery"}
-    single = next(iter(bounds.values())) if len(bounds) == 1 and not named else None
-    return bounds.get("send", single), bounds.get("deliver", bounds.get("delivery", single))
+                _within(report, delivery, took, bounds.deliver, "delivers")
+        if bounds.rotation is not None:
+            _rotations(report, history, bounds.rotation)
+    if bounds.detection is not None:
+        for detection in detections(report.run, bounds.detection):
+            report.cases += 1
+            if detection.is_late:
+                report.violation(detection.sentence, events=detection.events, group=detection.group)
 
 
 def _within(report: Report, event: Event, took: int | None, bound: int, does: str) -> None:
@@ -120,3 +158,87 @@ def _within(report: Report, event: Event, took: int | None, bound: int, does: st
             events=[event],
             messages=[event.message],
         )
+
+
+def _rotations(report: Report, history: History, bound: int) -> None:
+    columns = report.run.columns
+    for group, turns in history.turns.items():
+        for one, other in pairwise(turns):
+            if history.is_broken(group, one, other):
+                continue
+            rows = (history.rows[one], history.rows[other])
+            began, ended = ((columns.true_time[row], columns.time[row]) for row in rows)
+            took = between(began, ended)
+            report.cases += 1
+            if took > bound:
+                report.violation(
+                    f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns",
+                    events=[(history.name, one), (history.name, other)],
+                    group=group,
+                )
+
+
+def between(one: Moment, other: Moment) -> int:
+    """The time from one row of a process to another: by the global clock, or by its own where one of them lacks that."""
+    if one[0] is None or other[0] is None:
+        return other[1] - one[1]
+    return other[0] - one[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Detection:
+    """A process crashed, and another that had it in its view installed one without it, or had the time to."""
+
+    group: GroupId
+    events: tuple[Place, Place]
+    """The crash, and the view without it; where there is none, the last row of the one that should have installed it."""
+    is_late: bool
+    sentence: str
+
+
+def detections(run: Run, bound: int) -> Iterator[Detection]:
+    """How long each process correct in g has a crashed one in its view: from the ``crash`` row on, or, if it installs a view
+    that names the crashed one after that, from there on, until the first view without it.
+
+    It is looked at on the global clock only. Who never installs such a view is late if its history goes on for longer than
+    the bound; else nothing is known of it. Whoever left g before it crashed is none that g has to detect."""
+    true_time = run.columns.true_time
+    for crashed in run.all:
+        if not crashed.crashed or crashed.cut:
+            continue
+        since = true_time[crashed.last_row]
+        if since is None:
+            continue
+        for group in run.groups:
+            if group in crashed.left and not crashed.is_member_last(group):
+                continue
+            for q in run.correct_in(group):
+                found = _detection(run, crashed, since, group, q, bound)
+                if found is not None:
+                    yield found
+
+
+def _detection(run: Run, crashed: History, since: int, group: GroupId, q: History, bound: int) -> Detection | None:
+    begins: int | None = None
+    for installed in q.views.get(group, ()):
+        at = run.columns.true_time[installed.row]
+        if at is None:
+            return None
+        if crashed.name in installed.view.members:
+            begins = max(since, at) if begins is None else begins
+        elif begins is not None and at > since:
+            return _detected(crashed, group, q, installed.index, at - begins, bound)
+        else:
+            begins = None
+    ends = run.columns.true_time[q.last_row]
+    if begins is None or ends is None or ends - begins <= bound:
+        return None
+    said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {ends - begins} ns and to its end"
+    return Detection(
+        group, ((crashed.name, crashed.last_index), (q.name, q.last_index)), True, f"{said}; the bound is {bound} ns"
+    )
+
+
+def _detected(crashed: History, group: GroupId, q: History, index: int, took: int, bound: int) -> Detection:
+    said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {took} ns; the bound is {bound} ns"
+    return Detection(group, ((crashed.name, crashed.last_index), (q.name, index)), took > bound, said)

@@ -12,7 +12,8 @@ from ....model import MS, SECOND, Duration
 from ....scenario.model import Scenario, Workload
 from ..claims import Context, Figure, Measured, Series, judge
 from ..observe import Observer
-from .runs import names, scenario
+from ..runs import names
+from .runs import scenario
 
 _MEMBERS: Final = 10
 _RARELY: Final = 20.0

@@ -16,8 +16,9 @@ from ....scenario.model import Scenario, Workload
 from ....trace.reference import verify
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..observe import Observer
+from ..runs import names
 from . import variants
-from .runs import Causes, Groups, Relay, Sent, delayed, names, random_run, scenario, uneven
+from .runs import Causes, Groups, Relay, Sent, delayed, random_run, scenario, uneven
 
 _SILENCE: Final = Duration(20 * MS)
 _TIMED: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": _SILENCE}

@@ -13,8 +13,9 @@ from ....protocols.newtop.packets import Data
 from ....scenario.model import Scenario, Workload
 from ..claims import Context, Measured, judge
 from ..observe import Observer
+from ..runs import names
 from . import variants
-from .runs import LOSSY, members_of, names, scenario, structure, uneven
+from .runs import LOSSY, members_of, scenario, structure, uneven
 from .stations import Experiment, scenario_of
 
 _SHORT: Final = {"silence_by": "timeout", "silence": Duration(5 * MS)}

@@ -11,18 +11,15 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ....model import MS, SECOND, US, Batch, Duration, GroupId, Packet, ProcessId
+from ....model import MS, US, Batch, Duration, GroupId, Packet, ProcessId
 from ....protocols.newtop.packets import Data
 from ....scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from ..observe import Observer
+from ..runs import ONE_MILLISECOND, names
+from ..runs import scenario as any_scenario
 
 Groups = dict[str, tuple[str, ...]]
 Message = tuple[GroupId, ProcessId, int]
-
-
-def names(count: int) -> tuple[str, ...]:
-    """``p1``, ``p2``, ..."""
-    return tuple(f"p{number + 1}" for number in range(count))
 
 
 # --- structures -----------------------------------------------------------------------------------------------------
@@ -124,17 +121,16 @@ def scenario(
     **parameters: Any,
 ) -> Scenario:
     """A scenario of these groups, static, over a FIFO network and with what the thesis has, unless a parameter says otherwise."""
-    return Scenario(
-        protocol="newtop",
-        name="reproduce",
-        seed=seed,
-        members=members_of(groups),
-        groups=groups,
+    return any_scenario(
+        "newtop",
+        members_of(groups),
+        *workload,
+        length=1000 * seconds,
+        drain=1000 * drain,
         parameters={**_THESIS, **parameters},
-        network=network if network is not None else Network(delay=Delay("constant", Duration(1 * MS))),
-        workload=workload,
-        duration=Duration(round(seconds * SECOND)),
-        drain=Duration(round(drain * SECOND)),
+        groups=groups,
+        network=network or ONE_MILLISECOND,
+        seed=seed,
     )
 
 

@@ -35,7 +35,7 @@ from ....scenario.model import Delay, Network, Scenario, Workload
 from ....sim.application import Member
 from ...errors import LabError
 from ..observe import Observer
-from .runs import names
+from ..runs import names
 
 STATIONS: Final = 3
 COST: Final = 5 * MS

@@ -14,7 +14,7 @@ from ....scenario.model import Delay, Fault, Network, Scenario, Workload
 from ....trace.reference import verify
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
 from ..observe import Observer
-from .runs import DELAY, baseline, count, deliveries, group, member, one_sender
+from .runs import baseline, count, deliveries, group, member, one_sender
 
 # --- 16 and 17: the history's size ----------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ def _crash_scenario(seed: int) -> Scenario:
     target = "" if seed % 4 == 0 else "p3"
     deaf = Fault(kind="cut", source="p1", target=target, at=Duration((at - 4) * MS))
     worse = Fault(kind="loss", source="p1", rate=0.5, at=Duration((at - 8) * MS))
-    network = Network(loss=0.1, delay=Delay("uniform", DELAY, Duration(2 * DELAY)))
+    network = Network(loss=0.1, delay=Delay("uniform", Duration(1 * MS), Duration(2 * MS)))
     parameters = {"pack": False, "suspect_after": Duration(60 * MS), "patience": Duration(400 * MS)}
     load = Workload(rate=250.0, stop=Duration(300 * MS))
     return group(

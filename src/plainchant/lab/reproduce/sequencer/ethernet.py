@@ -33,7 +33,8 @@ from ....sim.network import ESTIMATED_OVERHEAD
 from ....trace import TraceBuffer
 from ...errors import LabError
 from ..claims import Context
-from .runs import CALM, deliveries, names
+from ..runs import names
+from .runs import CALM, deliveries
 
 HISTORY: Final = 20
 """HISTORY_SIZE in both figures."""

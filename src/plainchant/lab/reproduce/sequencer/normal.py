@@ -15,8 +15,9 @@ from ....trace import TraceBuffer
 from ....trace.reference import verify
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
 from ..observe import Observer
+from ..runs import names
 from .ethernet import Load, calibration, scenario_of
-from .runs import CALM, Counts, baseline, count, delays, deliveries, group, member, names, one_sender
+from .runs import CALM, Counts, baseline, count, delays, deliveries, group, member, one_sender
 
 _ROOMY: Final = 1_000_000
 """A history that is never full: nobody acknowledges explicitly."""

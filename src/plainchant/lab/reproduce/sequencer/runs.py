@@ -13,15 +13,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....model import MS, SECOND, Duration, ProcessId
+from ....model import SECOND, Duration, ProcessId
 from ....protocols.sequencer import Member
-from ....scenario.model import Delay, Fault, Network, Scenario, Workload
+from ....scenario.model import Fault, Network, Scenario, Workload
 from ....sim import Simulation, Summary
 from ....trace import TraceBuffer
 from ..baselines import BASELINES
 from ..observe import Observer
+from ..runs import ONE_MILLISECOND, names, scenario
 
-DELAY: Final = Duration(1 * MS)
 _NEVER: Final = 1_000_000 * SECOND
 CALM: Final[Mapping[str, Any]] = {
     "heartbeat": Duration(_NEVER),
@@ -31,11 +31,6 @@ CALM: Final[Mapping[str, Any]] = {
     "suspect_after": Duration(3 * _NEVER),
     "patience": Duration(6 * _NEVER),
 }
-
-
-def names(count: int) -> tuple[str, ...]:
-    """``p1`` (the sequencer), ``p2``, ..."""
-    return tuple(f"p{number + 1}" for number in range(count))
 
 
 def group(
@@ -49,18 +44,17 @@ def group(
     drain: float = 0,
     protocol: str = "sequencer",
 ) -> Scenario:
-    """A scenario of one group."""
-    return Scenario(
-        protocol=protocol,
-        name="reproduce",
+    """A scenario of one group; ``p1`` is the sequencer."""
+    return scenario(
+        protocol,
+        names(members),
+        *workload,
+        length=1000 * seconds,
+        drain=1000 * drain,
+        parameters=parameters,
+        network=network or ONE_MILLISECOND,
+        faults=fault,
         seed=seed,
-        members=names(members),
-        parameters=dict(parameters),
-        network=network if network is not None else Network(delay=Delay("constant", DELAY)),
-        workload=workload,
-        fault=tuple(fault),
-        duration=Duration(round(seconds * SECOND)),
-        drain=Duration(round(drain * SECOND)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
+from ..runs import names
 from .ethernet import (
     FIG_6,
     FIG_7_DELAY,
@@ -19,7 +20,7 @@ from .ethernet import (
     run_all,
     slope,
 )
-from .runs import count, names, one_sender
+from .runs import count, one_sender
 
 PAPER_SLOPE: Final = 25.0
 """µs a node."""

@@ -18,8 +18,8 @@ from .....scenario.model import Delay, Network, Scenario, Workload
 from .....trace.reference import verify
 from ...claims import Context, Figure, Measured, Series, judge
 from ...observe import Observer
-from ..runs import names
-from .runs import ORDERS, fault, faulty_run, milliseconds, rows_of, scenario
+from ...runs import fault, milliseconds, names, rows_of
+from .runs import ORDERS, faulty_run, scenario
 from .variants import variant
 
 RULES: Final[Mapping[str, str]] = {"Newtop": "", "on every suspicion": "blocks on suspicion"}

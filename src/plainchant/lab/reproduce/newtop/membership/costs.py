@@ -26,8 +26,8 @@ from .....scenario.model import Scenario, Workload
 from ....errors import LabError
 from ...claims import Context, Figure, Series, Table
 from ...observe import Observer
-from ..runs import names
-from .runs import fault, milliseconds, rows_of, scenario, views_of
+from ...runs import fault, milliseconds, names, rows_of, views_of
+from .runs import scenario
 
 OMEGAS: Final = (100, 150, 250, 400, 600, 1000)
 TAUS: Final = (20, 40, 80, 120, 160, 200)

@@ -17,8 +17,9 @@ from .....sim.application import Member
 from .....trace.reference import verify
 from ...claims import Context, Figure, Measured, Series, Table, judge
 from ...observe import Observer
-from ..runs import Groups, names
-from .runs import Views, fault, milliseconds, rows_of, scenario, views_of
+from ...runs import Views, fault, milliseconds, names, rows_of, views_of
+from ..runs import Groups
+from .runs import scenario
 from .variants import variant
 
 _ONE: Final = Network(delay=Delay("constant", milliseconds(1)))

@@ -5,30 +5,20 @@ Over links that lose packets: a partition loses them, so that the lossless strea
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from .....model import MS, SECOND, Duration, GroupId, ProcessId
+from .....model import GroupId, ProcessId
 from .....scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
-from ..runs import Groups, anything, chain, clique, members_of, names, star
+from ...runs import milliseconds, names, rows_of
+from ...runs import scenario as any_scenario
+from ..runs import Groups, anything, chain, clique, members_of, star
 
 ORDERS: Final = ("total", "slow", "fast", "relative")
-Views = dict[tuple[ProcessId, GroupId], list[tuple[int, int, tuple[ProcessId, ...]]]]
-"""By process and group: the views that it installed, as (when, number, members)."""
 
-
-def milliseconds(value: float) -> Duration:
-    return Duration(round(value * MS))
-
-
-def fault(kind: str, at: float, *, length: float = 0, **settings: Any) -> Fault:
-    """A fault at a time, and for a time, in ms."""
-    return Fault(kind=kind, at=milliseconds(at), length=milliseconds(length), **settings)
 
 
 def scenario(
@@ -43,19 +33,18 @@ def scenario(
     **parameters: Any,
 ) -> Scenario:
     """A scenario of these groups, for so many ms; if it is drained, then for so many seconds at the most."""
-    return Scenario(
-        protocol="newtop",
-        name="reproduce",
-        seed=seed,
-        members=members_of(groups),
-        groups=groups,
+    return any_scenario(
+        "newtop",
+        members_of(groups),
+        *workload,
+        length=length,
+        drain=1000 * drain,
         parameters=parameters,
-        network=network if network is not None else Network(delay=Delay("uniform", milliseconds(0.5), milliseconds(1.5))),
-        workload=workload,
-        fault=tuple(faults),
-        random=random_faults if random_faults is not None else RandomFaults(),
-        duration=milliseconds(length),
-        drain=Duration(round(drain * SECOND)),
+        groups=groups,
+        network=network or Network(delay=Delay("uniform", milliseconds(0.5), milliseconds(1.5))),
+        faults=faults,
+        random_faults=random_faults,
+        seed=seed,
     )
 
 
@@ -94,21 +83,6 @@ def faulty_run(seed: int, order: str, **parameters: Any) -> Scenario:
 
 
 # --- what traces say ------------------------------------------------------------------------------------------------
-
-
-def rows_of(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
-    """The rows of a kind, each with its detail as a mapping."""
-    for row in table.filter(pc.equal(table["kind"], kind)).to_pylist():
-        row["detail"] = json.loads(row["detail"]) if row["detail"] else {}
-        yield row
-
-
-def views_of(table: pa.Table) -> Views:
-    views: Views = {}
-    for row in rows_of(table, "view"):
-        installed = (row["true_time"], row["view"], tuple(row["members"]))
-        views.setdefault((row["process"], row["group"]), []).append(installed)
-    return views
 
 
 def suspicions_of(table: pa.Table) -> Mapping[GroupId, set[tuple[ProcessId, ProcessId]]]:

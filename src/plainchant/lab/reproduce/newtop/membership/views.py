@@ -15,10 +15,11 @@ from .....scenario.model import Scenario, Workload
 from .....trace.reference import verify
 from ...claims import Context, Measured, judge
 from ...observe import Observer
+from ...runs import Views, fault, milliseconds, views_of
 from ..runs import members_of
 from .costs import figures_of_changes, figures_of_discarded
 from .examples import five
-from .runs import ORDERS, Views, fault, faulty_run, milliseconds, scenario, structure, suspicions_of, views_of
+from .runs import ORDERS, faulty_run, scenario, structure, suspicions_of
 from .variants import variant
 
 _CHECKED: Final = ("view-order", "view-atomicity", "sender-in-view", "disjoint-views")

@@ -1,0 +1,266 @@
+"""``plainchant schedule``: can these messages be promised? Section 5 of rtcast, for whole rings, before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..model import format_duration
+from ..protocols.rtcast.analysis import Demand, Turn, Verdict, readable
+from ..protocols.rtcast.interface import Interface
+from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .output import OutputError, write_whole
+from .schedule_file import MessageSet, load
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """What can be promised at one node."""
+
+    node: str
+    turn: Turn
+    verdicts: tuple[Verdict, ...]
+    used: int
+    """What is taken of T (ns) by what can be promised and by the ring."""
+    demanded: int
+    """The same, if everything were promised that was asked for."""
+
+    @property
+    def is_schedulable(self) -> bool:
+        return self.turn.reserved <= self.turn.hold and all(verdict.is_admitted for verdict in self.verdicts)
+
+    @property
+    def slack(self) -> int:
+        return self.turn.hold - self.used
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RingVerdict:
+    """What can be promised on a ring."""
+
+    given: MessageSet
+    interface: Interface
+    rotation: int
+    """P."""
+    printed: int
+    """Equation 4.2."""
+    nodes: tuple[NodeVerdict, ...]
+
+    @property
+    def is_schedulable(self) -> bool:
+        return all(node.is_schedulable for node in self.nodes)
+
+    @property
+    def delay(self) -> int:
+        """Delta."""
+        return (self.given.parameters.retransmissions + 1) * self.rotation
+
+
+def judge(given: MessageSet) -> RingVerdict:
+    """Judges a message set, node by node, in the order in which the messages stand there."""
+    interface = Interface(given.parameters)
+    ring = tuple(given.demands)
+    holds = [interface.hold(process) for process in ring]
+    rotation = given.token or interface.rotation(ring, holds)
+    nodes = tuple(_judge_node(given, node, demands, rotation) for node, demands in given.demands.items())
+    return RingVerdict(given, interface, rotation, interface.printed(ring, holds), nodes)
+
+
+def _judge_node(given: MessageSet, node: str, demands: Sequence[Demand], rotation: int) -> NodeVerdict:
+    turn = Turn(given.parameters, node, rotation, given.max_packet)
+    verdicts, used = turn.admit(demands)
+    return NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands))
+
+
+@guarded
+def schedule(
+    file: Annotated[
+        Path, typer.Argument(help="The message set: a TOML file, or a CSV file with a row a message.", show_default=False)
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file, such as ring.hold=8ms; may be repeated."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict as JSON; - is standard output.")
+    ] = None,
+    draw: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw every node's turn, and one rotation, into this SVG file.")
+    ] = None,
+) -> None:
+    """Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs.
+
+    Each node has T of sending time in a turn ("hold"), and its turns begin at most P apart. A message with deadline d may take
+    n = floor((d - Delta) / P) turns, where Delta = (r + 1) P with r retransmissions. It is cut into pieces, one for each turn;
+    all pieces of a node, and what the ring itself sends, must fit into T. If they do not, the command says which condition fails
+    and the nearest deadline that could be promised, and ends with status 1.
+
+    A message set is a TOML file:
+
+      [ring]
+
+      members = ["sensor", "valve"]      # in the order of the ring
+
+      hold = "4ms"                       # T; for some nodes: holds = { valve = "6ms" }
+
+      retransmissions = 1                # and all other parameters of rtcast: plainchant protocols rtcast
+
+      [[message]]
+
+      name = "temperature"
+
+      node = "sensor"
+
+      size = 64                          # bytes; or cost = "120us", how long it takes to send
+
+      period = "250ms"                   # leave it out for one message alone
+
+      deadline = "200ms"
+
+    In a CSV file the first row names the columns: name, node, size or cost, period, deadline; the ring is given by --set.
+
+    Examples:
+
+      plainchant schedule process-control.toml
+
+      plainchant schedule process-control.toml --set ring.retransmissions=3 --draw turns.svg
+
+      plainchant schedule messages.csv --set ring.hold=8ms --json -
+    """
+    verdict = judge(load(file, overrides or []))
+    if draw is not None:
+        from .schedule_picture import picture
+
+        _write(draw, picture(verdict), "--draw")
+    if json_file is not None and str(json_file) != "-":
+        _write(json_file, _json(verdict), "--json")
+    if str(json_file) == "-":
+        print(_json(verdict), end="")
+    else:
+        _tell(verdict, output())
+    if not verdict.is_schedulable:
+        raise typer.Exit(EXIT_UNEXPECTED)
+
+
+def _write(file: Path, text: str, option: str) -> None:
+    if file.exists():
+        raise OutputError(f"{file} exists; name another file with {option}, or remove it first")
+    write_whole(file, text)
+
+
+# --- for programs -------------------------------------------------------------------------------------------------------
+
+
+def _json(verdict: RingVerdict) -> str:
+    document = {
+        "schedulable": verdict.is_schedulable,
+        "rotation_ns": verdict.rotation,
+        "rotation_printed_ns": verdict.printed,
+        "delay_ns": verdict.delay,
+        "retransmissions": verdict.given.parameters.retransmissions,
+        "nodes": [_node_json(node) for node in verdict.nodes],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _node_json(node: NodeVerdict) -> dict[str, Any]:
+    return {
+        "node": node.node,
+        "schedulable": node.is_schedulable,
+        "hold_ns": node.turn.hold,
+        "used_ns": node.used,
+        "slack_ns": node.slack,
+        "demanded_ns": node.demanded,
+        "utilisation": node.used / node.turn.hold,
+        "overhead": [{"name": item.name, "bytes": item.bytes, "cost_ns": item.cost} for item in node.turn.overhead],
+        "messages": [_message_json(node.turn, verdict) for verdict in node.verdicts],
+    }
+
+
+def _message_json(turn: Turn, verdict: Verdict) -> dict[str, Any]:
+    demand = verdict.demand
+    told: dict[str, Any] = {
+        "name": demand.name,
+        "size": demand.size if demand.cost is None else None,
+        "cost_ns": turn.cost(demand),
+        "period_ns": demand.period or None,
+        "deadline_ns": demand.deadline,
+        "admitted": verdict.is_admitted,
+        "visits": verdict.visits,
+        "pieces": verdict.pieces,
+        "share_ns": verdict.share,
+    }
+    if not verdict.is_admitted:
+        told |= {"term": verdict.term, "why": verdict.text}
+        told |= {"nearest_deadline_ns": verdict.nearest, "hopeless": verdict.hopeless or None}
+    return told
+
+
+# --- for people ---------------------------------------------------------------------------------------------------------
+
+
+def _tell(verdict: RingVerdict, console: Console) -> None:
+    retransmissions = verdict.given.parameters.retransmissions
+    times = "1 retransmission" if retransmissions == 1 else f"{retransmissions} retransmissions"
+    printed = "" if verdict.given.token else f" (equation 4.2: {readable(verdict.printed)})"
+    console.print(f"P = {readable(verdict.rotation)}{printed}, Delta = {readable(verdict.delay)} with {times}", markup=False)
+    for node in verdict.nodes:
+        console.print()
+        _tell_node(node, console)
+    console.print()
+    messages = [one for node in verdict.nodes for one in node.verdicts]
+    if verdict.is_schedulable:
+        console.print(f"schedulable: all {len(messages)} messages meet their deadlines")
+    else:
+        refused = sum(not one.is_admitted for one in messages)
+        console.print(f"not schedulable: {refused} of {len(messages)} messages cannot be promised")
+
+
+def _tell_node(node: NodeVerdict, console: Console) -> None:
+    turn = node.turn
+    word = "schedulable" if node.is_schedulable else "not schedulable"
+    if turn.reserved > turn.hold:
+        room = f"the ring itself needs {readable(turn.reserved)} of T = {readable(turn.hold)}; make T longer"
+    else:
+        used = f"{readable(node.used)} of T = {readable(turn.hold)} used ({node.used / turn.hold:.0%})"
+        room = f"{used}, {readable(node.slack)} left"
+    wanted = "" if node.is_schedulable or node.demanded <= turn.hold else f"; everything would take {readable(node.demanded)}"
+    console.print(f"{node.node}: {word}; {room}{wanted}", markup=False)
+    if not node.verdicts:
+        return
+    table = plain_table("  message", "C", "period", "deadline", "n", "pieces", "of T", "")
+    for column in table.columns[1:7]:
+        column.justify = "right"
+    for index, column in enumerate(table.columns):
+        column.no_wrap = index < 7
+    table.add_row("  (the ring)", "", "", "", "", "", readable(turn.reserved), "")
+    for verdict in node.verdicts:
+        table.add_row(*_row(turn, verdict))
+    console.print(table)
+    for verdict in node.verdicts:
+        if not verdict.is_admitted:
+            console.print(f"  {verdict.text}; {_advice(verdict)}", markup=False)
+
+
+def _row(turn: Turn, verdict: Verdict) -> tuple[str, ...]:
+    demand: Demand = verdict.demand
+    period = readable(demand.period) if demand.period else "once"
+    return (
+        f"  {demand.name}", readable(turn.cost(demand)), period, readable(demand.deadline), str(verdict.visits),
+        str(verdict.pieces), readable(verdict.share), "" if verdict.is_admitted else "rejected",
+    )
+
+
+def _advice(verdict: Verdict) -> str:
+    if verdict.nearest is None:
+        return f"no deadline can be promised: {verdict.hopeless}"
+    return f"the nearest deadline that can be promised is {format_duration(verdict.nearest)}"
+

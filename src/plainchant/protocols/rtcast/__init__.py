@@ -1,0 +1,162 @@
+"""``rtcast``: real-time process groups on a logical ring (seed 003).
+
+Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; whoever
+misses a message stops, so that those who stay have everything, and messages can be delivered as soon as they come. On top of it,
+admission control guarantees deadlines.
+
+A stack of layers, each of which can be left out (Fig. 8): ``admission`` (section 5), ``clocks`` (Cristian's synchronisation),
+``gaps`` (overtaking, and the retransmission layer of 4.6), ``ring`` (RTCast itself). Start with ``packets`` and ``interface``
+(how long things take), then ``order`` (which packet is next), ``ring``, ``entrance`` and ``sponsor`` (who comes in), ``outlet``,
+``gaps``; then ``analysis`` and ``admission``. """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...engine import Engine, Host, PerGroup
+from ...model import GroupId, ProcessId, format_duration
+from ..registry import Description, Promise
+from .admission import Admission
+from .advisor import Advisor
+from .analysis import ACKNOWLEDGEMENT, BEAT, CHANGE, SMALLEST
+from .clocks import CLOCK_PACKETS, ClockSync
+from .gaps import Gaps
+from .interface import Interface
+from .packets import PACKETS
+from .parameters import PATH, Parameters
+from .ring import Ring
+
+
+def make(host: Host, parameters: Any) -> Engine:
+    """A process's engine: a stack for each group (there is one)."""
+    return PerGroup(host, lambda inner, group: stack(inner, group, parameters))
+
+
+def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
+    """The layers of one group, from the application's side down to the ring."""
+    interface = Interface(parameters)
+    synchronised: list[ClockSync] = []
+
+    def clock_error() -> int | None:
+        return synchronised[0].error() if synchronised else None
+
+    def ring(outer: Host, advisor: Advisor) -> Ring:
+        error = clock_error if parameters.clocks == "synchronised" else None
+        return Ring(outer, group, parameters, interface, advisor, error)
+
+    def gaps(outer: Host, advisor: Advisor) -> Engine:
+        if parameters.retransmissions or parameters.overtaking:
+            return Gaps(outer, lambda inner: ring(inner, advisor), parameters.retransmissions)
+        return ring(outer, advisor)
+
+    def clocks(outer: Host, advisor: Advisor) -> Engine:
+        if parameters.clocks != "synchronised":
+            return gaps(outer, advisor)
+        layer = ClockSync(outer, lambda inner: gaps(inner, advisor), group, parameters)
+        synchronised.append(layer)
+        return layer
+
+    return Admission(host, clocks, group, parameters) if parameters.admission else clocks(host, Advisor())
+
+
+WITHIN = "packets take d_max or are lost, processes keep their T, and no part of the group is cut off from another"
+TIMED = "at most `crashes` members fail in a rotation, and a data packet is lost at most r times, `resends` of them in a turn"
+MEMBERS = 16
+"""Settling is reckoned for a ring of so many; a larger one settles by what its members wait for."""
+
+
+def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
+    """What holds with these parameters: times only where they are hard."""
+    names = [
+        "integrity", "fifo", "causal", "identical", "total", "self-delivery", "validity", "agreement", "view-order",
+        "view-atomicity", "view-exclusion", "sender-in-view",
+    ]
+    promised = [Promise(name, WITHIN) for name in names]
+    if parameters.timing == "hard" and parameters.rotation == "safe":
+        if parameters.admission:
+            promised.append(Promise("deadline", TIMED))
+        promised.append(Promise("bounded", TIMED))
+    return tuple(promised)
+
+
+def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> dict[str, int]:
+    """Rotation, delivery and the detection of a crash, for the largest ring that there can be."""
+    if parameters.timing != "hard" or not groups:
+        return {}
+    return bounds_of(parameters, max(groups.values(), key=len))
+
+
+def bounds_of(parameters: Parameters, ring: Sequence[ProcessId]) -> dict[str, int]:
+    """The bounds of a ring of these members.
+
+    A crash is detected at the latest when it happened right after the member's turn: the token comes round once more (P), its
+    successor waits and asks around, and the view waits until everybody has spoken in it (P again); the announcement may have to
+    be sent r times."""
+    interface = Interface(parameters)
+    holds = [interface.hold(process) for process in ring]
+    rotation = interface.rotation(ring, holds)
+    waits = (1 + parameters.crashes) * (max(holds, default=0) + interface.timeout) + interface.slot
+    return {
+        "rotation": rotation,
+        "deliver": (parameters.retransmissions + 1) * rotation,
+        "detection": (2 + parameters.retransmissions) * rotation + waits,
+    }
+
+
+def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
+    """Processes named in parameters exist, each is in one group, and T is long enough to say anything in."""
+    processes: dict[ProcessId, GroupId] = {}
+    for group, members in groups.items():
+        for process in members:
+            if process in processes:
+                return (
+                    f"{process} is in the groups {processes[process]} and {group}; a token ring has the network to itself, so "
+                    "with rtcast a process is in one group: put them on processes of their own, or use newtop"
+                )
+            processes[process] = group
+    interface = Interface(parameters)
+    least = parameters.heartbeats * interface.cost(BEAT) + sum(map(interface.cost, (CHANGE, ACKNOWLEDGEMENT, SMALLEST)))
+    for process in processes:
+        if interface.hold(process) < least:
+            return (
+                f"the token hold time of {process} is {format_duration(interface.hold(process))}; a turn has to have time for a "
+                f"membership change, an acknowledgement, {parameters.heartbeats} heartbeats and a message: make it at least "
+                f"{format_duration(least)}, or give more bandwidth"
+            )
+    named = {process: "holds" for process in parameters.holds}
+    named.update({process: "paths" for path in parameters.paths for process in path.split(PATH, 1)})
+    for process, where in named.items():
+        if processes and process not in processes:
+            return f"{where} names {process!r}, which is in no group; there are: {', '.join(processes)}"
+    return None
+
+
+def settle(parameters: Any) -> int:
+    """A crash is detected by then, what is missing is asked for, and P is given back."""
+    ring = [f"p{number}" for number in range(MEMBERS)]
+    found = bounds_of(parameters, ring)
+    return 2 * found["detection"]
+
+
+DESCRIPTION = Description(
+    name="rtcast",
+    seed="003",
+    about="A token ring: members take turns, deadlines are guaranteed by admission control, who misses something stops.",
+    parameters=Parameters,
+    packets=(*PACKETS, *CLOCK_PACKETS),
+    make=make,
+    promises=promises,
+    conditional=(
+        Promise("deadline", 'admission is true, timing is "hard" (the simulator), and ' + TIMED),
+        Promise("bounded", 'timing is "hard" (the simulator), and ' + TIMED),
+    ),
+    faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "clock steps"),
+    settle=settle,
+    check=check,
+    bounds=bounds,
+    admits=lambda parameters: bool(parameters.admission),
+    loopback=True,
+    recorded=frozenset({"retransmit", "suspect", "token", "state"}),
+)
+__all__ = ["DESCRIPTION", "Parameters", "Ring", "stack"]

@@ -1,0 +1,35 @@
+"""What the ring tells admission control, and asks of it.
+
+The ring knows P, and who wants to join; admission control knows what has been promised. Without admission control (parameter
+``admission``) the ring talks to an :class:`Advisor` as it is here: nothing is promised, so everything can be carried.
+"""
+
+from __future__ import annotations
+
+
+class Advisor:
+    """Whoever has promised deadlines. This one has promised none."""
+
+    def rotation(self, period: int) -> None:
+        """P is this (ns) from now on; a vote about P, if there was one, is over."""
+
+    def carries(self, period: int) -> bool | None:
+        """Whether everything promised can be kept with this larger P. None: not known yet, ask again at the next turn; messages
+        that were planned with the present P are under way. From the first question until ``rotation`` or ``decided`` nothing is
+        promised that cannot be kept with both."""
+        return True
+
+    def decided(self) -> None:
+        """A vote is over, and P stays as it is."""
+
+    def has_messages(self) -> bool:
+        """Whether messages that were promised have not all gone out: who leaves waits for them."""
+        return False
+
+    def partial(self) -> bytes:
+        """What every member has heard of messages that have not come whole, the same at all members at the same place of the
+        order; empty: nothing. It goes to who joins there."""
+        return b""
+
+    def adopt(self, data: bytes) -> None:
+        """Takes over what the others have heard (``partial``), at the place of the order at which this process joins."""

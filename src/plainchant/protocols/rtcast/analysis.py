@@ -1,0 +1,235 @@
+"""Which messages can be promised (section 5): reckoning only, no engine.
+
+Theory of operation
+-------------------
+A member has T of sending time in each turn, and its turns begin at most P apart (:class:`.interface.Interface`). A message with
+deadline d may take n = floor((d - Delta) / P) turns to be sent, with Delta = (r + 1) P for the way of its last packet, r
+retransmissions among it. It is cut into n pieces; each of them takes C / n of a turn. A set of messages is schedulable
+(Theorem 1) if these shares, of all its messages and of what the ring itself sends (:func:`overhead`), are at most T together.
+
+**What is really needed.** The lemmas say it in terms of the flow of messages (C2, C3 of Lemma 2; "C1" there means T). C3 asks
+for a *lower* bound of what has arrived, which no argument uses. The reason why the theorem holds is simpler: *a stream releases
+at most one piece in any half-open interval of length P.* Within a message pieces are P apart; from one message to the next the
+same is true because n P <= d - Delta < d <= period. Hence between the beginnings of two turns in a row each stream releases one
+piece at the most, together at most T, and the later of the two turns sends them all. By induction nothing is ever left over.
+
+**Where the bound lies.** A piece goes out in a turn that *begins* within P of its release. Lemma 1 says "sent within P", which is
+true of time that can be divided at will; a packet that comes when a turn has been given away or has no room left for it is
+through up to T later. This T is in Delta: the last of r retransmissions begins its turn within r P of the message's, and from
+there it is T for the turn and two d_max for the way and for what overtakes; P is longer than these together.
+
+**Pieces and packets.** Costs are those of packets with their headers. A message is never cut into pieces smaller than the header
+that each of them costs, so a short one goes out whole though it had n turns; its share is larger than C / n then, and it is
+reckoned as it is. A piece larger than a packet takes several. All shares are rounded up to whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from ...model import MS, SECOND, US, Nanoseconds, ProcessId, format_duration
+from .interface import Interface
+from .parameters import Parameters
+
+CHANGE: int = 512
+"""Bytes of a message about membership, at the most, in a ring of up to 16."""
+BEAT: int = 192
+"""Bytes of a heartbeat, at the most."""
+ACKNOWLEDGEMENT: int = 512
+"""Bytes of a join acknowledgement, at the most, in a ring of up to 16 and without partial messages."""
+NUMBER: int = 2
+"""Bytes by which a packet says to which stream a piece belongs."""
+SMALLEST: int = 16
+"""Bytes of the smallest piece into which a message is ever cut, whatever a header costs."""
+TERMS: Mapping[str, str] = {"period": "d > period", "visits": "n < 1", "load": "sum of C/n > T"}
+"""The conditions that fail, as formulas."""
+
+
+def readable(time: Nanoseconds) -> str:
+    """A time for people: three decimals at the most, in the largest unit that makes it at least 1.
+
+    >>> readable(7569600), readable(250), readable(0)
+    ('7.57 ms', '250 ns', '0')
+    """
+    for unit, size in (("s", SECOND), ("ms", MS), ("us", US)):
+        if abs(time) >= size:
+            return f"{time / size:.3f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{time} ns" if time else "0"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Demand:
+    """Messages whose deadlines are to be promised. ``period`` is 0 for one message alone. How long a message takes follows from
+    its ``size``, or is given as ``cost`` (C); then its pieces are equal parts of it."""
+
+    name: str
+    deadline: Nanoseconds
+    period: Nanoseconds = 0
+    size: int = 0
+    cost: Nanoseconds | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Item:
+    """Something that the ring may have to send in any turn."""
+
+    name: str
+    bytes: int
+    cost: Nanoseconds
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a demand can be promised beside others, and why not."""
+
+    demand: Demand
+    visits: int
+    """n: turns in which it may be sent; less than 1: the deadline is too short."""
+    pieces: int
+    """How many pieces a message is cut into; 0: it cannot be."""
+    share: Nanoseconds
+    """What its largest piece takes of a turn; 0: it cannot be sent in time, however much of a turn it had."""
+    load: Nanoseconds
+    """What everything takes of a turn, with this demand."""
+    term: str = ""
+    """The condition that fails, a key of ``TERMS``; empty: none."""
+    text: str = ""
+    """The failure in one sentence."""
+    nearest: Nanoseconds | None = None
+    """The shortest deadline, not shorter than the one demanded, that could be promised; None: no deadline could."""
+    hopeless: str = ""
+    """Why no deadline could be promised."""
+
+    @property
+    def is_admitted(self) -> bool:
+        return not self.term
+
+
+def overhead(parameters: Parameters, interface: Interface, max_packet: int) -> tuple[Item, ...]:
+    """What the ring itself may have to send in a turn: always in G, with n = 1."""
+    items = [Item("membership", CHANGE, interface.cost(CHANGE))]
+    items += [Item(f"heartbeat {number + 1}", BEAT, interface.cost(BEAT)) for number in range(parameters.heartbeats)]
+    items += [Item("dummy", 0, interface.cost(0)), Item("join acknowledgement", ACKNOWLEDGEMENT, interface.cost(ACKNOWLEDGEMENT))]
+    if parameters.retransmissions:
+        resends = range(parameters.resends)
+        items += [Item(f"retransmission {number + 1}", max_packet, interface.cost(max_packet)) for number in resends]
+    return tuple(items)
+
+
+class Turn:
+    """A member's turn: its T, what the ring needs of it, and P; everything that a set of demands is judged by."""
+
+    def __init__(self, parameters: Parameters, process: ProcessId, rotation: Nanoseconds, max_packet: int) -> None:
+        self.interface = Interface(parameters)
+        self._header = parameters.header
+        self._max_packet = max_packet
+        self.hold = self.interface.hold(process)
+        """T."""
+        self.rotation = rotation
+        """P."""
+        self.delay = (parameters.retransmissions + 1) * rotation
+        """Delta."""
+        self.overhead = overhead(parameters, self.interface, max_packet)
+        self.reserved = sum(item.cost for item in self.overhead)
+        """What the ring needs of each turn."""
+
+    def visits(self, deadline: Nanoseconds) -> int:
+        """n of a message with this deadline; may be 0 or negative."""
+        return (deadline - self.delay) // self.rotation
+
+    def cost(self, demand: Demand) -> Nanoseconds:
+        """C: how long a message of the demand takes if it is sent in one turn."""
+        return self.share(demand, 1)
+
+    def pieces(self, demand: Demand, visits: int) -> int:
+        """How many pieces a message is cut into that may be sent in so many turns."""
+        if demand.cost is not None:
+            return max(1, min(visits, demand.cost))
+        return max(1, min(visits, demand.size // self._smallest))
+
+    def share(self, demand: Demand, visits: int) -> Nanoseconds:
+        """What the largest piece of a message takes that may be sent in so many turns (at least 1)."""
+        pieces = self.pieces(demand, visits)
+        if demand.cost is not None:
+            return -(-demand.cost // pieces)
+        if pieces == 1 and demand.size <= self._max_packet:
+            return self.interface.cost(demand.size)
+        largest = -(-demand.size // pieces)
+        room = self._max_packet - NUMBER
+        full = (largest - 1) // room
+        return full * self.interface.cost(self._max_packet) + self.interface.cost(largest - full * room + NUMBER)
+
+    def judge(self, demand: Demand, used: Nanoseconds, *, waited: Nanoseconds = 0) -> Verdict:
+        """Whether a demand can be promised where ``used`` of each turn is taken (with what the ring needs), ``waited`` after the
+        application has asked; only a message that is handed over when it is asked for can have waited."""
+        visits = self.visits(demand.deadline - waited)
+        pieces = self.pieces(demand, visits) if visits >= 1 else 0
+        share = self.share(demand, visits) if visits >= 1 else 0
+        verdict = Verdict(demand, visits, pieces, share, used + share)
+        if 0 < demand.period < demand.deadline:
+            return dataclasses.replace(
+                verdict,
+                term="period",
+                text=f"{TERMS['period']}: the deadline of {demand.name} ({format_duration(demand.deadline)}) is longer than its "
+                f"period ({format_duration(demand.period)})",
+                hopeless=f"a deadline must not be longer than the period, {format_duration(demand.period)}",
+            )
+        if visits >= 1 and used + share <= self.hold:
+            return verdict
+        nearest, hopeless = self._nearest(demand, used, waited)
+        if visits < 1:
+            passed = f", of which {readable(waited)} have passed" if waited else ""
+            term, text = "visits", (
+                f"{TERMS['visits']}: the deadline of {demand.name} ({format_duration(demand.deadline)}{passed}) is shorter than "
+                f"Delta + P = {format_duration(self.delay + self.rotation)}"
+            )
+        else:
+            term, text = "load", (
+                f"{TERMS['load']}: with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
+                f"{readable(used + share)}, and T is {readable(self.hold)}"
+            )
+        return dataclasses.replace(verdict, term=term, text=text, nearest=nearest, hopeless=hopeless)
+
+    def admit(self, demands: Sequence[Demand]) -> tuple[list[Verdict], Nanoseconds]:
+        """Judges demands as they come: each beside those that were admitted before it. What was not admitted is judged again
+        beside all that were, so that its nearest deadline is one with which it could be asked for now. And: what of T is used."""
+        used = self.reserved
+        verdicts = []
+        for demand in demands:
+            verdict = self.judge(demand, used)
+            used += verdict.share if verdict.is_admitted else 0
+            verdicts.append(verdict)
+        return [verdict if verdict.is_admitted else self.judge(verdict.demand, used) for verdict in verdicts], used
+
+    def demanded(self, demands: Sequence[Demand]) -> Nanoseconds:
+        """What all demands would take of a turn together, those that cannot be promised among them (with n = 1 at the least)."""
+        return self.reserved + sum(self.share(demand, max(1, self.visits(demand.deadline))) for demand in demands)
+
+    @property
+    def _smallest(self) -> int:
+        return max(self._header, SMALLEST)
+
+    def _nearest(self, demand: Demand, used: Nanoseconds, waited: Nanoseconds) -> tuple[Nanoseconds | None, str]:
+        """The shortest deadline from the demanded one on that can be promised; or None, and why."""
+        room = self.hold - used
+        most = max(1, demand.cost if demand.cost is not None else demand.size // self._smallest)
+        if self.share(demand, most) > room:
+            return None, (
+                f"even cut into {most} pieces, the smallest there are, it takes {readable(self.share(demand, most))} of a "
+                f"turn, and {readable(max(room, 0))} of T are left"
+            )
+        low, high = 1, most
+        while low < high:
+            middle = (low + high) // 2
+            if self.share(demand, middle) <= room:
+                high = middle
+            else:
+                low = middle + 1
+        nearest = max(demand.deadline, self.delay + low * self.rotation + waited)
+        if 0 < demand.period < nearest:
+            return None, (
+                f"{format_duration(nearest)} would do, but a deadline must not be longer than the period, "
+                f"{format_duration(demand.period)}"
+            )
+        return nearest, ""

@@ -1,0 +1,298 @@
+"""How a process gets onto the ring: those who form a group find each other, and others ask to be let in (4.4, Lemma 5).
+
+Theory of operation
+-------------------
+**Forming.** Everybody begins as a ring of its own and knocks at the others. Of two rings that hear of each other the one whose
+name is smaller stays, and whoever is alone asks it for a place like any joiner; a larger ring gives itself up first, which costs
+nothing: as long as the group is not formed no view is installed and no message taken. When all are together, or ``gather`` has
+passed, the first member of the ring says so, and everybody installs the group's first view at that place of the order.
+
+**Joining.** The joiner knocks at its contacts, so that the heartbeat with the slot bit is sent to it too (on a broadcast medium
+it would hear it anyway). In the slot it asks the member that comes next, its sponsor. It keeps whatever it hears of that ring
+from then on. It is in when *every* member of the view has acknowledged, within one rotation, with the same view, sequence vector
+and place in the order; then it goes on from there with what it has kept. Otherwise it says nothing, is eliminated like a dead
+member, waits a random number of rotations and asks again. """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+import msgspec
+
+from ...model import Form, Join, ProcessId, Reason, Timer, View
+from .packets import Beat, Change, Data, JoinAck, Knock, Refuse, Request
+
+if TYPE_CHECKING:
+    from .ring import Ring
+
+KNOCK: Final = "knock"
+ACKS: Final = "acknowledgements"
+PATIENCE: Final = 10
+"""So many times ``gather`` a joiner looks for the group."""
+MOST_KEPT: Final = 4096
+
+
+class Entrance:
+    """One process's way in."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._host = ring.host
+        self._group = ring.group
+        self._form: tuple[ProcessId, ...] = ()
+        """Those who form the group; empty: we join one."""
+        self._contacts: tuple[ProcessId, ...] = ()
+        self._until = 0
+        self._founded = 0
+        self._better_at = -(1 << 62)
+        """When a ring was heard of that is to stay rather than ours."""
+        self._heard_at = -(1 << 62)
+        """When anybody was heard of who is not on our ring."""
+        self._knockers: dict[ProcessId, int] = {}
+        self._asked: ProcessId = ""
+        """The ring that we have asked for a place."""
+        self._asked_rotation = 0
+        self._not_before = 0
+        self._acks: dict[ProcessId, JoinAck] = {}
+        self._kept: list[tuple[ProcessId, Data]] = []
+        self._beats: dict[ProcessId, Beat] = {}
+        self._why = ""
+        self.is_installed = False
+        """Whether the application has had a view: from then on there is no second try."""
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether this process is on no ring at all."""
+        return not self._ring.name
+
+    @property
+    def looks_elsewhere(self) -> bool:
+        """Whether our ring is one that is to be given up: it takes nobody in."""
+        return not self._ring.will_form and (bool(self._asked) or self._better_at > self._host.now - 3 * self._knock_every)
+
+    @property
+    def _knock_every(self) -> int:
+        return 4 * self._ring.interface.delay_max
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    def begin(self, how: Form | Join) -> None:
+        gather = int(self._ring.parameters.gather)
+        if isinstance(how, Form):
+            self._form = how.members
+            self._contacts = tuple(process for process in how.members if process != self._host.me)
+            self._until = self._host.now + gather
+            self._state("gathering")
+            self._found()
+        else:
+            self._contacts = how.contacts
+            self._until = self._host.now + PATIENCE * gather
+            self._state("joining")
+        self._knock()
+
+    def _state(self, state: str, **detail: str) -> None:
+        self._host.record("state", self._group, state=state, **detail)
+
+    def _found(self) -> None:
+        self._founded += 1
+        self._ring.found(self._host.me if self._founded == 1 else f"{self._host.me}~{self._founded}")
+
+    def stop(self) -> None:
+        self._host.cancel_timer(KNOCK)
+        self._host.cancel_timer(ACKS)
+        self._forget_asking()
+
+    def installed(self) -> None:
+        """The group has begun, or we are in: nothing is left to look for."""
+        if not self.is_installed:
+            self.is_installed = True
+            self._state("running")
+            self.stop()
+
+    def should_form(self) -> bool:
+        """Whether the group begins: all are here, or it has been looked for the others long enough, longer if they are about."""
+        if not self._form:
+            return False
+        if set(self._form) <= set(self._ring.ring):
+            return True
+        now = self._host.now
+        if self.looks_elsewhere or self._heard_at > now - 3 * self._knock_every:
+            return now >= self._until + PATIENCE * int(self._ring.parameters.gather)
+        return now >= self._until
+
+    def expire(self, timer: Timer) -> None:
+        if timer == KNOCK:
+            self._knock()
+        elif timer == ACKS:
+            self._fail("not every member has acknowledged within a rotation")
+
+    # --- knocking -----------------------------------------------------------------------------------------------------
+
+    def _knock(self) -> None:
+        if self.is_installed:
+            return
+        ring = self._ring
+        if self.is_outside and self._host.now >= self._until:
+            self.stop()
+            text = self._why or f"no member of {self._group} has answered"
+            self._host.refused(self._group, Reason("nobody", f"{self._host.me} was not let into {self._group}: {text}"))
+            return
+        away = tuple(process for process in self._contacts if process not in ring.ring or self.is_outside)
+        self._host.send(away, Knock(self._group, self._host.me, ring.name, len(ring.ring) if ring.name else 0))
+        self._host.set_timer(KNOCK, self._host.now + self._knock_every)
+
+    def knocked(self, source: ProcessId, knock: Knock) -> None:
+        """Somebody looks for the group."""
+        ring = self._ring
+        process = knock.process
+        if self.is_outside or process in ring.ring or (knock.ring == ring.name and knock.ring):
+            return
+        if source == process and ring.ring[-1] != self._host.me:
+            self._host.send((ring.ring[-1],), knock)
+        self._heard_at = self._host.now
+        if ring.will_form or not knock.ring or ring.name < knock.ring:
+            self._knockers[process] = self._host.now
+            return
+        self._better_at = self._host.now
+        if len(ring.ring) > 1:
+            self._give_up_ring(knock.ring)
+
+    def knockers(self) -> tuple[ProcessId, ...]:
+        """Those who have knocked lately and are not in."""
+        if self.looks_elsewhere:
+            return ()
+        since = self._host.now - 3 * self._knock_every
+        self._knockers = {
+            name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring
+        }
+        return tuple(sorted(self._knockers))
+
+    def _give_up_ring(self, other: ProcessId) -> None:
+        """A ring that is to stay has been heard of: we leave ours and ask for a place there."""
+        state = "gathering" if self._form else "joining"
+        self._state(state, gives_up=self._ring.name, found=other)
+        self._not_before = self._host.now + 2 * self._ring.interface.hold_back
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Those who form the group begin with a ring of their own; who joins one has none."""
+        if self._form:
+            self._found()
+        else:
+            self._ring.abandon()
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def hears_ring(self, source: ProcessId, beat: Beat) -> None:
+        """A heartbeat of a ring that we are not on."""
+        if beat.ring == self._asked:
+            known = self._beats.get(source)
+            if known is None or known.visit < beat.visit:
+                self._beats[source] = beat
+            return
+        ring = self._ring
+        if self.is_installed or not beat.slot or self._asked or self._host.now < self._not_before:
+            return
+        if not self.is_outside:
+            if ring.will_form or not (beat.formed or beat.ring < ring.name):
+                return
+            self._better_at = self._host.now
+            if len(ring.ring) > 1:
+                self._give_up_ring(beat.ring)
+                return
+        if self._host.me == beat.next:
+            return
+        self._asked, self._asked_rotation = beat.ring, beat.rotation
+        self._acks, self._kept, self._beats = {}, [], {}
+        self._host.record("request", self._group, to=beat.next, ring=beat.ring)
+        self._host.send((beat.next,), Request(self._group, beat.ring, ring.interface.hold(self._host.me)))
+        self._host.set_timer(ACKS, self._host.now + 3 * beat.rotation)
+
+    def keeps(self, source: ProcessId, data: Data) -> bool:
+        """Keeps a packet of the ring that we have asked for a place, for when we are in."""
+        if not self._asked or data.ring != self._asked or data.ring == self._ring.name:
+            return False
+        if len(self._kept) < MOST_KEPT and self._ring.fresh(source, data.at, "Data"):
+            self._kept.append((source, data))
+        return True
+
+    def refused(self, packet: Refuse) -> None:
+        if packet.ring == self._asked:
+            self._fail(packet.text)
+
+    def _fail(self, why: str) -> None:
+        """We are not let in this time: a random number of rotations is waited for before the next."""
+        if not self._asked:
+            return
+        self._why = why
+        rounds = 1 + self._host.random.randrange(self._ring.parameters.backoff)
+        self._not_before = self._host.now + rounds * self._asked_rotation
+        self._host.record("reject", self._group, join=True, why=why, rounds=rounds)
+        self._forget_asking()
+        self._host.cancel_timer(ACKS)
+
+    def _forget_asking(self) -> None:
+        self._asked = ""
+        self._acks, self._kept, self._beats = {}, [], {}
+
+    # --- being let in -------------------------------------------------------------------------------------------------
+
+    def acknowledged(self, source: ProcessId, ack: JoinAck) -> None:
+        if ack.ring != self._asked or self._host.me not in ack.joined or source not in ack.members:
+            return
+        if not self._acks or ack.number > max(known.number for known in self._acks.values()):
+            self._acks = {}
+            self._host.set_timer(ACKS, self._host.now + ack.rotation)
+        self._acks[source] = ack
+        if self._enough(ack):
+            self._enter(ack)
+
+    def _enough(self, ack: JoinAck) -> bool:
+        """Whether every member of the view has acknowledged, and all the same."""
+        expected = [process for process in ack.members if process not in ack.joined]
+        if any(process not in self._acks for process in expected):
+            return False
+        bare = {_without_partial(known) for known in self._acks.values()}
+        if len(bare) != 1:
+            self._fail("members acknowledge different views")
+            return False
+        return True
+
+    def _enter(self, ack: JoinAck) -> None:
+        ring = self._ring
+        partial = next((known.partial for known in self._acks.values() if known.partial), b"")
+        if crc32(partial) != ack.digest:
+            self._fail("the sponsor's word on partial messages is not the others'")
+            return
+        kept, beats = self._kept, self._beats
+        changes = [data.word for _, data in kept if isinstance(data.word, Change)]
+        changes += [beat.change for beat in beats.values() if beat.change is not None]
+        if any(change.number > ack.number and self._host.me not in change.ring for change in changes):
+            self._fail("the others have not waited for the acknowledgements")
+            return
+        self._host.cancel_timer(ACKS)
+        self._forget_asking()
+        ring.advisor.adopt(partial)
+        ring.enter(ack)
+        if ack.formed:
+            self.installed()
+            self._host.install(View(self._group, ack.number, ack.members, ack.joined, rank=ack.rank))
+            ring.ready(self._group)
+        for source, data in kept:
+            ring.replay(source, data)
+        for source, beat in sorted(beats.items(), key=lambda item: item[1].visit):
+            ring.replay_beat(source, beat)
+
+    def again(self, code: str) -> None:
+        """We have dropped out before the application had a view: it was not meant to be, so we try again. Not before all that we
+        have said on that ring has died out: there our numbers begin again."""
+        self._why = code
+        self._not_before = self._host.now + 2 * self._ring.interface.hold_back
+        self._state("gathering" if self._form else "joining", after=code)
+        self._begin_again()
+        self._host.set_timer(KNOCK, self._host.now)
+
+
+def _without_partial(ack: JoinAck) -> JoinAck:
+    return msgspec.structs.replace(ack, partial=b"") if ack.partial else ack

@@ -1,0 +1,227 @@
+"""What stands between the network and the ring: packets that come too early wait for those before them.
+
+Theory of operation
+-------------------
+**Overtaking.** Only a broadcast medium delivers the packets of different senders in the order in which they were sent. Elsewhere
+N1's packet to B may take d_max while the token and N2's packet take less. So a packet that is early waits d_max: everything
+before it in the order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission, and
+the next packet is passed up to the ring, which finds it (4.2).
+
+**Retransmission** (4.6; with r > 0). What is missing is asked for instead, in one's next turn, on the heartbeat; its sender
+sends it again, first thing in its own next turn. A counter begins at r with the turn that asks, and every later turn takes one
+from it: so each of r requests has a whole rotation to be answered. (If the asking turn counted too, r = 1 would ask and give up
+at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for what a member sent that has been
+eliminated are answered by whoever has it, unless somebody has done so.
+
+Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or one who misses something would wait for
+a token from the dead. Only their place in the order is kept. """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...engine import Host, Layer
+from ...model import Packet, ProcessId, Reason, Timer
+from .order import Order, Place
+from .packets import Ask, Data
+
+if TYPE_CHECKING:
+    from .ring import Ring
+
+_TIMER: Final = ("gaps", "hold")
+
+
+class Gaps(Layer):
+    """The queue Q_I, the requests and the packets that are kept to be sent again."""
+
+    inner: Ring
+
+    def __init__(self, host: Host, inside: Callable[[Host], Ring], retransmissions: int) -> None:
+        super().__init__(host, inside)
+        self._retransmissions = retransmissions
+        self._queue: dict[tuple[ProcessId, int], tuple[int, Data]] = {}
+        """Early packets by sender and number, with when they came."""
+        self._kept: dict[ProcessId, dict[int, Data]] = {}
+        self._wanted: dict[tuple[ProcessId, int], dict[ProcessId, None]] = {}
+        """Packets that we are to send again, and to whom."""
+        self._head: tuple[ProcessId, int] | None = None
+        """The first thing missing when we asked last, and how many turns may pass still."""
+        self._left = 0
+        self._given_up = False
+        self.inner.gaps = self
+
+    def reset(self) -> None:
+        """The ring is another one."""
+        self.host.cancel_timer(_TIMER)
+        for known in (self._queue, self._kept, self._wanted):
+            known.clear()
+        self._head, self._left, self._given_up = None, 0, False
+
+    # --- packets come -------------------------------------------------------------------------------------------------
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        if isinstance(packet, Data):
+            if self.inner.hears(source, packet):
+                self.accept(source, packet)
+        else:
+            self.inner.receive(source, packet)
+
+    def accept(self, source: ProcessId, data: Data) -> None:
+        """Takes a packet that the ring has heard into the order, or keeps it until its turn comes."""
+        if source != data.sender:
+            self._wanted.pop((data.sender, data.seq), None)
+        order = self.inner.order
+        if order is None:
+            return
+        place = order.place(data)
+        if place is Place.OLD:
+            return
+        if place is Place.EARLY:
+            self._queue.setdefault((data.sender, data.seq), (self.host.now, data))
+            self._arm()
+            return
+        self._pass_up(data)
+        if self._queue:
+            self._drain()
+
+    def _pass_up(self, data: Data) -> None:
+        if self._retransmissions:
+            self._kept.setdefault(data.sender, {})[data.seq] = data
+        self.inner.ordered(data)
+
+    def _drain(self) -> None:
+        """Passes up what is no longer early."""
+        while (order := self.inner.order) is not None and (data := self._next(order)) is not None:
+            self._pass_up(data)
+        self._arm()
+
+    def _next(self, order: Order) -> Data | None:
+        for key, (_, data) in sorted(self._queue.items(), key=lambda item: item[1][1].visit):
+            place = order.place(data)
+            if place is Place.EARLY:
+                continue
+            del self._queue[key]
+            if place is not Place.OLD:
+                return data
+        return None
+
+    # --- the hold -----------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        if not self._queue:
+            self.host.cancel_timer(_TIMER)
+            self._given_up = False
+            return
+        if not self._retransmissions:
+            oldest = min(came for came, _ in self._queue.values())
+            self.host.set_timer(_TIMER, oldest + self.inner.interface.hold_back)
+
+    def expire(self, timer: Timer) -> None:
+        if timer != _TIMER:
+            self.inner.expire(timer)
+            return
+        if self._queue and self.inner.order is not None and (not self._retransmissions or self._given_up):
+            # What is missing does not come. The ring finds the omission itself, as it would without us.
+            self.inner.ordered(min((data for _, data in self._queue.values()), key=lambda data: data.visit))
+
+    # --- asking and answering -----------------------------------------------------------------------------------------
+
+    def asks(self) -> tuple[Ask, ...]:
+        """In our turn: what we miss. Counts the turns that a gap has had."""
+        order = self.inner.order
+        if not self._retransmissions or order is None:
+            return ()
+        have: dict[ProcessId, set[int]] = {}
+        for sender, seq in self._queue:
+            have.setdefault(sender, set()).add(seq)
+        missing = order.missing(self.inner.heard_visit, have, self.inner.ends, self.inner.out)
+        if not missing:
+            self._head = None
+            return ()
+        head = missing[0][:2]
+        if head != self._head:
+            self._head, self._left, self._given_up = head, self._retransmissions, False
+        else:
+            self._left -= 1
+            if self._left <= 0:
+                self._give_up()
+                return ()
+        for sender, first, last in missing:
+            self.host.record("ask", self.inner.group, sender=sender, first=first, last=last, left=self._left)
+        self._hear_asks(self.me, [ask for ask in missing if ask[0] == self.me])
+        return tuple(missing)
+
+    def _give_up(self) -> None:
+        if not self._given_up:
+            self._given_up = True
+            self.host.set_timer(_TIMER, self.host.now + self.inner.interface.hold_back)
+
+    def heard_asks(self, source: ProcessId, asks: Iterable[Ask]) -> None:
+        """Somebody's heartbeat asks for packets."""
+        if source != self.me:
+            self._hear_asks(source, asks)
+
+    def _hear_asks(self, source: ProcessId, asks: Iterable[Ask]) -> None:
+        order = self.inner.order
+        if order is None:
+            return
+        for sender, first, last in asks:
+            if sender != self.me and sender in self.inner.ring:
+                continue
+            kept = self._sent_or_kept(sender)
+            for seq in kept:
+                if order.ahead(seq, first) >= 0 and (last == -1 or order.ahead(seq, last) <= 0):
+                    self._wanted.setdefault((sender, seq), {})[source] = None
+
+    def _sent_or_kept(self, sender: ProcessId) -> dict[int, Data]:
+        kept = dict(self._kept.get(sender, {}))
+        for (other, seq), (_, data) in self._queue.items():
+            if other == sender:
+                kept[seq] = data
+        return kept
+
+    def sent(self, data: Data) -> None:
+        """A packet of our own: kept from the moment that it leaves, whether we hear it or not."""
+        if self._retransmissions:
+            self._kept.setdefault(self.me, {})[data.seq] = data
+
+    def resends(self) -> list[tuple[tuple[ProcessId, ...], Data]]:
+        """In our turn: what others have asked for, and who, in the order of the ring. It is theirs to be sent now."""
+        if not self._wanted:
+            return []
+        found = []
+        for (sender, seq), targets in self._wanted.items():
+            data = self._sent_or_kept(sender).get(seq)
+            if data is not None:
+                found.append((tuple(targets), data))
+        self._wanted.clear()
+        return sorted(found, key=lambda item: (item[1].visit, item[1].seq))
+
+    def want_again(self, rest: Iterable[tuple[tuple[ProcessId, ...], Data]]) -> None:
+        """What our turn had no time for stays for the next."""
+        for targets, data in rest:
+            self._wanted.setdefault((data.sender, data.seq), {}).update(dict.fromkeys(targets))
+
+    @property
+    def has_resends(self) -> bool:
+        return bool(self._wanted)
+
+    def forget(self, before: int) -> None:
+        """Nobody will ask for packets of turns before this one any more."""
+        for sender in list(self._kept):
+            kept = {seq: data for seq, data in self._kept[sender].items() if data.visit >= before}
+            if kept:
+                self._kept[sender] = kept
+            else:
+                del self._kept[sender]
+
+    def waits(self, sender: ProcessId, seq: int) -> bool:
+        """Whether a packet waits here."""
+        return (sender, seq) in self._queue
+
+    def waiting(self) -> Reason | None:
+        waiting = [data for _, data in self._queue.values() if data.batch is not None or data.word is not None]
+        if waiting:
+            return Reason("gap", f"{len(waiting)} packets at {self.me} wait for what comes before them")
+        return self.inner.waiting()

@@ -1,0 +1,97 @@
+"""The virtual network interface (section 1): how long things take, and nothing of what the network is.
+
+It knows the bandwidth and the largest delay between any two processes, and from these everything that the other layers
+need: how long a packet takes to be sent, when a silence is too long, how long the token takes around the ring. All times are
+whole nanoseconds, rounded up where a bound depends on it.
+
+The token's way round
+---------------------
+Equations 4.1 and 4.2 count n - 1 hops. From one of my turns to the next the token makes n: :meth:`Interface.printed` is what
+the paper says, :meth:`Interface.rotation` what holds. A member that dies costs more than its turn: its successor waits until it
+is sure (:meth:`Interface.patience`). P makes room for as many of these timeouts as ``crashes`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...model import SECOND, ProcessId
+from .parameters import PATH, Parameters
+
+REQUEST: Final = 256
+"""Bytes of a request to join, at the most."""
+LARGEST: Final = 1500
+"""Bytes of a packet, for what depends on one packet only."""
+
+
+class Interface:
+    """The times of a network, as ``parameters`` state them."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._paths = {tuple(path.split(PATH, 1)): int(delay) for path, delay in parameters.paths.items()}
+        self.delay_max = max((int(parameters.delay_max), *self._paths.values()))
+        """The largest delay of all paths."""
+        self.slack = int(parameters.slack)
+        self.slot = int(parameters.join_slot) or 2 * self.delay_max + self.cost(REQUEST) + self.slack
+        """T_v: a joiner hears the token, and its request is heard."""
+
+    def delay(self, source: ProcessId, target: ProcessId) -> int:
+        """The largest delay from one process to another; incarnations of a process have the same."""
+        if not self._paths:
+            return int(self._parameters.delay_max)
+        key = (source.partition("#")[0], target.partition("#")[0])
+        return self._paths.get(key, int(self._parameters.delay_max))
+
+    def cost(self, size: int) -> int:
+        """How long it takes to send one packet with so many bytes in it (C)."""
+        return -(-(size + self._parameters.header) * 8 * SECOND // self._parameters.bandwidth)
+
+    def room(self, time: int) -> int:
+        """How many bytes a packet may hold that is to be sent within this time; less than 1: none."""
+        return time * self._parameters.bandwidth // (8 * SECOND) - self._parameters.header
+
+    def hold(self, process: ProcessId) -> int:
+        """T of a process."""
+        return self._parameters.hold_of(process)
+
+    def hops(self, ring: Sequence[ProcessId]) -> int:
+        """The largest delays of the token's n hops, all together."""
+        return sum(self.delay(ring[index - 1], ring[index]) for index in range(len(ring)))
+
+    def printed(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
+        """Equation 4.2, as printed: n - 1 hops."""
+        return sum(holds) + (len(ring) - 1) * self.delay_max + self.slot
+
+    @property
+    def hold_back(self) -> int:
+        """How long a packet that is early waits for those before it."""
+        return self.delay_max + self.slack
+
+    @property
+    def probe(self) -> int:
+        """How long to wait for answers to the question where the token is."""
+        return 2 * self.delay_max + self.slack
+
+    @property
+    def timeout(self) -> int:
+        """What a dead member takes at the most besides its turn and its hop, until its successor goes on without it: the
+        successor heard the turn before as late as can be, was patient, and had to ask around twice, since others had heard the
+        beginning of a turn that it had not."""
+        return self.cost(LARGEST) + self.delay_max + 2 * self.slack + 2 * self.probe
+
+    def safe(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
+        """The longest time between two turns of a member, with as many failures in it as P makes room for."""
+        reaction = len(ring) * self.slack
+        return sum(holds) + self.hops(ring) + self.slot + reaction + min(self._parameters.crashes, len(ring) - 1) * self.timeout
+
+    def rotation(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
+        """P_token of a ring: by the formula that was chosen."""
+        return self.safe(ring, holds) if self._parameters.rotation == "safe" else self.printed(ring, holds)
+
+    def patience(self, holds: Sequence[int]) -> int:
+        """How long to wait for the token after something was heard: ``holds`` are the T of those who have their turn before us,
+        from the one that was heard to our predecessor. The token takes no longer, so nobody asks around while all is well; and
+        of those who wait for the turn of a dead member the nearest is the first to do so."""
+        return sum(holds) + len(holds) * (self.delay_max + self.slack)

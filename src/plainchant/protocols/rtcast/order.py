@@ -1,0 +1,171 @@
+"""The order of the ring as one member has it: which packet is next (4.2), and what a packet that is not says.
+
+Theory of operation
+-------------------
+The order is turn after turn around the ring, and within a turn by number. After a packet that is not the last of its turn its
+sender's next number is due; after the last one that of the ring's next member, whose turn bears the next visit. Every member says
+something in every turn, so nothing can be missing unnoticed.
+
+A change that eliminates members explains why their turns are missing. It says how far each of them had come (``out``) and which
+turn was the last that anybody spoke in (``after``). Who stands exactly there has missed nothing and goes on (the "false
+omission" of 4.2); who stands before misses something; who has more than the change knows of must stop, for the others will never
+have it.
+
+Nothing here sends, waits or knows of time: :class:`Order` is asked and told.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+from ...model import ProcessId
+from .packets import Ask, Change, Data
+
+
+class Place(enum.Enum):
+    """Where a packet stands in the order."""
+
+    NEXT = "next"
+    OLD = "old"
+    EARLY = "early"
+    CONTRADICTS = "contradicts"
+
+
+class Order:
+    """The ordered part of a member's knowledge: the ring at this place of the order, the sequence vector M, whose turn it is."""
+
+    def __init__(
+        self,
+        members: Sequence[ProcessId],
+        numbers: int,
+        *,
+        visit: int,
+        holder: ProcessId,
+        complete: bool,
+        seqs: Mapping[ProcessId, int],
+        rank: int = 0,
+    ) -> None:
+        self.members = tuple(members)
+        self.seqs = dict(seqs)
+        """M: the last number of each member that is in order."""
+        self.visit = visit
+        self.holder = holder
+        self.complete = complete
+        self.rank = rank
+        """How many packets there were in the order so far."""
+        self._numbers = numbers
+        self._following = self._after(holder)
+
+    def _after(self, process: ProcessId) -> ProcessId:
+        place = self.members.index(process)
+        return self.members[(place + 1) % len(self.members)]
+
+    def following(self, seq: int) -> int:
+        return (seq + 1) % self._numbers
+
+    def ahead(self, one: int, other: int) -> int:
+        """How far a number is ahead of another; negative: behind. Numbers that roll over compare over half their range."""
+        distance = (one - other) % self._numbers
+        return distance if distance <= self._numbers // 2 else distance - self._numbers
+
+    def place(self, data: Data) -> Place:
+        """Where a packet stands."""
+        if data.visit < self.visit:
+            return Place.OLD
+        known = self.seqs.get(data.sender)
+        if known is None or data.sender not in self.members:
+            return Place.EARLY if data.visit > self.visit else Place.OLD
+        ahead = self.ahead(data.seq, known)
+        if ahead <= 0:
+            return Place.OLD
+        if data.visit == self.visit:
+            if data.sender != self.holder:
+                return Place.CONTRADICTS
+            return Place.NEXT if ahead == 1 and not self.complete else Place.EARLY
+        if isinstance(data.word, Change) and data.word.out:
+            return self._explained(data.word, ahead)
+        expected = self.complete and data.visit == self.visit + 1 and data.sender == self._following and ahead == 1
+        return Place.NEXT if expected else Place.EARLY
+
+    def _explained(self, change: Change, ahead: int) -> Place:
+        """Whether an elimination explains all that lies between here and there."""
+        gone = dict(change.out)
+        differences = [self.ahead(last, self.seqs[process]) for process, last in change.out if process in self.seqs]
+        if self.visit > change.after or any(difference < 0 for difference in differences):
+            return Place.CONTRADICTS
+        here = self.visit == change.after and (self.complete or self.holder in gone) and ahead == 1
+        return Place.NEXT if here and not any(differences) else Place.EARLY
+
+    def step(self, data: Data) -> None:
+        """Goes on by a packet that is next."""
+        self.seqs[data.sender] = data.seq
+        self.visit = data.visit
+        self.holder = data.sender
+        self.complete = data.last
+        self.rank += 1
+        self._following = self._after(data.sender)
+        if isinstance(data.word, Change):
+            self._change(data.word)
+
+    def _change(self, change: Change) -> None:
+        following = self._following
+        before = self.members
+        self.members = change.ring
+        for process in change.joined:
+            self.seqs[process] = self._numbers - 1
+        for process in [process for process in self.seqs if process not in change.ring]:
+            del self.seqs[process]
+        if self.holder in change.ring:
+            self._following = self._after(self.holder)
+        else:
+            place = before.index(self.holder)
+            order = [*before[place + 1 :], *before[:place]]
+            self._following = next((process for process in order if process in change.ring), following)
+
+    def missing(
+        self, heard: int, have: Mapping[ProcessId, set[int]], ends: Mapping[int, int], out: Mapping[ProcessId, int]
+    ) -> list[Ask]:
+        """What lies between here and the turns heard of, and is not there: ``have`` are the numbers of packets that came too
+        early, ``ends`` the last numbers of turns whose heartbeat was heard, ``out`` those of members that were eliminated. The
+        turn ``heard`` may go on still."""
+        asks: list[Ask] = []
+        members = self.members
+        if self.holder in members:
+            index = members.index(self.holder)
+            walk = [(self.visit, self.holder)] if not self.complete else []
+        else:
+            index = members.index(self._following) - 1
+            walk = []
+        for visit in range(self.visit + 1, min(heard, self.visit + len(members)) + 1):
+            walk.append((visit, members[(index + visit - self.visit) % len(members)]))
+        for visit, process in walk:
+            ask = self._ask(process, visit, heard, have.get(process, set()), ends, out)
+            if ask is not None and all(ask[0] != other for other, _, _ in asks):
+                asks.append(ask)
+        return asks
+
+    def _ask(
+        self,
+        process: ProcessId,
+        visit: int,
+        heard: int,
+        have: set[int],
+        ends: Mapping[int, int],
+        out: Mapping[ProcessId, int],
+    ) -> Ask | None:
+        first = self.following(self.seqs[process])
+        while first in have:
+            first = self.following(first)
+        if process in out:
+            last = out[process]
+        elif visit in ends:
+            last = ends[visit]
+        elif visit < heard:
+            return process, first, -1
+        else:
+            later = [seq for seq in have if self.ahead(seq, first) > 0]
+            if not later:
+                return None
+            last = (max(later, key=lambda seq: self.ahead(seq, first)) - 1) % self._numbers
+        return (process, first, last) if self.ahead(last, first) >= 0 else None

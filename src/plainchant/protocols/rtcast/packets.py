@@ -1,0 +1,201 @@
+"""RTCast's packets (Fig. 9, and what it leaves out).
+
+Every turn on the ring has a number, its *visit*: one more than that of the turn before. ``seq`` is the sender's own number of a
+data packet, from 0 to ``numbers`` - 1 and then again (footnote 1). ``ring`` names the ring by who founded it, so that what is
+left of one that was given up is told apart; ``number`` is that of the ring's last change that the sender knew. ``at`` is when
+the packet leaves, on the sender's clock, plus what that clock may be off: 0 if it does not know.
+
+Only :class:`Data` is ordered and atomic. All others are unreliable messages (6.2): a lost one is repeated, or nobody misses it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from ...model import Batch, GroupId, Packet, ProcessId
+
+Numbers: TypeAlias = tuple[tuple[ProcessId, int], ...]
+"""A sequence number for each of some processes."""
+
+
+# --- words: what ordered packets say to the protocol itself ------------------------------------------------------------------
+
+
+class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """The ring is this one from here on. ``out`` are those that are eliminated, with the last number that each of them sent, and
+    ``after`` is the visit that was the last to be heard of before this one; with an empty ``out`` nothing lies between.
+    ``formed``: the group begins, or has begun."""
+
+    number: int
+    ring: tuple[ProcessId, ...]
+    holds: tuple[int, ...]
+    rotation: int
+    formed: bool
+    out: Numbers = ()
+    after: int = 0
+    joined: tuple[ProcessId, ...] = ()
+    left: ProcessId = ""
+    left_at: int = 0
+    """The number of the packet by which ``left`` left."""
+
+
+class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """Can everybody still keep its guarantees if P becomes this? (4.4)"""
+
+    attempt: int
+    rotation: int
+    joiners: tuple[ProcessId, ...]
+
+
+class Decided(Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """The query of the sender is over, and P stays what it is."""
+
+    attempt: int
+
+
+class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """P is this from here on: what members that have gone had of it is given back (4.5)."""
+
+    rotation: int
+
+
+Word: TypeAlias = Change | Query | Decided | Reclaim
+
+
+# --- ordered -----------------------------------------------------------------------------------------------------------------
+
+
+class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
+    """One numbered packet of a turn: messages, a word, or neither (a dummy). ``last``: the turn's last one."""
+
+    group: GroupId
+    ring: ProcessId
+    number: int
+    visit: int
+    sender: ProcessId
+    seq: int
+    last: bool
+    at: int
+    batch: Batch | None = None
+    word: Word | None = None
+
+    @property
+    def identity(self) -> tuple[ProcessId, ProcessId, int, int]:
+        """What it carries, whoever sends it again."""
+        return self.ring, self.sender, self.visit, self.seq
+
+
+# --- the token ---------------------------------------------------------------------------------------------------------------
+
+Ask: TypeAlias = tuple[ProcessId, int, int]
+"""A sender, its first number that is missing, and its last one; -1: all that it has sent since."""
+
+
+class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
+    """The heartbeat that ends a turn, and the token for ``next``. ``seq`` is the number of the turn's last data packet; ``slot``:
+    before the next turn is time to ask to join; ``asks``: packets that the sender misses; ``got``: how far it has the order;
+    ``rotation``: P."""
+
+    group: GroupId
+    ring: ProcessId
+    number: int
+    visit: int
+    seq: int
+    next: ProcessId
+    slot: bool
+    at: int
+    formed: bool
+    rotation: int
+    asks: tuple[Ask, ...] = ()
+    got: int = 0
+    change: Change | None = None
+    """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
+    next."""
+
+
+class Where(Packet, frozen=True, array_like=True, gc=False, tag=52):
+    """The token has not come: has anybody heard of a turn after this one?"""
+
+    group: GroupId
+    ring: ProcessId
+    visit: int
+
+
+class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
+    """Answers :class:`Where`: the last turn heard of, whose it was and how long ago (ns), its heartbeat if that was heard, the
+    highest number heard of each member, and the ring's last change."""
+
+    group: GroupId
+    ring: ProcessId
+    asked: int
+    visit: int
+    holder: ProcessId
+    ago: int
+    highest: Numbers
+    beat: Beat | None = None
+    change: Change | None = None
+
+
+# --- joining -----------------------------------------------------------------------------------------------------------------
+
+
+class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
+    """A process wants to be in the group. ``ring`` is the one that it is in meanwhile (those who form a group begin alone), empty
+    if it is in none. Whoever is knocked at passes it on to the last member of the ring, which opens the slot."""
+
+    group: GroupId
+    process: ProcessId
+    ring: ProcessId
+    size: int
+
+
+class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
+    """In the join slot: the sender asks for a place on the ring, with this T."""
+
+    group: GroupId
+    ring: ProcessId
+    hold: int
+
+
+class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=56):
+    """The sender of a request cannot be let in, and why."""
+
+    group: GroupId
+    ring: ProcessId
+    text: str
+
+
+class Vote(Packet, frozen=True, array_like=True, gc=False, tag=57):
+    """An answer to a :class:`Query`."""
+
+    group: GroupId
+    ring: ProcessId
+    attempt: int
+    agrees: bool
+
+
+class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
+    """What a joiner has to know, as it is right after the change that lets it in; the same from every member. ``seqs`` is the
+    sequence vector, ``visit``, ``holder`` and ``complete`` say whose turn it is; ``digest`` is that of ``partial``, which only
+    the sponsor sends: the messages that are partly there."""
+
+    group: GroupId
+    ring: ProcessId
+    number: int
+    members: tuple[ProcessId, ...]
+    holds: tuple[int, ...]
+    joined: tuple[ProcessId, ...]
+    rotation: int
+    formed: bool
+    visit: int
+    holder: ProcessId
+    complete: bool
+    seqs: Numbers
+    rank: int
+    digest: int
+    partial: bytes = b""
+
+
+PACKETS: Final = (Data, Beat, Where, Here, Knock, Request, Refuse, Vote, JoinAck)

@@ -1,0 +1,1041 @@
+"""The ring: turns, the token, crashes (sections 4.1 to 4.3), and the engine that the other parts of RTCast belong to.
+
+Theory of operation
+-------------------
+**Two kinds of knowledge.** What is *heard* (who spoke last, the newest ring, heartbeats) serves the token: it is used as it
+comes, so that the ring turns whatever somebody misses. What is *in order* (:class:`~.order.Order`) serves the application: a
+change becomes a view at its place in the order. Both come in by :meth:`Ring.hears` and :meth:`Ring.ordered`, which the layer
+below (:class:`~.gaps.Gaps`) calls.
+
+**A turn.** The token has come, or we have gone on without it. If the join slot is before us, it passes first. A member without
+messages waits ``idle_hold`` for some. Then everything is sent at once, in this order: a membership change, join
+acknowledgements, packets that are asked for, messages as far as T goes; a dummy if there was nothing; the last one is marked;
+then the heartbeat, several times, since nobody can ask for it.
+
+**Timeouts do not cascade.** Whoever hears a turn knows how far away it is on the ring, and waits for as many turns as lie
+between (:meth:`~.interface.Interface.patience`). So the successor of a dead member is always the first to act. It asks around
+first (``Where``): the token may only be lost, or the dead member may have said something that others have heard. If nobody has
+heard more, it eliminates its silent immediate predecessors, back to the first that was heard (Fig. 5).
+
+**Who stops.** One that misses something for good (``omission``), that is eliminated, that does not hear itself (a send
+omission), that hears nobody at all and gets no answer (``deaf``), that knows more of a dead member than the others ever will,
+or, by the majority rule, whose part is the smaller one. It may come back as a new incarnation. """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import msgspec
+
+from ...engine import Engine, Host
+from ...model import Form, GroupId, Join, Packet, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from .advisor import Advisor
+from .analysis import ACKNOWLEDGEMENT, BEAT, CHANGE
+from .entrance import Entrance
+from .interface import Interface
+from .order import Order, Place
+from .outlet import Outlet, least
+from .packets import (
+    Ask,
+    Beat,
+    Change,
+    Data,
+    Decided,
+    Here,
+    JoinAck,
+    Knock,
+    Query,
+    Reclaim,
+    Refuse,
+    Request,
+    Vote,
+    Where,
+    Word,
+)
+from .parameters import Parameters
+from .sponsor import Sponsor
+
+if TYPE_CHECKING:
+    from .gaps import Gaps
+
+TOKEN: Final = "token"
+PROBE: Final = "probe"
+SLOT: Final = "slot"
+IDLE: Final = "idle"
+OWN: Final = "own"
+
+
+class Ring(Engine):
+    """One process in one group."""
+
+    def __init__(
+        self,
+        host: Host,
+        group: GroupId,
+        parameters: Parameters,
+        interface: Interface,
+        advisor: Advisor | None = None,
+        clock_error: Callable[[], int | None] | None = None,
+    ) -> None:
+        self.host = host
+        self.group = group
+        self.me = host.me
+        self.parameters = parameters
+        self.interface = interface
+        self.advisor = advisor or Advisor()
+        self.gaps: Gaps | None = None
+        self._clock_error = clock_error or (lambda: int(parameters.clock_error))
+        # what is heard
+        self.name: ProcessId = ""
+        """The ring's founder; empty: we are in none."""
+        self.ring: tuple[ProcessId, ...] = ()
+        self._before: tuple[ProcessId, ...] = ()
+        self.holds: dict[ProcessId, int] = {}
+        self.number = 0
+        self.formed = False
+        self.heard_visit = 0
+        self.heard_holder: ProcessId = ""
+        self._heard_at = 0
+        self._beats: dict[ProcessId, Beat] = {}
+        self.ends: dict[int, int] = {}
+        """The last number of turns whose heartbeat was heard, by visit."""
+        self.out: dict[ProcessId, int] = {}
+        """Eliminated members that are in the order still, and their last numbers."""
+        self._highest: dict[ProcessId, int] = {}
+        self._spoke: dict[ProcessId, int] = {}
+        """The newest change that each member has shown to know."""
+        self._base: tuple[ProcessId, ...] = ()
+        """The last ring of which a whole rotation was heard: what a majority is counted by."""
+        self._change: Change | None = None
+        self._disordered: dict[ProcessId, None] = {}
+        """Processes whose channel to us does not keep their order; it is said once of each."""
+        # what is in order
+        self.order: Order | None = None
+        self.rotation = 0
+        """P."""
+        self.outlet = Outlet(
+            self._confirmed, self._reached, self._let_out, self._all_have if parameters.delivery == "safe" else None
+        )
+        self._got: dict[ProcessId, int] = {}
+        self._acks: list[JoinAck] = []
+        self._snapshot: JoinAck | None = None
+        # our turn
+        self.seq = 0
+        self.said: int | None = None
+        """The number of our last packet with messages in it, until it is in the order."""
+        self.visit = 0
+        """That of our last turn, or of the one that we are in."""
+        self._phase = ""
+        """Where we are in our turn: in the slot, waiting for messages; empty: it is not ours."""
+        self._turn_at = 0
+        self._begun_at = 0
+        """When our time began to run: after the slot."""
+        self._spoke_at: int | None = None
+        self._by = ""
+        self._ready = False
+        self._leaving = False
+        self._own_heard = 0
+        self._farewell: Data | None = None
+        """The packet by which we leave."""
+        self._probing = False
+        self._answers: dict[ProcessId, bool] = {}
+        """Who has answered where the token is, and (r = 0) whether it has heard more than we have."""
+        self._asked_twice = False
+        self._timer_at = 0
+        self._stable = 0
+        self.entrance = Entrance(self)
+        self.sponsor = Sponsor(self)
+
+    # --- the application's side ---------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        if isinstance(how, Propose):
+            raise ProtocolError("rtcast cannot propose groups; form them or join them")
+        self.entrance.begin(how)
+
+    def leave(self, group: GroupId) -> None:
+        self._leaving = True
+        if self.order is None or not self.formed:
+            self.entrance.stop()
+            self.host.left(group)
+            self._stop_timers()
+            self.name = ""
+        elif self._phase == IDLE:
+            self._speak()
+
+    def ready(self, group: GroupId) -> None:
+        self._ready = True
+        if self._phase == IDLE:
+            self._speak()
+
+    def waiting(self) -> Reason | None:
+        if not self.formed or self.order is None:
+            return Reason("joining", f"{self.me} is not in {self.group} yet")
+        if self._leaving:
+            return Reason("leaving", f"{self.me} leaves {self.group} in its next turn")
+        if len(self.outlet):
+            return Reason("order", f"{len(self.outlet)} packets at {self.me} are in order and not delivered")
+        if self.said is not None:
+            return Reason("unheard", f"{self.me} has not had its own messages in the order yet")
+        return None
+
+    # --- packets ------------------------------------------------------------------------------------------------------
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        if isinstance(packet, Data):
+            if self.hears(source, packet) and self.order is not None and self.order.place(packet) is not Place.OLD:
+                self.ordered(packet)
+        elif isinstance(packet, Beat):
+            self._receive_beat(source, packet)
+        elif isinstance(packet, Where):
+            self._receive_where(source, packet)
+        elif isinstance(packet, Here):
+            self._receive_here(source, packet)
+        elif isinstance(packet, Vote):
+            self.sponsor.voted(source, packet)
+        elif isinstance(packet, Request):
+            self.sponsor.requested(source, packet)
+        elif isinstance(packet, Knock):
+            self.entrance.knocked(source, packet)
+        elif isinstance(packet, JoinAck):
+            self.entrance.acknowledged(source, packet)
+        elif isinstance(packet, Refuse):
+            self.entrance.refused(packet)
+
+    def expire(self, timer: Timer) -> None:
+        if timer == TOKEN:
+            self._timed_out()
+        elif timer == PROBE:
+            self._probed()
+        elif timer == SLOT:
+            self._phase = IDLE
+            self._begin()
+        elif timer == IDLE:
+            self._speak()
+        elif timer == OWN:
+            self._check_own()
+        else:
+            self.entrance.expire(timer)
+
+    def fresh(self, source: ProcessId, at: int, kind: str) -> bool:
+        """P3: what is older than the largest delay of its path is thrown away, and then it was lost."""
+        if not at or self.parameters.clocks == "none":
+            return True
+        error = self._clock_error()
+        if error is None:
+            return True
+        age = self.host.clock() - at
+        bound = self.interface.delay(source, self.me) + self.interface.slack + error
+        if age <= bound:
+            return True
+        self.host.record("drop", self.group, why="late", packet=kind, source=source, age=age, bound=bound)
+        self.host.record("state", self.group, broken="P3", measured=age, bound=bound, source=source)
+        return False
+
+    def stamp(self, spent: int) -> int:
+        """When a packet leaves that is sent now, after so much time of other packets: for ``at``."""
+        if self.parameters.clocks == "none":
+            return 0
+        error = self._clock_error() if self.parameters.clocks == "synchronised" else 0
+        return 0 if error is None else self.host.clock() + spent + error
+
+    # --- hearing ------------------------------------------------------------------------------------------------------
+
+    def hears(self, source: ProcessId, data: Data, *, kept: bool = False) -> bool:
+        """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``kept``: it came
+        before we were in."""
+        if self.entrance.keeps(source, data):
+            return False
+        if data.ring != self.name or not self.name:
+            return False
+        order = self.order
+        if (source not in self.ring and source != data.sender) or not self._belongs(data):
+            if self.number >= data.number:
+                self.host.record("drop", self.group, why="foreign", packet="Data", source=source)
+                return False
+            # From somebody that a change lets in which we have not heard of: it waits for that.
+            return order is not None
+        if not kept and not self.fresh(source, data.at, "Data"):
+            return False
+        self._knows(source, data.number)
+        if source == data.sender:
+            self._check_channel(source, data)
+            self._hears_of(data.visit, source)
+        if order is not None:
+            known = self._highest.get(data.sender)
+            if known is None or order.ahead(data.seq, known) > 0:
+                self._highest[data.sender] = data.seq
+        if isinstance(data.word, Change):
+            self.glimpse(data.word)
+        self.outlet.flush()
+        return bool(self.name)
+
+    def _check_channel(self, source: ProcessId, data: Data) -> None:
+        """P2: what one process sends to another comes in the order in which it was sent. If not, it is only early: see
+        ``Gaps``."""
+        beat = self._beats.get(source)
+        if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self._disordered:
+            self._disordered[source] = None
+            self.host.record("state", self.group, broken="P2", source=source, visit=data.visit)
+
+    def replay(self, source: ProcessId, data: Data) -> None:
+        """Takes in a packet that came before we were in."""
+        if self.gaps is not None:
+            if self.hears(source, data, kept=True):
+                self.gaps.accept(source, data)
+        elif self.hears(source, data, kept=True) and self.order is not None and self.order.place(data) is not Place.OLD:
+            self.ordered(data)
+
+    def replay_beat(self, source: ProcessId, beat: Beat) -> None:
+        """The same for a heartbeat; it may be our first token."""
+        if self.name and source in self.ring:
+            self._note_beat(source, beat)
+
+    def _belongs(self, data: Data) -> bool:
+        """Whether a packet's sender is in the ring, or was and had sent it before it was eliminated."""
+        if data.sender in self.ring or data.sender == self.me:
+            return True
+        last = self.out.get(data.sender)
+        return last is not None and self.order is not None and self.order.ahead(data.seq, last) <= 0
+
+    def _hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
+        if visit > self.heard_visit:
+            self.heard_visit, self.heard_holder, self._heard_at = visit, holder, self.host.now - ago
+            self._end_probe()
+            self._arm()
+
+    def _knows(self, process: ProcessId, number: int) -> None:
+        if self._spoke.get(process, -1) < number:
+            self._spoke[process] = number
+
+    def glimpse(self, change: Change) -> None:
+        """A change was heard of: the token goes by it from now on, whatever its place in the order."""
+        if change.number <= self.number:
+            return
+        if self.me not in change.ring and change.left != self.me:
+            self.halt(
+                "eliminated", f"{self.me} was eliminated from {self.group}: its heartbeat was not heard",
+                number=change.number, last=dict(change.out).get(self.me),
+            )
+            return
+        self._adopt(change)
+        if self.heard_holder in change.ring or not self._phase:
+            self._arm()
+
+    def _adopt(self, change: Change) -> None:
+        self._before = self.ring
+        self.ring = change.ring
+        self.number = change.number
+        self._change = change
+        self.holds = dict(zip(change.ring, change.holds, strict=True))
+        self.out.update(change.out)
+        if change.left:
+            self.out[change.left] = change.left_at
+        for known in (self._beats, self._spoke, self._highest, self._got):
+            for process in [process for process in known if process not in change.ring]:
+                del known[process]
+        self._got.update({process: 0 for process in change.ring if process not in self._got})
+        self.sponsor.changed(change)
+
+    def _receive_beat(self, source: ProcessId, beat: Beat) -> None:
+        if beat.ring != self.name or not self.name or self.entrance.is_outside:
+            self.entrance.hears_ring(source, beat)
+            return
+        if source not in self.ring and (source, beat.visit) != (self.heard_holder, self.heard_visit):
+            return
+        if not self.fresh(source, beat.at, "Beat"):
+            return
+        self._note_beat(source, beat)
+
+    def _note_beat(self, source: ProcessId, beat: Beat) -> None:
+        """A heartbeat that counts, heard ourselves or by somebody who tells us."""
+        if beat.change is not None:
+            self.glimpse(beat.change)
+            if not self.name:
+                return
+        known = self._beats.get(source)
+        if known is not None and known.visit >= beat.visit:
+            return
+        self._beats[source] = beat
+        self.ends[beat.visit] = beat.seq
+        self._knows(source, beat.number)
+        self._got[source] = max(self._got.get(source, 0), beat.got)
+        if source == self.me:
+            self._own_heard = beat.visit
+        elif self.gaps is not None and beat.asks:
+            self.gaps.heard_asks(source, beat.asks)
+        self._hears_of(beat.visit, source)
+        self._count_rotation()
+        self.outlet.flush()
+        is_due = beat.visit == self.heard_visit and beat.visit >= self.visit and not self._phase and self.me in self.ring
+        if is_due and self._heir(beat.next) == self.me:
+            self._turn("token", beat.visit + 1, beat.slot)
+
+    def _heir(self, process: ProcessId) -> ProcessId:
+        """Who has the turn that somebody gave to a process: the next after it that is still there."""
+        if process in self.ring or process not in self._before:
+            return process
+        place = self._before.index(process)
+        order = (*self._before[place + 1 :], *self._before[:place])
+        return next((other for other in order if other in self.ring), process)
+
+    def _count_rotation(self) -> None:
+        """Whether every member of the ring has had a turn in it since our last one."""
+        if self._base != self.ring and all(
+            process == self.me or ((beat := self._beats.get(process)) is not None and beat.number >= self.number)
+            for process in self.ring
+        ):
+            self._base = self.ring
+
+    # --- waiting for the token ----------------------------------------------------------------------------------------
+
+    def _path(self) -> list[ProcessId]:
+        """Those whose turns come before ours, from the one heard last."""
+        ring = self.ring
+        mine = ring.index(self.me)
+        if self.heard_holder in ring:
+            heard = ring.index(self.heard_holder)
+            return [ring[(heard + step) % len(ring)] for step in range((mine - heard - 1) % len(ring) + 1)]
+        gone = self._before.index(self.heard_holder) if self.heard_holder in self._before else -1
+        following = [process for process in (*self._before[gone + 1 :], *self._before[:gone]) if process in ring]
+        first = ring.index(following[0]) if following else mine
+        return [self.heard_holder, *(ring[(first + step) % len(ring)] for step in range((mine - first) % len(ring)))]
+
+    def _arm(self) -> None:
+        """Waits for the token as long as it can take from the turn heard last."""
+        if not self.name or self._phase or self.me not in self.ring:
+            return
+        path = self._path()
+        holds = [self.holds.get(process, int(self.parameters.hold)) for process in path]
+        wait = self.interface.patience(holds)
+        if self.ring.index(self.me) < len(path):
+            wait += self.interface.slot
+        self._timer_at = max(self._heard_at + wait, self.host.now)
+        self.host.set_timer(TOKEN, self._timer_at)
+
+    def _timed_out(self) -> None:
+        if self._phase or not self.name:
+            return
+        now = self.host.now
+        if now > self._timer_at + self.interface.slack:
+            # We were not there when it was due: what has come meanwhile is heard first.
+            self.host.record("state", self.group, broken="reaction", measured=now - self._timer_at, bound=self.interface.slack)
+            self._timer_at = now
+            self.host.set_timer(TOKEN, now)
+            return
+        if len(self.ring) == 1:
+            self._turn("alone", self.heard_visit + 1, False)
+            return
+        self._asked_twice = False
+        self._answers.clear()
+        self._probe()
+
+    def _probe(self) -> None:
+        """Asks around."""
+        self._probing = True
+        others = [process for process in self.ring if process != self.me]
+        packet = Where(self.group, self.name, self.heard_visit)
+        for _ in range(self.parameters.heartbeats):
+            self.host.send(tuple(others), packet)
+        self.host.set_timer(PROBE, self.host.now + self.interface.probe)
+
+    def _receive_where(self, source: ProcessId, where: Where) -> None:
+        if where.ring != self.name or not self.name or self.order is None or self.entrance.is_outside:
+            return
+        here = Here(
+            self.group, self.name, where.visit, self.heard_visit, self.heard_holder, self.host.now - self._heard_at,
+            tuple(self._highest.items()), self._beats.get(self.heard_holder), self._change,
+        )
+        for _ in range(self.parameters.heartbeats):
+            self.host.send((source,), here)
+
+    def _receive_here(self, source: ProcessId, here: Here) -> None:
+        if not self._probing or here.ring != self.name or here.asked != self.heard_visit or self.order is None:
+            return
+        self._answers.setdefault(source, False)
+        if here.change is not None:
+            self.glimpse(here.change)
+            if not self.name:
+                return
+        if not self.parameters.retransmissions and source != here.holder:
+            # What others have heard and we have not cannot be had: it is only counted who has more than we.
+            self._answers[source] = here.visit > self.heard_visit
+            return
+        for process, seq in here.highest:
+            known = self._highest.get(process)
+            if process in self.ring and (known is None or self.order.ahead(seq, known) > 0):
+                self._highest[process] = seq
+        if here.visit > self.heard_visit:
+            self._hears_of(here.visit, here.holder, here.ago)
+        if here.beat is not None and here.beat.visit == here.visit and here.holder in self.ring:
+            self._note_beat(here.holder, here.beat)
+
+    def _end_probe(self) -> None:
+        if self._probing:
+            self._probing = False
+            self.host.cancel_timer(PROBE)
+
+    def _probed(self) -> None:
+        """Nobody knows of a later turn, nor is anybody alive whose turn it is: our silent immediate predecessors are dead."""
+        if not self._probing or self._phase or self.order is None:
+            return
+        self._probing = False
+        path = self._path()
+        beat = self._beats.get(self.heard_holder)
+        has_ended = self.heard_holder == self.me or (beat is not None and beat.visit == self.heard_visit)
+        if any(process in self._answers for process in path[has_ended:]):
+            # Somebody alive has its turn before us, and will find out itself.
+            self._timer_at = self.host.now + self.interface.patience([self.holds.get(process, 0) for process in path])
+            self.host.set_timer(TOKEN, self._timer_at)
+            return
+        waited = self.host.now - self._heard_at
+        silent = self._silent()
+        if len(self.ring) > 2 and not self._answers:
+            if not self._asked_twice:
+                self._asked_twice = True
+                self._probe()
+                return
+            self.halt("deaf", f"{self.me} asks where the token is, and nobody answers", waited=waited)
+            return
+        if 2 * sum(self._answers.values()) > len(self._answers):
+            self.omission([], f"{self.me} has missed a whole turn that the others have heard")
+            return
+        if not silent:
+            beat = self._beats.get(self.ring[self.ring.index(self.me) - 1])
+            if beat is not None and self._heir(beat.next) == self.me:
+                self._turn("timeout", self.heard_visit + len(self._path()), False)
+                return
+            self.omission([], "the token passes us by: a change of the ring has not reached us")
+            return
+        if not self._may_go_on(silent):
+            self.halt(
+                "minority", f"{self.me} hears only the smaller part of {self.group}", silent=silent, base=list(self._base),
+            )
+            return
+        last = tuple((process, self._last_of(process)) for process in silent)
+        self.host.record(
+            "suspect", self.group, processes=silent, last=dict(last), after=self.heard_visit, waited=waited,
+            answers=list(self._answers),
+        )
+        after = self.heard_visit
+        visit = after + len(self._path())
+        ring = tuple(process for process in self.ring if process not in silent)
+        change = Change(
+            self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, last, after,
+        )
+        self._turn("timeout", visit, False, change)
+
+    def _silent(self) -> list[ProcessId]:
+        """The transitive closure of immediate predecessors of whom no heartbeat was heard since our own (4.3)."""
+        mine = self.ring.index(self.me)
+        silent: list[ProcessId] = []
+        for step in range(1, len(self.ring)):
+            process = self.ring[mine - step]
+            beat = self._beats.get(process)
+            if beat is not None and beat.visit > self.visit:
+                break
+            silent.append(process)
+        return silent
+
+    def _last_of(self, process: ProcessId) -> int:
+        """The highest number of a member's packets that anybody has heard of; without retransmission, that we have ourselves."""
+        assert self.order is not None
+        if not self.parameters.retransmissions:
+            last = self.order.seqs.get(process, self.parameters.numbers - 1)
+            while self.gaps is not None and self.gaps.waits(process, self.order.following(last)):
+                last = self.order.following(last)
+            return last
+        highest = self._highest.get(process)
+        known = self.order.seqs.get(process, self.parameters.numbers - 1)
+        return known if highest is None or self.order.ahead(highest, known) < 0 else highest
+
+    def _may_go_on(self, silent: Sequence[ProcessId]) -> bool:
+        """Whether this part of the group is the one that goes on. Those count that were heard since our last turn, or answer now;
+        of exactly half, the part with the first member of the ring."""
+        if self.parameters.partitions == "any":
+            return True
+        base = self._base or self.ring
+        heard = {self.me, *self._answers} | {
+            process for process, beat in self._beats.items() if beat.visit > self.visit and process not in silent
+        }
+        part = [process for process in base if process in heard]
+        return 2 * len(part) > len(base) or (2 * len(part) == len(base) and base[0] in part)
+
+    # --- our turn -----------------------------------------------------------------------------------------------------
+
+    def _turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
+        self._end_probe()
+        self.host.cancel_timer(TOKEN)
+        self.visit = visit
+        self._by = by
+        self._turn_at = self.host.now
+        self._begun_at = self.host.now
+        if change is not None:
+            self._phase = IDLE
+            self._speak(change)
+        elif slot:
+            self._phase = SLOT
+            self.host.set_timer(SLOT, self.host.now + self.interface.slot)
+        else:
+            self._phase = IDLE
+            self._begin()
+
+    def _begin(self) -> None:
+        """The slot, if there was one, is over: speaks, or waits a little for something to say."""
+        self._begun_at = self.host.now
+        resends = self.gaps is not None and self.gaps.has_resends
+        if self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
+            self._speak()
+        else:
+            alone = len(self.ring) == 1
+            self.host.set_timer(IDLE, self.host.now + (self.interface.hold(self.me) if alone else self.parameters.idle_hold))
+
+    def _speak(self, change: Change | None = None) -> None:
+        """Sends all that this turn has, and passes the token on."""
+        self._phase = ""
+        self.host.cancel_timer(IDLE)
+        now = self.host.now
+        interface = self.interface
+        hold = interface.hold(self.me)
+        beats = self.parameters.heartbeats * interface.cost(BEAT)
+        turn = _Turn(self, hold - beats - (now - self._begun_at))
+        everybody = self.ring
+        if change is not None:
+            self._adopt(change)
+            everybody = tuple(dict.fromkeys((*everybody, *change.ring)))
+            turn.say(change, everybody)
+        else:
+            word = self.sponsor.word()
+            if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
+                word = self._goodbye()
+            if word is not None:
+                if isinstance(word, Change):
+                    self._adopt(word)
+                    everybody = tuple(dict.fromkeys((*everybody, *word.ring)))
+                turn.say(word, everybody)
+                if isinstance(word, Change) and word.joined:
+                    turn.charge(ACKNOWLEDGEMENT + len(self.advisor.partial()))
+        for ack in self._acks:
+            self.host.send(ack.joined, ack)
+            turn.charge(ACKNOWLEDGEMENT)
+        self._acks = []
+        if self.gaps is not None:
+            turn.resend(self.gaps)
+        if self.formed and self.order is not None and not self._is_gone:
+            self._ready = turn.take()
+        turn.end()
+        if isinstance(turn.word, Change) and turn.word.joined:
+            self._acknowledge_own(turn.word, turn.word_is_last)
+        self._pass_on(turn, now)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the whole order up to our turn is here, and delivered as far as it may be."""
+        order = self.order
+        if order is None or not (order.complete and order.visit == self.visit - 1):
+            return False
+        return not len(self.outlet) or self.parameters.delivery == "safe"
+
+    @property
+    def _is_gone(self) -> bool:
+        return self._change is not None and self._change.left == self.me
+
+    @property
+    def will_form(self) -> bool:
+        """Whether the group has begun, as far as is heard: the change that says so may have to wait for its place."""
+        return self.formed or (self._change is not None and self._change.formed)
+
+    def _has_messages(self) -> bool:
+        return self.host.peek(self.group) is not None or self._ready or self.advisor.has_messages()
+
+    def _goodbye(self) -> Change:
+        ring = tuple(process for process in self.ring if process != self.me)
+        return Change(
+            self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, left=self.me,
+            left_at=(self.seq + 1) % self.parameters.numbers,
+        )
+
+    def _pass_on(self, turn: _Turn, now: int) -> None:
+        ring = self.ring
+        gone = self.me not in ring
+        following = self._heir(self.me) if gone else ring[(ring.index(self.me) + 1) % len(ring)]
+        knockers = self.entrance.knockers() if not gone and ring[-1] == self.me else ()
+        asks: tuple[Ask, ...] = self.gaps.asks() if self.gaps is not None else ()
+        at = self.stamp(turn.spent + self.interface.cost(BEAT))
+        beat = Beat(
+            self.group, self.name, self.number, self.visit, self.seq, following, bool(knockers), at,
+            self.will_form, self.rotation, asks, self.order.rank if self.order is not None else 0, self._unconfirmed(),
+        )
+        to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
+        for _ in range(self.parameters.heartbeats):
+            self.host.send(to, beat)
+            turn.charge(BEAT)
+        rotation = None if self._spoke_at is None else self._turn_at - self._spoke_at
+        self._spoke_at = self._turn_at
+        self._record_turn(turn, rotation)
+        self._tell_stable()
+        self.heard_visit, self.heard_holder, self._heard_at = self.visit, self.me, now
+        self._forget()
+        self.host.set_timer(OWN, now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack)
+        if not gone:
+            self._arm()
+
+    def _tell_stable(self) -> None:
+        """Once a turn: what every member has said to have in order."""
+        stable = self._all_have() if self.entrance.is_installed and not len(self.outlet) else 0
+        if stable > self._stable:
+            self._stable = stable
+            self.host.stable(self.group, stable)
+
+    def _record_turn(self, turn: _Turn, rotation: int | None) -> None:
+        if not self.entrance.is_installed:
+            return
+        held = turn.spent + self.host.now - self._begun_at
+        self.host.record(
+            "token", self.group, by=self._by, visit=self.visit, rotation=rotation, hold=held, bound=self.rotation,
+            printed=self.interface.printed(self.ring, list(self.holds.values())), packets=turn.packets,
+        )
+        if rotation is not None and self.formed and self._by == "token" and rotation > self.rotation:
+            self.host.record("state", self.group, broken="rotation", measured=rotation, bound=self.rotation)
+
+    def _forget(self) -> None:
+        """Lets go of what nobody can ask for any more."""
+        keep = self.heard_visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
+        for visit in [visit for visit in self.ends if visit < keep]:
+            del self.ends[visit]
+        if self.gaps is not None:
+            self.gaps.forget(keep)
+
+    def farewell(self, data: Data) -> None:
+        """We leave by this packet."""
+        self._farewell = data
+
+    def _check_own(self) -> None:
+        """A member that does not hear itself has a send omission: it stops (A1). Whoever leaves has its whole order behind it."""
+        if self._is_gone and self.name and self._farewell is not None and self.order is not None:
+            self.ordered(self._farewell)
+            return
+        if self.name and self._own_heard < self.visit and not self._phase and len(self.ring) > 1:
+            self.halt("unheard", f"{self.me} has not heard its own heartbeat", visit=self.visit)
+
+    # --- the order ----------------------------------------------------------------------------------------------------
+
+    def ordered(self, data: Data) -> None:
+        """The next packet of the order, as far as the layer below could tell; if it is not, something was missed for good."""
+        order = self.order
+        assert order is not None
+        place = order.place(data)
+        if place is Place.CONTRADICTS:
+            self.halt(
+                "omission", f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them",
+                sender=data.sender, visit=data.visit,
+            )
+            return
+        if place is not Place.NEXT:
+            self.omission(self._missing(), f"{self.me} has missed a packet before turn {data.visit} of {data.sender}")
+            return
+        order.step(data)
+        if data.sender == self.me and data.seq == self.said:
+            self.said = None
+        word = data.word
+        if isinstance(word, Change):
+            self._ordered_change(word)
+        elif isinstance(word, Query):
+            self.sponsor.asked(data.sender, word)
+        elif isinstance(word, Decided):
+            self.sponsor.decided(data.sender, word)
+        elif isinstance(word, Reclaim):
+            self.set_rotation(word.rotation)
+        if data.batch is not None or isinstance(word, Change):
+            self.outlet.put(order.rank, data)
+            self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
+
+    def _ordered_change(self, change: Change) -> None:
+        order = self.order
+        assert order is not None
+        for process in [process for process in self.out if process not in order.members]:
+            del self.out[process]
+        for process in change.joined:
+            self._highest.setdefault(process, order.seqs[process])
+        self.sponsor.ordered_change(change)
+        if change.joined:
+            self._snapshot = self._acknowledgement(change, order.visit, order.holder, order.complete, order.seqs, order.rank)
+            if self.parameters.delivery == "safe":
+                self._reached(change)
+        if change.rotation and change.rotation != self.rotation:
+            self.set_rotation(change.rotation)
+
+    def _acknowledgement(
+        self, change: Change, visit: int, holder: ProcessId, complete: bool, seqs: Mapping[ProcessId, int], rank: int
+    ) -> JoinAck:
+        partial = self.advisor.partial()
+        return JoinAck(
+            self.group, self.name, change.number, change.ring, change.holds, change.joined, change.rotation, change.formed, visit,
+            holder, complete, tuple((process, seqs[process]) for process in change.ring), rank, crc32(partial),
+            partial if holder == self.me else b"",
+        )
+
+    def _reached(self, change: Change) -> None:
+        """All that comes before a change has been delivered: who joins by it is told how things stand."""
+        snapshot = self._snapshot
+        if snapshot is None or change.number != snapshot.number or snapshot.holder == self.me or self.me in change.joined:
+            return
+        self._snapshot = None
+        partial = self.advisor.partial()
+        ack = msgspec.structs.replace(snapshot, digest=crc32(partial))
+        if self.visit > snapshot.visit and not self._phase:
+            # Our turn in this rotation is over; in the next one it would be too late.
+            self.host.send(ack.joined, ack)
+        else:
+            self._acks.append(ack)
+
+    def _acknowledge_own(self, change: Change, is_last: bool) -> None:
+        """The sponsor stands at the end of the order, or it would not let anybody in: it acknowledges at once."""
+        order = self.order
+        assert order is not None
+        seqs = dict(order.seqs)
+        seqs[self.me] = self.sponsor.change_seq
+        for process in change.joined:
+            seqs[process] = self.parameters.numbers - 1
+        ack = self._acknowledgement(change, self.visit, self.me, is_last, seqs, order.rank + 1)
+        self.host.send(change.joined, ack)
+
+    def _confirmed(self, change: Change) -> bool:
+        """Whether everybody in the ring has been heard to know of a change; who has just joined has not spoken yet."""
+        if not change.formed or change.left == self.me:
+            return True
+        return all(
+            process == self.me or self._spoke.get(process, -1 if process not in self.sponsor.newcomers else change.number)
+            >= change.number
+            for process in self.ring
+        )
+
+    def _unconfirmed(self) -> Change | None:
+        """The last change, unless everybody knows of it."""
+        change = self._change
+        if change is None or all(process == self.me or self._spoke.get(process, -1) >= change.number for process in self.ring):
+            return None
+        return change
+
+    def _all_have(self) -> int:
+        mine = self.order.rank if self.order is not None else 0
+        return least({process: mine if process == self.me else self._got.get(process, 0) for process in self.ring})
+
+    def _let_out(self, rank: int, data: Data) -> None:
+        if isinstance(data.word, Change):
+            self._install(data.word, rank, data.sender)
+        elif data.batch is not None:
+            self.host.deliver(self.group, data.sender, data.batch, rank)
+
+    def _install(self, change: Change, rank: int, by: ProcessId) -> None:
+        forms = change.formed and not self.formed
+        said = {"eliminate": change.out, "join": change.joined, "leave": change.left, "form": forms}
+        kinds = [name for name, applies in said.items() if applies]
+        self.host.record("confirm", self.group, number=change.number, kinds=kinds, by=by, rotation=self.rotation)
+        if change.left == self.me:
+            self.host.left(self.group, rank)
+            self._stop_timers()
+            self.name = ""
+            return
+        if not change.formed:
+            return
+        first = not self.entrance.is_installed
+        self.formed = True
+        self.entrance.installed()
+        left = {
+            process: Reason("crashed", f"{by} heard no heartbeat of {process}", {"last": last, "by": by})
+            for process, last in change.out
+        }
+        if change.left:
+            left[change.left] = Reason("left", f"{change.left} left")
+        self.host.install(View(self.group, change.number, change.ring, () if first else change.joined, left, rank))
+        if first:
+            self._ready = True
+
+    def set_rotation(self, rotation: int) -> None:
+        self.rotation = rotation
+        self.advisor.rotation(rotation)
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    def _missing(self) -> list[Ask]:
+        assert self.order is not None
+        return self.order.missing(self.heard_visit, {}, self.ends, self.out)
+
+    def misses(self, missing: Sequence[Ask]) -> None:
+        """Something is missing for good, as far as retransmission goes."""
+        self.host.record("receive", self.group, omission=True, missing=[list(ask) for ask in missing])
+
+    def omission(self, missing: Sequence[Ask], text: str) -> None:
+        self.misses(missing)
+        self.halt("omission", text, missing=[list(ask) for ask in missing])
+
+    def halt(self, code: str, text: str, **evidence: Any) -> None:
+        if not self.name and self.entrance.is_outside:
+            return
+        self.abandon()
+        self.host.record("state", self.group, state="crashed", reason=code)
+        if self.entrance.is_installed:
+            self.host.halt(Reason(code, text, evidence))
+        else:
+            self.entrance.again(code)
+
+    def _stop_timers(self) -> None:
+        for timer in (TOKEN, PROBE, SLOT, IDLE, OWN):
+            self.host.cancel_timer(timer)
+
+    def abandon(self) -> None:
+        """Is on no ring any more."""
+        self.name = ""
+        self.order = None
+        self._phase = ""
+        self._stop_timers()
+        if self.gaps is not None:
+            self.gaps.reset()
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    def found(self, name: ProcessId) -> None:
+        """Begins a ring of our own."""
+        hold = self.interface.hold(self.me)
+        self._enter(name, (self.me,), {self.me: hold}, 0, False)
+        seqs = {self.me: self.parameters.numbers - 1}
+        self.order = Order((self.me,), self.parameters.numbers, visit=0, holder=self.me, complete=True, seqs=seqs)
+        self.set_rotation(self.interface.rotation(self.ring, [hold]))
+        self._turn("alone", 1, False)
+
+    def enter(self, ack: JoinAck) -> None:
+        """Takes a place on a ring, as its members have told us that it is."""
+        self._enter(ack.ring, ack.members, dict(zip(ack.members, ack.holds, strict=True)), ack.number, ack.formed)
+        self.order = Order(
+            ack.members, self.parameters.numbers, visit=ack.visit, holder=ack.holder, complete=ack.complete, seqs=dict(ack.seqs),
+            rank=ack.rank,
+        )
+        self._highest = dict(ack.seqs)
+        self.heard_visit, self.heard_holder, self._heard_at = ack.visit, ack.holder, self.host.now
+        self.visit = self._own_heard = ack.visit
+        self._spoke = dict.fromkeys((process for process in ack.members if process not in ack.joined), ack.number)
+        self._change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined)
+        self.sponsor.newcomers.update(dict.fromkeys(ack.joined))
+        self.set_rotation(ack.rotation)
+        self._arm()
+
+    def _enter(
+        self, name: ProcessId, ring: tuple[ProcessId, ...], holds: dict[ProcessId, int], number: int, formed: bool
+    ) -> None:
+        self._stop_timers()
+        self.name = name
+        self.ring = self._before = self._base = ring
+        self.holds = holds
+        self.number = number
+        self.formed = formed
+        self.seq = self.parameters.numbers - 1
+        self.said = None
+        self._stable = 0
+        self._beats, self.ends, self.out, self._highest, self._spoke = {}, {}, {}, {}, {}
+        self._got = dict.fromkeys(ring, 0)
+        self._acks, self._snapshot, self._change = [], None, None
+        self.heard_visit, self.heard_holder, self._heard_at = 0, self.me, self.host.now
+        self.visit = self._own_heard = 0
+        self._phase, self._probing, self._asked_twice, self._spoke_at = "", False, False, None
+        self.outlet = Outlet(
+            self._confirmed, self._reached, self._let_out, self._all_have if self.parameters.delivery == "safe" else None
+        )
+        self.sponsor.reset()
+        if self.gaps is not None:
+            self.gaps.reset()
+
+
+class _Turn:
+    """What is sent in one turn, and how much of T it takes."""
+
+    def __init__(self, ring: Ring, budget: int) -> None:
+        self._ring = ring
+        self._budget = budget
+        self._most = max(4, ring.parameters.numbers // (2 * (ring.parameters.retransmissions + 3)))
+        """Packets in a turn: numbers that begin again must not be taken for those of the turns before."""
+        self._pending: tuple[Data, tuple[ProcessId, ...]] | None = None
+        self.spent = 0
+        self.packets = 0
+        self.word: Word | None = None
+        self.word_is_last = False
+
+    def charge(self, size: int) -> None:
+        self.spent += self._ring.interface.cost(size)
+        self.packets += 1
+
+    def say(self, word: Word, to: tuple[ProcessId, ...]) -> None:
+        self.word = word
+        self._queue(word=word, to=to)
+        if isinstance(word, Change):
+            self._ring.sponsor.change_seq = self._ring.seq
+
+    def resend(self, gaps: Gaps) -> None:
+        ring = self._ring
+        wanted = gaps.resends()
+        for place, (targets, data) in enumerate(wanted):
+            size = len(data.batch.body) if data.batch is not None else CHANGE
+            if self.spent + ring.interface.cost(size) > self._budget and place:
+                gaps.want_again(wanted[place:])
+                return
+            ring.host.record("retransmit", ring.group, to=list(targets), sender=data.sender, number=data.seq, visit=data.visit)
+            self.charge(size)
+            ring.host.send(targets, _restamped(data, ring.stamp(self.spent)))
+
+    def take(self) -> bool:
+        """Takes messages as far as the time goes; whether there may be more."""
+        ring = self._ring
+        while True:
+            room = min(ring.host.max_packet, ring.interface.room(self._budget - self.spent))
+            if room < 1 or self.packets >= self._most:
+                return True
+            batch = ring.host.take(ring.group, room)
+            if batch is None:
+                return False
+            self._queue(batch=batch, to=ring.ring)
+
+    def _queue(self, *, batch: Any = None, word: Word | None = None, to: tuple[ProcessId, ...]) -> None:
+        """Keeps one packet back: only when the next one comes is it known that it was not the last."""
+        self._flush(last=False)
+        ring = self._ring
+        ring.seq = (ring.seq + 1) % ring.parameters.numbers
+        size = CHANGE if word is not None else len(batch.body) if batch is not None else 0
+        at = ring.stamp(self.spent + ring.interface.cost(size))
+        data = Data(ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word)
+        self._pending = data, to
+        if batch is not None:
+            ring.said = ring.seq
+        self.charge(size)
+
+    def _flush(self, *, last: bool) -> None:
+        if self._pending is None:
+            return
+        data, to = self._pending
+        self._pending = None
+        if last:
+            data = _marked_last(data)
+            self.word_is_last = data.word is not None
+        ring = self._ring
+        if isinstance(data.word, Change) and data.word.left == ring.me:
+            ring.farewell(data)
+        if ring.gaps is not None:
+            ring.gaps.sent(data)
+        ring.host.send(tuple(dict.fromkeys((*to, ring.me))), data)
+
+    def end(self) -> None:
+        """Marks the last packet; every turn has one."""
+        if self._pending is None:
+            self._queue(to=self._ring.ring)
+        self._flush(last=True)
+
+
+def _marked_last(data: Data) -> Data:
+    return Data(data.group, data.ring, data.number, data.visit, data.sender, data.seq, True, data.at, data.batch, data.word)
+
+
+def _restamped(data: Data, at: int) -> Data:
+    return Data(data.group, data.ring, data.number, data.visit, data.sender, data.seq, data.last, at, data.batch, data.word)
+
+

@@ -1,0 +1,93 @@
+"""RTCast with one rule as the paper prints it, or without it: what the rules are for.
+
+They are rings without admission control and without a clock layer: parameters that ask for these have no effect here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from plainchant.engine import Engine, Host, PerGroup
+from plainchant.model import ProcessId
+from plainchant.protocols.rtcast.gaps import Gaps
+from plainchant.protocols.rtcast.interface import Interface
+from plainchant.protocols.rtcast.packets import Ask, Change
+from plainchant.protocols.rtcast.ring import TOKEN, Ring
+
+Maker = Callable[[Host, Any], Engine]
+
+
+def variant(ring: type[Ring] = Ring, gaps: type[Gaps] = Gaps) -> Maker:
+    """Makes engines with this ring and this layer below it."""
+
+    def make(host: Host, parameters: Any) -> Engine:
+        def stack(outer: Host, group: str) -> Engine:
+            def inside(inner: Host) -> Ring:
+                return ring(inner, group, parameters, Interface(parameters))
+
+            if parameters.retransmissions or parameters.overtaking:
+                return gaps(outer, inside, parameters.retransmissions)
+            return inside(outer)
+
+        return PerGroup(host, stack)
+
+    return make
+
+
+class NoQuestions(Ring):
+    """4.3 as printed: who times out eliminates at once, and asks nobody."""
+
+    def _probe(self) -> None:
+        self._probing = True
+        self._answers = {self.me: False}
+        self._probed()
+
+
+class NaiveTimeout(NoQuestions):
+    """4.1 as printed: the bound on the token's rotation is everybody's timeout, from its own turn on."""
+
+    def _arm(self) -> None:
+        if self.name and not self._phase and self.heard_holder == self.me:
+            self._timer_at = self.host.now + self.rotation
+            self.host.set_timer(TOKEN, self._timer_at)
+
+
+class AllSilent(NoQuestions):
+    """4.3's first thought: everybody is eliminated of whom no heartbeat was heard."""
+
+    def _silent(self) -> list[ProcessId]:
+        return [
+            process
+            for process in self.ring
+            if process != self.me and ((beat := self._beats.get(process)) is None or beat.visit <= self.visit)
+        ]
+
+
+class AtOnce(Ring):
+    """A change is delivered like a message, as soon as it comes in its order."""
+
+    def _confirmed(self, change: Change) -> bool:
+        return True
+
+
+class CountsTheAsking(Gaps):
+    """4.6 as printed: the counter is decremented at the token visit that sends the request, too."""
+
+    def asks(self) -> tuple[Ask, ...]:
+        before = self._head
+        asked = super().asks()
+        if asked and self._head != before:
+            self._left -= 1
+            if self._left <= 0:
+                self._give_up()
+        return asked
+
+
+VARIANTS: Final[Mapping[str, Maker]] = {
+    "NaiveTimeout": variant(NaiveTimeout),
+    "NoQuestions": variant(NoQuestions),
+    "AllSilent": variant(AllSilent),
+    "AtOnce": variant(AtOnce),
+    "CountsTheAsking": variant(gaps=CountsTheAsking),
+}
