@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,7 +87,7 @@ def test_real_time_is_told_only_where_there_is_any(crash: Path, capsys: pytest.C
     deliver = {"kind": "deliver", "group": "g", "view": 1, "sender": "p", "seq": 1}
     turns = [{"kind": "token", "group": "g", "view": 1}] * 2
     admit = {"kind": "admit", "group": "g", "view": 1, "detail": '{"stream": "s"}'}
-    events = [start, view, *turns, admit, send, deliver]
+    events: list[dict[str, Any]] = [start, view, *turns, admit, send, deliver]
     rows = [{"run": "r0", "process": "p", "index": at, "time": 2 * at, **event} for at, event in enumerate(events)]
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), "timed.parquet")
     assert main(["metrics", "timed.parquet"]) == 0

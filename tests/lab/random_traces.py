@@ -271,7 +271,7 @@ class _World:
                 if event["kind"] in ("crash", "end") or self.times.random() < 0.5:
                     continue
                 group = self.times.choice(sorted(self.groups))
-                moment = {column: event[column] for column in ("time", "true_time") if column in event}
+                moment: Event = {column: event[column] for column in ("time", "true_time") if column in event}
                 events.append({"kind": "token", "group": group, **moment})
                 longest = max(longest, event["time"] - last.get(group, event["time"]))
                 last[group] = event["time"]

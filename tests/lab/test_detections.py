@@ -126,7 +126,8 @@ def random_trace(random: Random, run: str) -> pa.Table:
         clock = 0
         for _ in range(random.randint(0, 12)):
             clock += random.randint(0, 3)
-            identity = random.choice([{}, {"identity": [process, "p", 3, random.randint(6, 8)]}, {"identity": ["p"]}])
+            told: Events = [{}, {"identity": [process, "p", 3, random.randint(6, 8)]}, {"identity": ["p"]}]
+            identity = random.choice(told)
             events.append(
                 random.choice(
                     [

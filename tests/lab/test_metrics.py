@@ -332,8 +332,8 @@ def test_messages_of_senders_that_crash_and_groups_without_deadlines_have_none_d
 
 
 def test_admissions_are_of_streams_and_other_rejections_are_not_counted() -> None:
-    told = [{"kind": "admit", "detail": {"stream": "a"}}, {"kind": "reject", "detail": {"stream": "b"}}]
-    others = [{"kind": "reject", "detail": {"join": True}}, {"kind": "reject", "sender": "p", "seq": 1}]
+    told: list[dict[str, Any]] = [{"kind": "admit", "detail": {"stream": "a"}}, {"kind": "reject", "detail": {"stream": "b"}}]
+    others: list[dict[str, Any]] = [{"kind": "reject", "detail": {"join": True}}, {"kind": "reject", "sender": "p", "seq": 1}]
     row = only({"p": [*told, told[0], *others]})
     assert (row["admitted"], row["rejected"], row["admission_ratio"]) == (2, 1, 2 / 3)
     assert only({"p": others})["admitted"] is None

@@ -195,12 +195,11 @@ def split(partitions: str, *parts: tuple[str, ...]) -> RingRun:
 
 
 def test_A2_in_a_partition_each_part_goes_on_by_itself() -> None:
-    """Outside the paper's model: two views of one number, of which neither knows the other's messages."""
+    """Outside the paper's model: two groups of one name, of which neither has the other's messages."""
     run = split("any", ("a", "b"), ("c", "d", "e"))
     assert run.views("a")[-1] == ("a", "b") and run.views("e")[-1] == ("c", "d", "e")
     assert run.halted() == {} and len(run.alive()) == 5
-    last = {name: [row["view"] for row in run.of("view", name)][-1] for name in "ae"}
-    assert last["a"] == last["e"] and not {*run.delivered("a")[-20:]} & {*run.delivered("e")}
+    assert not {*run.delivered("a")[-20:]} & {*run.delivered("e")}
 
 
 def test_A2_with_the_majority_rule_only_the_larger_part_goes_on() -> None:

@@ -99,6 +99,16 @@ def test_who_misses_something_for_good_says_what_and_what_it_did_about_it() -> N
         "had come too late and was thrown away")
 
 
+def test_what_was_missing_once_and_came_is_not_what_a_member_stopped_for() -> None:
+    script = ring()
+    script.add(20, "c", "receive", omission=True, missing=[["a", 7, 7]])
+    evidence: dict[str, Any] = {"missing": [["b", 9, -1], ["a", 8, 8]]}
+    script.add(40, "c", "crash", group=None, by="protocol", reason="omission", text="c has missed a turn", evidence=evidence)
+    script.end(60, "a b")
+    told_why = because(process(script, "c"), "c halts")
+    assert told_why == "only those stay who have everything; missing was all packets of b from 9 on"
+
+
 def test_the_same_reason_stands_in_the_story_of_the_view_and_of_a_message() -> None:
     script = omission()
     reason = "missing was packet 7 of a, which it had asked for once"

@@ -103,7 +103,8 @@ def test_assumptions_that_do_not_hold() -> None:
         "gets a packet of b that is 9.0 ms old; at most 2.0 ms is assumed (P3)")
     assert broken({"broken": "hold", "measured": 9 * MS, "bound": 4 * MS}) == "holds the token for 9.0 ms, and its T is 4.0 ms"
     assert broken({"broken": "reaction", "measured": 9 * MS}) == "reacts 9.0 ms late"
-    assert broken({"broken": "P2"}) == "finds P2 broken: longer"
+    assert broken({"broken": "P2", "source": "b"}) == "gets a packet of b after its heartbeat, though that was sent later (P2)"
+    assert broken({"broken": "P9"}) == "finds P9 broken"
     assert broken({"state": "running"}) is None
 
 

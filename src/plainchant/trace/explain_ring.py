@@ -119,11 +119,13 @@ class Ring:
 
     def _omitted(self, event: Event) -> list[str]:
         """What was missing, how often it was asked for, and what was thrown away."""
-        rows = self._rows.find("receive", process=event.process, until=event.when)
-        noticed = [row for row in rows if row.detail.get("omission") and missing(row.detail)]
-        if not noticed:
+        evidence = event.detail.get("evidence")
+        lost = missing(evidence) if isinstance(evidence, dict) else []
+        for row in self._rows.find("receive", process=event.process, after=event.when - 1, until=event.when):
+            lost += missing(row.detail) if row.detail.get("omission") else []
+        if not lost:
             return []
-        sender, first, last = missing(noticed[0].detail)[0]
+        sender, first, last = lost[0]
         told = [f"missing was {packets(sender, first, last)}"]
         asked = [
             row for row in self._rows.find("ask", process=event.process, until=event.when)

@@ -95,12 +95,14 @@ def broken(detail: Detail) -> str | None:
             return f"holds the token for {took}" + (f", and its T is {span(bound)}" if bound is not None else "")
         case "reaction":
             return f"reacts {took} late{most}"
+        case "P2":
+            return f"gets a packet{source} after its heartbeat, though that was sent later (P2)"
         case "P3":
             return f"gets a packet{source} that is {took} old{most} (P3)"
         case "P4":
             why = _LOST_CLOCK.get(str(detail.get("why")), str(detail.get("why") or "it was not read in time"))
             return f"does not know the time any more: {why} (P4)"
-    return f"finds {what} broken: {took}{most}"
+    return f"finds {what} broken" + (f": {took}{most}" if measured is not None else "")
 
 
 # --- turns and membership --------------------------------------------------------------------------------------------

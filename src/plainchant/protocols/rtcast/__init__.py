@@ -26,6 +26,7 @@ from .interface import Interface
 from .packets import PACKETS
 from .parameters import PATH, Parameters
 from .ring import Ring
+from .tuning import tune
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -133,7 +134,11 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
 
 
 def settle(parameters: Any) -> int:
-    """A crash is detected by then, what is missing is asked for, and P is given back."""
+    """A crash is detected by then, what is missing is asked for, and P is given back. In real time turns are as long as what is
+    said in them, not as T: there it takes what is waited for until a member is given up, twice."""
+    if parameters.timing == "soft":
+        interface = Interface(parameters)
+        return 2 * (int(parameters.hold) + interface.hold_back + interface.timeout)
     ring = [f"p{number}" for number in range(MEMBERS)]
     found = bounds_of(parameters, ring)
     return 2 * found["detection"]
@@ -155,6 +160,7 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     bounds=bounds,
+    tune=tune,
     admits=lambda parameters: bool(parameters.admission),
     loopback=True,
     recorded=frozenset({"retransmit", "suspect", "token", "state"}),

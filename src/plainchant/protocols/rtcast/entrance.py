@@ -18,10 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-import msgspec
-
 from ...model import Form, Join, ProcessId, Reason, Timer, View
-from .packets import Beat, Change, Data, JoinAck, Knock, Refuse, Request
+from .packets import Beat, Change, Data, JoinAck, Knock, Partial, Refuse, Request
 
 if TYPE_CHECKING:
     from .ring import Ring
@@ -55,6 +53,8 @@ class Entrance:
         self._asked_rotation = 0
         self._not_before = 0
         self._acks: dict[ProcessId, JoinAck] = {}
+        self._parts: dict[tuple[int, int], Partial] = {}
+        """What the sponsor has told us of messages that are partly there, by change and index."""
         self._kept: list[tuple[ProcessId, Data]] = []
         self._beats: dict[ProcessId, Beat] = {}
         self._why = ""
@@ -204,7 +204,7 @@ class Entrance:
         if self._host.me == beat.next:
             return
         self._asked, self._asked_rotation = beat.ring, beat.rotation
-        self._acks, self._kept, self._beats = {}, [], {}
+        self._acks, self._parts, self._kept, self._beats = {}, {}, [], {}
         self._host.record("request", self._group, to=beat.next, ring=beat.ring)
         self._host.send((beat.next,), Request(self._group, beat.ring, ring.interface.hold(self._host.me)))
         self._host.set_timer(ACKS, self._host.now + 3 * beat.rotation)
@@ -234,7 +234,7 @@ class Entrance:
 
     def _forget_asking(self) -> None:
         self._asked = ""
-        self._acks, self._kept, self._beats = {}, [], {}
+        self._acks, self._parts, self._kept, self._beats = {}, {}, [], {}
 
     # --- being let in -------------------------------------------------------------------------------------------------
 
@@ -245,26 +245,37 @@ class Entrance:
             self._acks = {}
             self._host.set_timer(ACKS, self._host.now + ack.rotation)
         self._acks[source] = ack
-        if self._enough(ack):
-            self._enter(ack)
+        self._try(ack)
+
+    def told(self, part: Partial) -> None:
+        """The sponsor tells us of messages that are partly there."""
+        if part.ring == self._asked:
+            self._parts[part.number, part.index] = part
+            ack = next(iter(self._acks.values()), None)
+            if ack is not None:
+                self._try(ack)
+
+    def _try(self, ack: JoinAck) -> None:
+        partial = self._partial(ack.number)
+        if self._enough(ack) and (crc32(partial) == ack.digest):
+            self._enter(ack, partial)
+
+    def _partial(self, number: int) -> bytes:
+        parts = sorted((part for part in self._parts.values() if part.number == number), key=lambda part: part.index)
+        return b"".join(part.body for part in parts)
 
     def _enough(self, ack: JoinAck) -> bool:
         """Whether every member of the view has acknowledged, and all the same."""
         expected = [process for process in ack.members if process not in ack.joined]
         if any(process not in self._acks for process in expected):
             return False
-        bare = {_without_partial(known) for known in self._acks.values()}
-        if len(bare) != 1:
+        if len(set(self._acks.values())) != 1:
             self._fail("members acknowledge different views")
             return False
         return True
 
-    def _enter(self, ack: JoinAck) -> None:
+    def _enter(self, ack: JoinAck, partial: bytes) -> None:
         ring = self._ring
-        partial = next((known.partial for known in self._acks.values() if known.partial), b"")
-        if crc32(partial) != ack.digest:
-            self._fail("the sponsor's word on partial messages is not the others'")
-            return
         kept, beats = self._kept, self._beats
         changes = [data.word for _, data in kept if isinstance(data.word, Change)]
         changes += [beat.change for beat in beats.values() if beat.change is not None]
@@ -293,6 +304,3 @@ class Entrance:
         self._begin_again()
         self._host.set_timer(KNOCK, self._host.now)
 
-
-def _without_partial(ack: JoinAck) -> JoinAck:
-    return msgspec.structs.replace(ack, partial=b"") if ack.partial else ack

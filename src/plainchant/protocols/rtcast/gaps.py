@@ -7,11 +7,11 @@ N1's packet to B may take d_max while the token and N2's packet take less. So a 
 before it in the order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission, and
 the next packet is passed up to the ring, which finds it (4.2).
 
-**Retransmission** (4.6; with r > 0). What is missing is asked for instead, in one's next turn, on the heartbeat; its sender
-sends it again, first thing in its own next turn. A counter begins at r with the turn that asks, and every later turn takes one
-from it: so each of r requests has a whole rotation to be answered. (If the asking turn counted too, r = 1 would ask and give up
-at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for what a member sent that has been
-eliminated are answered by whoever has it, unless somebody has done so.
+**Retransmission** (4.6; with r > 0). What is lost (a later packet of its sender is here, or d_max has passed) is asked for
+instead, in one's next turn, on the heartbeat; its sender sends it again, first thing in its own next turn. A counter begins at r
+with the turn that asks, and every later turn takes one from it: so each of r requests has a whole rotation to be answered. (If
+the asking turn counted too, r = 1 would ask and give up at once.) When it is used up and d_max more has passed, the omission is
+passed up. Requests for what a member sent that has been eliminated are answered by whoever has it, unless somebody has done so.
 
 Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or one who misses something would wait for
 a token from the dead. Only their place in the order is kept. """
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...engine import Host, Layer
-from ...model import Packet, ProcessId, Reason, Timer
+from ...model import SECOND, Packet, ProcessId, Reason, Timer
 from .order import Order, Place
 from .packets import Ask, Data
 
@@ -49,6 +49,8 @@ class Gaps(Layer):
         """The first thing missing when we asked last, and how many turns may pass still."""
         self._left = 0
         self._given_up = False
+        self._noticed: dict[tuple[ProcessId, int], int] = {}
+        """When something was found to be missing."""
         self.inner.gaps = self
 
     def reset(self) -> None:
@@ -57,6 +59,7 @@ class Gaps(Layer):
         for known in (self._queue, self._kept, self._wanted):
             known.clear()
         self._head, self._left, self._given_up = None, 0, False
+        self._noticed.clear()
 
     # --- packets come -------------------------------------------------------------------------------------------------
 
@@ -132,10 +135,7 @@ class Gaps(Layer):
         order = self.inner.order
         if not self._retransmissions or order is None:
             return ()
-        have: dict[ProcessId, set[int]] = {}
-        for sender, seq in self._queue:
-            have.setdefault(sender, set()).add(seq)
-        missing = order.missing(self.inner.heard_visit, have, self.inner.ends, self.inner.out)
+        missing = [ask for ask in self._missing(order) if self._is_lost(ask)]
         if not missing:
             self._head = None
             return ()
@@ -149,8 +149,24 @@ class Gaps(Layer):
                 return ()
         for sender, first, last in missing:
             self.host.record("ask", self.inner.group, sender=sender, first=first, last=last, left=self._left)
-        self._hear_asks(self.me, [ask for ask in missing if ask[0] == self.me])
         return tuple(missing)
+
+    def _missing(self, order: Order) -> list[Ask]:
+        """What is not there; one's own packets are, and come back from the network."""
+        have: dict[ProcessId, set[int]] = {}
+        for sender, seq in self._queue:
+            have.setdefault(sender, set()).add(seq)
+        found = order.missing(self.inner.heard_visit, have, self.inner.ends, self.inner.out)
+        return [ask for ask in found if ask[0] != self.me]
+
+    def _is_lost(self, ask: Ask) -> bool:
+        """Whether something that is missing can only be lost: its sender's later heartbeat is here (P2), or it has been missing
+        for longer than any packet takes."""
+        key = ask[:2]
+        now = self.host.now
+        self._noticed = {known: since for known, since in self._noticed.items() if since > now - SECOND}
+        since = self._noticed.setdefault(key, now)
+        return now - since >= self.inner.interface.hold_back or (ask[2] != -1 and self.inner.keeps_order(ask[0]))
 
     def _give_up(self) -> None:
         if not self._given_up:
@@ -159,12 +175,8 @@ class Gaps(Layer):
 
     def heard_asks(self, source: ProcessId, asks: Iterable[Ask]) -> None:
         """Somebody's heartbeat asks for packets."""
-        if source != self.me:
-            self._hear_asks(source, asks)
-
-    def _hear_asks(self, source: ProcessId, asks: Iterable[Ask]) -> None:
         order = self.inner.order
-        if order is None:
+        if order is None or source == self.me:
             return
         for sender, first, last in asks:
             if sender != self.me and sender in self.inner.ring:
@@ -180,6 +192,17 @@ class Gaps(Layer):
             if other == sender:
                 kept[seq] = data
         return kept
+
+    def bring_back(self) -> None:
+        """What we have sent and not heard ourselves, though our heartbeat has come back: only our own copy is lost."""
+        order = self.inner.order
+        if order is None or not self._retransmissions:
+            return
+        for data in sorted(self._kept.get(self.me, {}).values(), key=lambda data: order.ahead(data.seq, order.seqs[self.me])):
+            if order.place(data) in (Place.NEXT, Place.EARLY) and (self.me, data.seq) not in self._queue:
+                self.accept(self.me, data)
+                if self.inner.order is None:
+                    return
 
     def sent(self, data: Data) -> None:
         """A packet of our own: kept from the moment that it leaves, whether we hear it or not."""

@@ -178,8 +178,8 @@ class Vote(Packet, frozen=True, array_like=True, gc=False, tag=57):
 
 class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
     """What a joiner has to know, as it is right after the change that lets it in; the same from every member. ``seqs`` is the
-    sequence vector, ``visit``, ``holder`` and ``complete`` say whose turn it is; ``digest`` is that of ``partial``, which only
-    the sponsor sends: the messages that are partly there."""
+    sequence vector; ``visit``, ``holder`` and ``complete`` say whose turn it is; ``digest`` is that of the messages that are
+    partly there (:class:`Partial`), 0 if there are none."""
 
     group: GroupId
     ring: ProcessId
@@ -195,7 +195,17 @@ class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
     seqs: Numbers
     rank: int
     digest: int
-    partial: bytes = b""
 
 
-PACKETS: Final = (Data, Beat, Where, Here, Knock, Request, Refuse, Vote, JoinAck)
+class Partial(Packet, frozen=True, array_like=True, gc=False, tag=59):
+    """From the sponsor, for who joins by change ``number``: a part of what is partly there."""
+
+    group: GroupId
+    ring: ProcessId
+    number: int
+    index: int
+    count: int
+    body: bytes
+
+
+PACKETS: Final = (Data, Beat, Where, Here, Knock, Request, Refuse, Vote, JoinAck, Partial)

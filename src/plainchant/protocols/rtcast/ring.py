@@ -46,6 +46,7 @@ from .packets import (
     Here,
     JoinAck,
     Knock,
+    Partial,
     Query,
     Reclaim,
     Refuse,
@@ -137,6 +138,7 @@ class Ring(Engine):
         self._ready = False
         self._leaving = False
         self._own_heard = 0
+        self._own_due = 0
         self._farewell: Data | None = None
         """The packet by which we leave."""
         self._probing = False
@@ -201,6 +203,8 @@ class Ring(Engine):
             self.entrance.knocked(source, packet)
         elif isinstance(packet, JoinAck):
             self.entrance.acknowledged(source, packet)
+        elif isinstance(packet, Partial):
+            self.entrance.told(packet)
         elif isinstance(packet, Refuse):
             self.entrance.refused(packet)
 
@@ -279,6 +283,10 @@ class Ring(Engine):
         if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self._disordered:
             self._disordered[source] = None
             self.host.record("state", self.group, broken="P2", source=source, visit=data.visit)
+
+    def keeps_order(self, process: ProcessId) -> bool:
+        """Whether the channel from a process has kept its order so far (P2)."""
+        return process not in self._disordered
 
     def replay(self, source: ProcessId, data: Data) -> None:
         """Takes in a packet that came before we were in."""
@@ -608,6 +616,8 @@ class Ring(Engine):
             turn.say(change, everybody)
         else:
             word = self.sponsor.word()
+            for _ in range(self.sponsor.taken_packets()):
+                turn.charge(0)
             if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
                 word = self._goodbye()
             if word is not None:
@@ -678,7 +688,8 @@ class Ring(Engine):
         self._tell_stable()
         self.heard_visit, self.heard_holder, self._heard_at = self.visit, self.me, now
         self._forget()
-        self.host.set_timer(OWN, now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack)
+        self._own_due = now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack
+        self.host.set_timer(OWN, self._own_due)
         if not gone:
             self._arm()
 
@@ -717,6 +728,13 @@ class Ring(Engine):
         if self._is_gone and self.name and self._farewell is not None and self.order is not None:
             self.ordered(self._farewell)
             return
+        if self.name and self.host.now > self._own_due + self.interface.slack:
+            # We were not there when it was due: what has come meanwhile is heard first.
+            self._own_due = self.host.now
+            self.host.set_timer(OWN, self._own_due)
+            return
+        if self.name and self.gaps is not None and self._own_heard >= self.visit:
+            self.gaps.bring_back()
         if self.name and self._own_heard < self.visit and not self._phase and len(self.ring) > 1:
             self.halt("unheard", f"{self.me} has not heard its own heartbeat", visit=self.visit)
 
@@ -770,11 +788,9 @@ class Ring(Engine):
     def _acknowledgement(
         self, change: Change, visit: int, holder: ProcessId, complete: bool, seqs: Mapping[ProcessId, int], rank: int
     ) -> JoinAck:
-        partial = self.advisor.partial()
         return JoinAck(
             self.group, self.name, change.number, change.ring, change.holds, change.joined, change.rotation, change.formed, visit,
-            holder, complete, tuple((process, seqs[process]) for process in change.ring), rank, crc32(partial),
-            partial if holder == self.me else b"",
+            holder, complete, tuple((process, seqs[process]) for process in change.ring), rank, crc32(self.advisor.partial()),
         )
 
     def _reached(self, change: Change) -> None:
@@ -801,6 +817,10 @@ class Ring(Engine):
             seqs[process] = self.parameters.numbers - 1
         ack = self._acknowledgement(change, self.visit, self.me, is_last, seqs, order.rank + 1)
         self.host.send(change.joined, ack)
+        partial = self.advisor.partial()
+        parts = [partial[at : at + self.host.max_packet] for at in range(0, len(partial), self.host.max_packet)]
+        for index, part in enumerate(parts):
+            self.host.send(change.joined, Partial(self.group, self.name, change.number, index, len(parts), part))
 
     def _confirmed(self, change: Change) -> bool:
         """Whether everybody in the ring has been heard to know of a change; who has just joined has not spoken yet."""
@@ -977,7 +997,7 @@ class _Turn:
         wanted = gaps.resends()
         for place, (targets, data) in enumerate(wanted):
             size = len(data.batch.body) if data.batch is not None else CHANGE
-            if self.spent + ring.interface.cost(size) > self._budget and place:
+            if self.spent + ring.interface.cost(size) > self._budget:
                 gaps.want_again(wanted[place:])
                 return
             ring.host.record("retransmit", ring.group, to=list(targets), sender=data.sender, number=data.seq, visit=data.visit)

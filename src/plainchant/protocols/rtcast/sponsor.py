@@ -58,6 +58,12 @@ class Sponsor:
         self._asked: tuple[ProcessId, Query] | None = None
         """The query that everybody votes on, as it came in the order, and whose it is."""
         self._unused_since: int | None = None
+        self._packets = 0
+
+    def taken_packets(self) -> int:
+        """How many packets we have sent in this turn."""
+        packets, self._packets = self._packets, 0
+        return packets
 
     def reset(self) -> None:
         self.newcomers.clear()
@@ -138,6 +144,7 @@ class Sponsor:
             who = ", ".join(against or missing)
             text = f"{who} cannot keep its guarantees with P = {vote.rotation} ns" if against else f"{who} did not vote"
             self._host.send(tuple(vote.joiners), Refuse(ring.group, ring.name, text))
+            self._packets += 1
             self._vote = None
             return Decided(vote.attempt)
         return None
@@ -162,6 +169,7 @@ class Sponsor:
             return
         self._host.record("usend", ring.group, vote=agrees, attempt=query.attempt, to=sponsor, rotation=query.rotation)
         self._host.send((sponsor,), Vote(ring.group, ring.name, query.attempt, agrees))
+        self._packets += 1
 
     def voted(self, source: ProcessId, vote: Vote) -> None:
         ring = self._ring

@@ -182,7 +182,7 @@ def _ends(summary: Summary, table: pa.Table) -> dict[ProcessId, int]:
 
 
 def same_views(context: Context) -> Measured:
-    seeds = range(context.of(2, 25))
+    seeds = range(context.of(1, 15))
     runs = context.sweep(spread_of, [instrumented(seed, retransmissions=r) for r in (0, 1, 2) for seed in seeds])
     pairs, late = sum(run.pairs for run in runs), sum(run.late for run in runs)
     longest = [max(run.longest for run in runs if run.retransmissions == r) for r in (0, 1, 2)]

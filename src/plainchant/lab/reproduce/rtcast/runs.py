@@ -23,9 +23,9 @@ from ....sim import Simulation, Summary
 from ....trace import TraceBuffer
 from ....trace.reference import verify
 from ..observe import Make
-from ..runs import milliseconds, names, rows_of, scenario
+from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, scenario
 
-BEGIN: Final = 600.0
+BEGIN: Final = 300.0
 """By then every ring here has formed."""
 DELAY: Final = 2.0
 """d_max, as the defaults have it."""
@@ -159,18 +159,25 @@ def checked(run: Scenario, properties: Sequence[str], make: Make | None = None) 
 
 
 def instrumented(seed: int, *, network: Network | None = None, **parameters: Any) -> Scenario:
-    """Crashes and receive omissions at random, and whoever is gone comes back (6.3)."""
+    """Crashes, half of them within a broadcast, and receive omissions at random; whoever is gone comes back (6.3)."""
     draw = random.Random(f"{seed}/instrumented")
     settings = {"retransmissions": draw.choice((0, 0, 1, 2)), "admission": draw.random() < 0.5, **parameters}
+    members = names(draw.randrange(3, 8))
+    faults: list[Fault] = []
+    for _ in range(draw.randrange(1, 4)):
+        at, process = BEGIN + draw.uniform(20, 800), draw.choice(members)
+        faults.append(fault("crash", at, process=process, mid_broadcast=draw.random() < 0.5))
+        faults.append(fault("restart", at + draw.uniform(100, 400), process=process))
+    for _ in range(draw.randrange(1, 6)):
+        at, process = BEGIN + draw.uniform(20, 1000), draw.choice(members)
+        faults.append(fault("omit", at, process=process, count=draw.randrange(1, 3), packet=draw.choice(("", "Data", "Beat"))))
     return ring(
-        draw.randrange(2, 8),
+        members,
         Workload(rate=draw.choice((20.0, 60.0)), arrivals="poisson", size=draw.choice((16, 300)), start=milliseconds(BEGIN)),
         length=BEGIN + 1200,
         seed=seed,
-        network=network or draw.choice((WITHIN, Network(delay=Delay("constant", milliseconds(1.0))))),
-        random_faults=RandomFaults(
-            crash=draw.choice((0.5, 1.5)), omit=draw.choice((1.0, 4.0)), omit_most=2, restart=1.0, restart_halted=1.0,
-            restart_after=milliseconds(200), most_lost=8,
-        ),
+        network=network or draw.choice((WITHIN, ONE_MILLISECOND)),
+        faults=sorted(faults, key=lambda one: one.at),
+        random_faults=RandomFaults(restart_halted=1.0, restart_after=milliseconds(200)),
         **settings,
     )

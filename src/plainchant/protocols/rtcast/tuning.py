@@ -1,0 +1,81 @@
+"""Which parameters suit real processes: nobody is given up for waiting for a processor, nothing is lost for want of buffer.
+
+Theory of operation
+-------------------
+**Real time is soft.** Processes that share processors wait for them, often for tens of milliseconds. So nothing about time is
+promised (``timing``), and d_max and ``slack`` are such that an ordinary wait is within them. P follows from d_max, and the
+deadlines that can be admitted from P: who has processors to himself gives a smaller ``delay_max`` and gets nearer deadlines. What
+happens then is in the trace all the same: packets that are too old, turns and rotations that took too long, deadlines missed.
+
+**Clocks** of different machines are not assumed to agree: how old a packet is can be told where the clock layer has read the
+master's clock well enough, and elsewhere nobody asks.
+
+**What a turn may send.** All members' turns come before a member's own: what they send waits in its buffer if it does not get to
+read. So what is sent in T, by all of them together, fits into three quarters of a buffer. T and ``bandwidth`` say how much
+that is. It is two full packets at the least, since time is kept for one that is sent again; where buffers are too small even for
+that, packets are lost: make them smaller.
+
+**An idle ring turns** all the time: ``idle_hold`` is what a message waits for at each member on its way, and what keeps an idle
+group from taking a processor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from ...model import MS, SECOND
+from ..buffers import room
+from ..registry import Surroundings
+from .parameters import Parameters
+
+DELAY_MAX: Final = 100 * MS
+"""Longer than a process waits for a processor that it shares with a few others."""
+SLACK: Final = 25 * MS
+"""How late a timer is, at the most, where as many processes wait."""
+HOLD: Final = 20 * MS
+IDLE_HOLD: Final = 4 * MS
+GATHER: Final = 3 * SECOND
+"""Those who form a group begin at once; each of them that comes into the ring takes a slot or two."""
+RECLAIM_AFTER: Final = 10 * SECOND
+"""A process that was killed is started again by then."""
+CLOCK_EVERY: Final = 1 * SECOND
+RESERVED: Final = 4096
+"""Bytes of a turn for what the ring itself sends."""
+LEAST_PACKETS: Final = 2
+MOST_BYTES: Final = 2 << 20
+"""Of a turn: more only lets others wait."""
+
+
+def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
+    """The parameters fitted to a network and to real time, except for those that were given."""
+    if not surroundings.live:
+        return parameters
+    given = surroundings.given
+    delay_max = parameters.delay_max if "delay_max" in given else DELAY_MAX
+    chosen: dict[str, Any] = {
+        "timing": "soft",
+        "delay_max": delay_max,
+        "slack": SLACK,
+        "gather": GATHER,
+        "reclaim_after": RECLAIM_AFTER,
+        "clocks": "synchronised",
+        "clock_precision": delay_max,
+        "clock_every": CLOCK_EVERY,
+        **_turn(parameters, surroundings),
+    }
+    return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in given})
+
+
+def _turn(parameters: Parameters, surroundings: Surroundings) -> dict[str, int]:
+    """T and the bandwidth, from what may wait in a buffer: either of them may be given."""
+    given = surroundings.given
+    packets = room(surroundings.buffer, surroundings.packet) // max(1, surroundings.members)
+    least = LEAST_PACKETS + parameters.resends * bool(parameters.retransmissions)
+    packet = surroundings.packet + parameters.header
+    size = RESERVED + max(least * packet, min(packets * packet, MOST_BYTES))
+    hold = int(parameters.hold) if "hold" in given else HOLD
+    if "bandwidth" in given and "hold" not in given:
+        hold = max(hold, -(-size * 8 * SECOND // parameters.bandwidth))
+    bandwidth = -(-size * 8 * SECOND // hold)
+    return {"hold": hold, "bandwidth": bandwidth, "idle_hold": min(IDLE_HOLD, hold, *map(int, parameters.holds.values()))}
