@@ -394,6 +394,9 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
         "acyclic",
         "And if the network falls apart?",
         "came together",
+        "And if it has to be in time?",
+        "no, but ",
+        "deadline ",
         "holds",
     ):
         assert part in first.out
@@ -402,6 +405,7 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
     assert {"trace/part-00000.parquet", "live/report.html", "sweep/report.html", "sweep/summary.json"} <= set(made)
     assert {"overlapping/trace/part-00000.parquet", "overlapping/report.html"} <= set(made)
     assert {"parted/trace/part-00000.parquet", "parted/report.html"} <= set(made)
+    assert {"timed/trace/part-00000.parquet", "timed/report.html"} <= set(made)
     assert_one_order(first.out)
     assert "40 runs" in first.out
     again = plainchant("demo")

@@ -6,7 +6,6 @@ from itertools import product
 
 import pytest
 
-from plainchant.model import Duration
 from plainchant.scenario.model import Clock, Delay, Network, Workload
 
 from .rtcast_runs import fault, ms, simulate
@@ -39,7 +38,7 @@ def test_fig_8_every_configuration_runs(admission: bool, retransmissions: int, c
         network=Network(delay=Delay("constant", ms(0.5))),
         parameters={
             "admission": admission, "retransmissions": retransmissions, "clocks": clocks, "overtaking": overtaking,
-            "clock_every": Duration(ms(100)), "heartbeats": 2,
+            "clock_every": ms(100), "idle_hold": ms(2),
         },
     )
     assert run.violated == [] and run.summary.quiet, run.summary.not_quiet

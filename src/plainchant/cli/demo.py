@@ -1,12 +1,13 @@
 """``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, the same for real, groups that
-overlap, a network that falls apart and heals, and the laboratory."""
+overlap, a network that falls apart and heals, messages with deadlines, and the laboratory."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,7 @@ from .verdict import print_outcomes, print_violations
 _SCENARIO: Final = "demo"
 _OVERLAPPING: Final = "newtop-overlapping"
 _PARTED: Final = "newtop-partition"
+_TIMED: Final = "rtcast-realtime"
 _SHOWN: Final = 10
 """Messages of the overlapping groups that are shown in their one order."""
 _SEEDS: Final = "0:40"
@@ -49,8 +51,9 @@ def demo(
 
     Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
     readable account of what happened. The same with five real processes on this machine. Five groups that overlap in a ring
-    and a chain, with one order over all of them. A network that falls into three parts, which go on and come together again. Then
-    forty runs with other faults each, as tasks on Spark, all verified; and a page for the browser of each.
+    and a chain, with one order over all of them. A network that falls into three parts, which go on and come together again.
+    A token ring that promises deadlines and keeps them. Then forty runs with other faults each, as tasks on Spark, all
+    verified; and a page for the browser of each.
 
     Examples:
 
@@ -65,9 +68,10 @@ def demo(
         lived = _for_real(result.scenario, directory / "live")
         overlapped = _overlapping(directory / "overlapping")
         parted = _parted(directory / "parted")
+        timed = _timed(directory / "timed")
         swept = _laboratory(directory)
     _onwards(result, out)
-    if not (result.passes and lived and overlapped and parted and swept):
+    if not (result.passes and lived and overlapped and parted and timed and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -81,7 +85,7 @@ def _is_a_demo(target: Path) -> bool:
     return (
         isinstance(summary, dict)
         and summary.get("command") == "demo"
-        and _ALWAYS <= names <= _ALWAYS | {"live", "overlapping", "parted", "sweep", "report.html"}
+        and _ALWAYS <= names <= _ALWAYS | {"live", "overlapping", "parted", "timed", "sweep", "report.html"}
     )
 
 
@@ -183,6 +187,57 @@ def _views(rows: pa.Table) -> Table:
     return table
 
 
+def _timed(directory: Path) -> bool:
+    """A token ring with deadlines: what was asked for, what was promised, and how it was kept; True if it was."""
+    console = output()
+    scenario = load(find(_TIMED))
+    dies = next(fault for fault in scenario.fault if fault.kind == "crash")
+    console.print("\n[bold]And if it has to be in time?[/bold]")
+    console.print(
+        f"{', '.join(scenario.members)} are a ring under {scenario.protocol}: they take turns. What has a deadline is asked for "
+        "before it is sent, and promised, or refused with the deadline that could be promised. After "
+        f"{format_duration(dies.at)} {dies.process} dies in the middle of a broadcast; later it comes back:\n",
+        markup=False,
+    )
+    directory.mkdir()
+    result = execute(scenario, directory, verify_it=True, command="demo")
+    console.print(_promised(result.table))
+    console.print()
+    if result.verification is not None:
+        tell_verification(result.verification, console)
+    return result.passes
+
+
+def _promised(rows: pa.Table) -> Table:
+    """By member and size: what it asked for, the answer, what it sent, and by how much the latest of its deliveries was early."""
+    asked: dict[tuple[str, int], dict[str, Any]] = {}
+    due: dict[tuple[str, int], tuple[int, tuple[str, int]]] = {}
+    early: dict[tuple[str, int], int] = {}
+    for row in in_order(rows).to_pylist():
+        kind, process = row["kind"], row["process"].partition("#")[0]
+        if kind in ("admit", "reject"):
+            detail = decode(row["detail"])
+            asked.setdefault((process, detail["size"]), detail)
+        elif kind == "send" and row["deadline"] is not None:
+            due[row["sender"], row["seq"]] = row["deadline"], (process, row["size"])
+        elif kind == "deliver" and (row["sender"], row["seq"]) in due:
+            deadline, stream = due[row["sender"], row["seq"]]
+            early[stream] = min(deadline - row["true_time"], early.get(stream, deadline))
+    sent = Counter(stream for _, stream in due.values())
+    table = plain_table("member", "asks for", "within", "answer", "sent", "early by")
+    for stream, detail in sorted(asked.items()):
+        process, size = stream
+        often = f"every {_ms(detail['period_ns'])}" if detail["period_ns"] else "now and then"
+        answer = "yes" if "term" not in detail else f"no, but {_ms(detail['nearest_ns'])}" if detail["nearest_ns"] else "no"
+        kept = f"{_ms(early[stream])} or more" if stream in early else ""
+        table.add_row(process, f"{size:,} B {often}", _ms(detail["deadline_ns"]), answer, str(sent[stream]), kept)
+    return table
+
+
+def _ms(time: int) -> str:
+    return f"{time / 1e6:.0f} ms"
+
+
 def _laboratory(directory: Path) -> bool:
     """A small sweep and two reports; True if all is as it should be, or if the laboratory is not installed."""
     console = output()
@@ -202,7 +257,7 @@ def _laboratory(directory: Path) -> bool:
     console.print(f"{definition.runs} runs, {result.events:,} events: {counts}\n", markup=False)
     print_outcomes(console, result.verification.properties)
     print_violations(console, result.verification.violations, most=3, replay=result.replays.__getitem__)
-    for subject in (directory, directory / "live", directory / "overlapping", directory / "parted", directory / "sweep"):
+    for subject in (directory, *(directory / part for part in ("live", "overlapping", "parted", "timed", "sweep"))):
         (subject / "report.html").write_text(page(subject_at(str(subject), most=10)), encoding="utf-8")
     return result.passes
 
@@ -237,7 +292,7 @@ def _onwards(result: Result, out: Path) -> None:
     console, scenario = output(), result.scenario
     if (out / "report.html").exists():
         console.print("\n[bold]Pages for your browser[/bold]")
-        for page in (out, out / "live", out / "overlapping", out / "parted", out / "sweep"):
+        for page in (out, out / "live", out / "overlapping", out / "parted", out / "timed", out / "sweep"):
             console.print(f"  {page / 'report.html'}", markup=False)
     console.print("\n[bold]Where to go next[/bold]")
     for command, why in (
@@ -246,8 +301,9 @@ def _onwards(result: Result, out: Path) -> None:
         ("plainchant sweep sweep-faults --seeds 0:1000 --out faults", "a thousand runs"),
         (f"plainchant trace {out} --kind view", "who was in the group, and when"),
         (f"plainchant explain {out}/parted --view g", "how the group fell apart and came together"),
+        (f"plainchant explain {out}/timed --process valve", "what a member asked for in vain"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
         ("plainchant run --list", "other scenarios to try, and `plainchant live` runs each with real processes"),
-        ("plainchant protocols sequencer", "what it promises, and what can be set; newtop is the other one"),
+        ("plainchant protocols sequencer", "what it promises, and what can be set; newtop and rtcast are the others"),
     ):
         console.print(f"  {command:<58} {why}", markup=False)

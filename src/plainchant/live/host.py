@@ -250,7 +250,9 @@ class LiveHost:
     # --- what engines ask for -----------------------------------------------------------------------------------------
 
     def clock(self) -> int:
-        return time.time_ns() + self.clock_offset
+        """The process's clock. While the engine is called it stands still, as ``now`` does: both are of the same instant."""
+        since = monotonic_ns() - self.now if self._inside else 0
+        return time.time_ns() - since + self.clock_offset
 
     def take(self, group: str, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         if stream:

@@ -190,6 +190,8 @@ class Entrance:
             known = self._beats.get(source)
             if known is None or known.visit < beat.visit:
                 self._beats[source] = beat
+            if self._host.me in beat.voting and not self._acks:
+                self._host.set_timer(ACKS, self._host.now + 3 * beat.rotation)
             return
         ring = self._ring
         if self.is_installed or not beat.slot or self._asked or self._host.now < self._not_before:
@@ -202,6 +204,9 @@ class Entrance:
                 self._give_up_ring(beat.ring)
                 return
         if self._host.me == beat.next:
+            return
+        if not ring.fresh(source, beat.at, "Beat"):
+            self._why = "its clock is off, or packets take longer than d_max"
             return
         self._asked, self._asked_rotation = beat.ring, beat.rotation
         self._acks, self._parts, self._kept, self._beats = {}, {}, [], {}

@@ -113,6 +113,8 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     change: Change | None = None
     """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
     next."""
+    voting: tuple[ProcessId, ...] = ()
+    """Those who have asked to join and on whom a vote is under way: they wait."""
 
 
 class Where(Packet, frozen=True, array_like=True, gc=False, tag=52):

@@ -120,6 +120,8 @@ class Ring(Engine):
             self._confirmed, self._reached, self._let_out, self._all_have if parameters.delivery == "safe" else None
         )
         self._got: dict[ProcessId, int] = {}
+        self._installed: tuple[ProcessId, ...] = ()
+        """The members of the last view that was installed."""
         self._acks: list[JoinAck] = []
         self._snapshot: JoinAck | None = None
         # our turn
@@ -130,6 +132,8 @@ class Ring(Engine):
         """That of our last turn, or of the one that we are in."""
         self._phase = ""
         """Where we are in our turn: in the slot, waiting for messages; empty: it is not ours."""
+        self._awaits_order = False
+        """Whether our turn waits for packets of before: something is to be said that needs the whole order."""
         self._turn_at = 0
         self._begun_at = 0
         """When our time began to run: after the slot."""
@@ -169,7 +173,7 @@ class Ring(Engine):
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
-        if self._phase == IDLE:
+        if self._phase == IDLE and not self._awaits_order:
             self._speak()
 
     def waiting(self) -> Reason | None:
@@ -491,15 +495,13 @@ class Ring(Engine):
             return
         self._probing = False
         path = self._path()
-        beat = self._beats.get(self.heard_holder)
-        has_ended = self.heard_holder == self.me or (beat is not None and beat.visit == self.heard_visit)
-        if any(process in self._answers for process in path[has_ended:]):
+        silent = self._silent(path)
+        if any(process in self._answers for process in silent):
             # Somebody alive has its turn before us, and will find out itself.
             self._timer_at = self.host.now + self.interface.patience([self.holds.get(process, 0) for process in path])
             self.host.set_timer(TOKEN, self._timer_at)
             return
         waited = self.host.now - self._heard_at
-        silent = self._silent()
         if len(self.ring) > 2 and not self._answers:
             if not self._asked_twice:
                 self._asked_twice = True
@@ -523,6 +525,7 @@ class Ring(Engine):
             )
             return
         last = tuple((process, self._last_of(process)) for process in silent)
+        gone = tuple((process, number) for process, number in self.out.items() if process not in self.ring)
         self.host.record(
             "suspect", self.group, processes=silent, last=dict(last), after=self.heard_visit, waited=waited,
             answers=list(self._answers),
@@ -531,21 +534,16 @@ class Ring(Engine):
         visit = after + len(self._path())
         ring = tuple(process for process in self.ring if process not in silent)
         change = Change(
-            self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, last, after,
+            self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, (*last, *gone), after,
         )
         self._turn("timeout", visit, False, change)
 
-    def _silent(self) -> list[ProcessId]:
-        """The transitive closure of immediate predecessors of whom no heartbeat was heard since our own (4.3)."""
-        mine = self.ring.index(self.me)
-        silent: list[ProcessId] = []
-        for step in range(1, len(self.ring)):
-            process = self.ring[mine - step]
-            beat = self._beats.get(process)
-            if beat is not None and beat.visit > self.visit:
-                break
-            silent.append(process)
-        return silent
+    def _silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
+        """The transitive closure of immediate predecessors of whom no heartbeat was heard (4.3): everybody between us and the
+        last member that was heard, and that one too if its turn did not come to an end."""
+        beat = self._beats.get(self.heard_holder)
+        has_ended = self.heard_holder == self.me or (beat is not None and beat.visit == self.heard_visit)
+        return [process for process in reversed(path[has_ended:]) if process in self.ring]
 
     def _last_of(self, process: ProcessId) -> int:
         """The highest number of a member's packets that anybody has heard of; without retransmission, that we have ourselves."""
@@ -594,7 +592,12 @@ class Ring(Engine):
         """The slot, if there was one, is over: speaks, or waits a little for something to say."""
         self._begun_at = self.host.now
         resends = self.gaps is not None and self.gaps.has_resends
-        if self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
+        self._awaits_order = (self._leaving or self.sponsor.has_words) and not self.is_up_to_date
+        if self._awaits_order:
+            # What is to be said needs the whole order; a packet of before may be on its way still.
+            wait = min(self.interface.hold_back, self.interface.hold(self.me) // 2)
+            self.host.set_timer(IDLE, self.host.now + wait)
+        elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
             self._speak()
         else:
             alone = len(self.ring) == 1
@@ -677,6 +680,7 @@ class Ring(Engine):
         beat = Beat(
             self.group, self.name, self.number, self.visit, self.seq, following, bool(knockers), at,
             self.will_form, self.rotation, asks, self.order.rank if self.order is not None else 0, self._unconfirmed(),
+            self.sponsor.voting,
         )
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         for _ in range(self.parameters.heartbeats):
@@ -769,6 +773,8 @@ class Ring(Engine):
         if data.batch is not None or isinstance(word, Change):
             self.outlet.put(order.rank, data)
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
+        if self._phase == IDLE and self._awaits_order and self.is_up_to_date:
+            self._speak()
 
     def _ordered_change(self, change: Change) -> None:
         order = self.order
@@ -870,6 +876,11 @@ class Ring(Engine):
         }
         if change.left:
             left[change.left] = Reason("left", f"{change.left} left")
+        for process in self._installed:
+            if process not in change.ring and process not in left:
+                left[process] = Reason("crashed", f"{process} was eliminated by a change before this one")
+        left = {process: reason for process, reason in left.items() if process in self._installed}
+        self._installed = change.ring
         self.host.install(View(self.group, change.number, change.ring, () if first else change.joined, left, rank))
         if first:
             self._ready = True
@@ -938,6 +949,7 @@ class Ring(Engine):
         self.visit = self._own_heard = ack.visit
         self._spoke = dict.fromkeys((process for process in ack.members if process not in ack.joined), ack.number)
         self._change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined)
+        self._installed = ack.members
         self.sponsor.newcomers.update(dict.fromkeys(ack.joined))
         self.set_rotation(ack.rotation)
         self._arm()

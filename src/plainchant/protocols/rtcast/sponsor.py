@@ -185,6 +185,11 @@ class Sponsor:
         if self._asked is not None and self._asked[0] == sponsor and self._asked[1].attempt == word.attempt:
             self._end_vote()
 
+    @property
+    def voting(self) -> tuple[ProcessId, ...]:
+        """On whom a vote is under way."""
+        return () if self._asked is None else self._asked[1].joiners
+
     def _end_vote(self) -> None:
         self._asked = None
         self._ring.advisor.decided()

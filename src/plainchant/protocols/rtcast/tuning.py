@@ -42,9 +42,9 @@ RECLAIM_AFTER: Final = 10 * SECOND
 CLOCK_EVERY: Final = 1 * SECOND
 RESERVED: Final = 4096
 """Bytes of a turn for what the ring itself sends."""
-LEAST_PACKETS: Final = 2
-MOST_BYTES: Final = 2 << 20
-"""Of a turn: more only lets others wait."""
+MOST_BYTES: Final = 384 << 10
+MOST_PACKETS: Final = 96
+"""Of a rotation: a process whose processor is busy gets through so much well within d_max, also in small messages."""
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
@@ -70,10 +70,10 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
 def _turn(parameters: Parameters, surroundings: Surroundings) -> dict[str, int]:
     """T and the bandwidth, from what may wait in a buffer: either of them may be given."""
     given = surroundings.given
-    packets = room(surroundings.buffer, surroundings.packet) // max(1, surroundings.members)
-    least = LEAST_PACKETS + parameters.resends * bool(parameters.retransmissions)
     packet = surroundings.packet + parameters.header
-    size = RESERVED + max(least * packet, min(packets * packet, MOST_BYTES))
+    rotation = min(min(room(surroundings.buffer, surroundings.packet), MOST_PACKETS) * packet, MOST_BYTES)
+    resends = parameters.resends if parameters.retransmissions else 0
+    size = RESERVED + max((1 + resends) * packet, rotation // max(1, surroundings.members))
     hold = int(parameters.hold) if "hold" in given else HOLD
     if "bandwidth" in given and "hold" not in given:
         hold = max(hold, -(-size * 8 * SECOND // parameters.bandwidth))

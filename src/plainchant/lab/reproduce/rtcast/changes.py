@@ -27,7 +27,7 @@ from .runs import BEGIN, instrumented, ring, times_of, trace_of
 
 SIZES: Final = (2, 3, 4, 6, 8, 10, 12, 16)
 _FIVE: Final = 5
-_KEPT: Final = 400.0
+_KEPT: Final = 200.0
 """For how long P is kept after a crash, in ms."""
 
 
@@ -64,7 +64,7 @@ def entering(kind: str, seed: int) -> Scenario:
     else:
         faults = [fault("crash", at, process="p3"), fault("restart", back, process="p3")]
     return ring(
-        _FIVE, Workload(rate=20.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)), length=back + 500, drain=0, seed=seed,
+        _FIVE, Workload(rate=20.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)), length=back + 300, drain=0, seed=seed,
         faults=faults, later=("late",) if kind == NEW else (), reclaim_after=milliseconds(_KEPT),
     )
 
@@ -91,7 +91,7 @@ def entered_of(item: tuple[str, int]) -> Entered:
 
 
 def _entries(context: Context) -> dict[str, list[Entered]]:
-    seeds = range(context.of(2, 20))
+    seeds = range(context.of(1, 20))
     kinds = (SOON, LATE, NEW)
     found = iter(context.sweep(entered_of, [(kind, seed) for kind in kinds for seed in seeds]))
     return {kind: [next(found) for _ in seeds] for kind in kinds}
@@ -292,7 +292,7 @@ def joined_of(item: tuple[int, bool, int]) -> Joined:
 
 def times_of_changes(context: Context) -> tuple[tuple[Figure, ...], str]:
     """How long it takes to notice a crash and to get in: figures, and the sentence that sums them up."""
-    sizes = context.of((3, 5), SIZES)
+    sizes = context.of((2, 4), SIZES)
     moments = context.of((0.4,), tuple(step / 6 for step in range(6)))
     crashes = context.sweep(
         noticed_of, [Crash(members, moment, idle) for idle in (True, False) for members in sizes for moment in moments])

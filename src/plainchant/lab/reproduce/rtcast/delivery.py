@@ -48,8 +48,8 @@ def missing(rule: str, seed: int, lost: bool) -> Scenario:
         source = names(_FIVE)[(seed + number) % (_FIVE - 1)]
         faults.append(fault("omit", BEGIN + 40 + 70 * number, process="p5", source=source, packet="Data"))
     return ring(
-        _FIVE, Workload(rate=60.0, size=64, start=milliseconds(BEGIN)), length=BEGIN + 500, seed=seed, network=ONE_MILLISECOND,
-        faults=faults, delivery=rule, admission=False, retransmissions=1, idle_hold=milliseconds(0),
+        _FIVE, Workload(rate=60.0, size=64, start=milliseconds(BEGIN)), length=BEGIN + 500, drain=0, seed=seed, faults=faults,
+        network=ONE_MILLISECOND, delivery=rule, admission=False, retransmissions=1, idle_hold=milliseconds(0),
     )
 
 
@@ -115,7 +115,7 @@ def latency_of(item: tuple[str, int]) -> Latency:
     """Everybody hands over a message now and then, wherever the token is."""
     rule, members = item
     run = ring(
-        members, Workload(rate=_RATE, size=64, start=milliseconds(BEGIN)), length=BEGIN + 400, network=ONE_MILLISECOND,
+        members, Workload(rate=_RATE, size=64, start=milliseconds(BEGIN)), length=BEGIN + 400, drain=0, network=ONE_MILLISECOND,
         delivery=rule, admission=False, retransmissions=0,
     )
     _, table = trace_of(run)

@@ -75,13 +75,13 @@ class Load:
         begin, deadline = milliseconds(BEGIN), milliseconds(self.deadline)
         stream = Workload(senders=("p1",), rate=1000 / self.deadline, size=_SIZE, deadline=deadline, start=begin)
         return ring(
-            _FOUR, *(stream,) * _STREAMS, length=BEGIN + 200, network=ONE_MILLISECOND, retransmissions=self.retransmissions,
-            hold=milliseconds(8),
+            _FOUR, *(stream,) * _STREAMS, length=BEGIN + 200, drain=0, network=ONE_MILLISECOND,
+            retransmissions=self.retransmissions, hold=milliseconds(8),
         )
 
 
 _SIZE: Final = 400
-_STREAMS: Final = 60
+_STREAMS: Final = 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def admitted_of(load: Load) -> Admitted:
 
 def more_retransmissions(context: Context) -> Measured:
     losses = context.of(LOSSES[2:3], LOSSES)
-    seeds = range(context.of(3, 20))
+    seeds = range(context.of(2, 20))
     flat = [Lossy(r, loss, seed) for r in RETRANSMISSIONS for loss in losses for seed in seeds]
     survived = context.sweep(survived_of, flat)
     deadlines = context.of(DEADLINES[5:9:3], DEADLINES)
@@ -266,7 +266,7 @@ def on_time(seed: int) -> Scenario:
     crashed = draw.choice(named)
     faults += [fault("crash", at, process=crashed), fault("restart", at + 4 * rotation, process=crashed)]
     return ring(
-        members, *load, length=at + 12 * rotation, seed=seed, faults=faults, network=ONE_MILLISECOND,
+        members, *load, length=at + 12 * rotation, drain=0, seed=seed, faults=faults, network=ONE_MILLISECOND,
         retransmissions=retransmissions,
     )
 

@@ -4,8 +4,8 @@ stack."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ....model import MS
 from ....scenario.model import Fault, Network, Scenario, Workload
@@ -21,7 +21,7 @@ _CHECKED: Final = (
 )
 _ORDER: Final = ("fifo", "causal", "identical", "total")
 _ATOMICITY: Final = ("agreement", "view-atomicity", "sender-in-view")
-MINIMAL: Final = {"admission": False, "retransmissions": 0, "overtaking": False, "clocks": "none"}
+MINIMAL: Final[Mapping[str, Any]] = {"admission": False, "retransmissions": 0, "overtaking": False, "clocks": "none"}
 LAN: Final = Network(delay=ONE_MILLISECOND.delay, bandwidth=BANDWIDTH, header=HEADER)
 
 

@@ -5,7 +5,7 @@ They are rings without admission control and without the clock layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ....engine import Engine, Host, PerGroup
@@ -28,11 +28,14 @@ class EveryOmission(Ring):
 
 
 class AllSilent(Ring):
-    """4.3, "a possible decision": who times out eliminates everybody of whom it has not heard."""
+    """4.3, "a possible decision": who times out eliminates everybody of whom it has not heard, whoever answers."""
 
-    def _silent(self) -> list[ProcessId]:
+    def _silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
         heard = {process for process, beat in self._beats.items() if beat.visit > self.visit}
-        return [process for process in self.ring if process != self.me and process not in heard]
+        silent = [process for process in self.ring if process != self.me and process not in heard]
+        for process in silent:
+            self._answers.pop(process, None)
+        return silent
 
 
 class AtOnce(Ring):
