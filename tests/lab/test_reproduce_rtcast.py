@@ -83,7 +83,8 @@ def violated(*names: str) -> dict[str, int]:
         (66, {"before": 1}, FAILS), (66, {"changes": 0}, FAILS), (66, {"others": 0}, FAILS),
         (68, {"updates": 2}, FAILS), (68, {"entered": False}, FAILS),
         (70, {"longest": 1.5}, FAILS), (70, {"halted": 1}, FAILS), (70, {"lost": 0}, FAILS),
-        (71, {"late": 0}, HOLDS), (71, {"beyond": 1}, FAILS), (71, {"turn_late": 1}, FAILS), (71, {"late": 1}, FAILS),
+        (71, {"late": 0}, HOLDS), (71, {"longest": 1.1}, FAILS), (71, {"beyond": 1}, FAILS), (71, {"turn_late": 1}, FAILS),
+        (71, {"late": 1}, FAILS),
         (72, {"over_missed": 0}, HOLDS),
         (73, {"fit_missed": 1}, FAILS), (73, {"missed": 1}, FAILS), (73, {"fit_missed_early": 1}, REMARK),
         (73, {"over_possible": 0}, REMARK),
@@ -233,3 +234,13 @@ def test_two_messages_that_fill_a_turn_each_cannot_both_be_sent_in_one() -> None
     assert not possible([rare, rare], 100)
     assert schedulability.missed([rare, rare], [0, 0], 100, random.Random(0), kept=True) > 0
     assert possible([rare, dataclasses.replace(rare, visits=2)], 100), "though the shares are more than T together"
+
+
+def test_admission_control_knows_it() -> None:
+    assert schedulability.both_of(2) == (1, 1)
+
+
+def test_what_was_promised_is_sent_within_a_rotation() -> None:
+    found = schedulability.waited_of(1)
+    assert found.messages > 1
+    assert 0 < found.longest <= 1

@@ -76,8 +76,8 @@ class _Host(FakeHost):
     def now(self) -> int:
         return self._hands.time
 
-    def take(self, group: GroupId, max_bytes: int, most: int = 0) -> Batch | None:
-        batch = super().take(group, max_bytes, most)
+    def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        batch = super().take(group, max_bytes, most, stream)
         if batch is not None:
             text = batch.body.decode()
             self._hands.senders[text] = self.me

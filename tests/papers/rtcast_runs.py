@@ -21,7 +21,9 @@ from .rtcast_variants import Maker
 from .runs import Run
 
 GROUP = "g"
-PLAIN: dict[str, Any] = {"admission": False, "clocks": "none", "heartbeats": 1, "idle_hold": Duration(1 * MS), "retransmissions": 0}
+PLAIN: dict[str, Any] = {
+    "admission": False, "clocks": "none", "heartbeats": 1, "idle_hold": Duration(1 * MS), "retransmissions": 0,
+}
 """The ring alone, with the hold for packets that overtake."""
 
 

@@ -5,14 +5,14 @@ They are rings without admission control and without a clock layer: parameters t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from plainchant.engine import Engine, Host, PerGroup
 from plainchant.model import ProcessId
 from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.interface import Interface
-from plainchant.protocols.rtcast.packets import Ask, Change
+from plainchant.protocols.rtcast.packets import Ask, Change, Here
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
 
 Maker = Callable[[Host, Any], Engine]
@@ -40,7 +40,7 @@ class NoQuestions(Ring):
 
     def _probe(self) -> None:
         self._probing = True
-        self._answers = {self.me: False}
+        self._answers = {self.me: Here(self.group, self.name, self.heard_visit, self.heard_visit, self.heard_holder, 0, ())}
         self._probed()
 
 
@@ -49,14 +49,13 @@ class NaiveTimeout(NoQuestions):
 
     def _arm(self) -> None:
         if self.name and not self._phase and self.heard_holder == self.me:
-            self._timer_at = self.host.now + self.rotation
-            self.host.set_timer(TOKEN, self._timer_at)
+            self._set(TOKEN, self.host.now + self.rotation)
 
 
 class AllSilent(NoQuestions):
     """4.3's first thought: everybody is eliminated of whom no heartbeat was heard."""
 
-    def _silent(self) -> list[ProcessId]:
+    def _silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
         return [
             process
             for process in self.ring
@@ -74,9 +73,9 @@ class AtOnce(Ring):
 class CountsTheAsking(Gaps):
     """4.6 as printed: the counter is decremented at the token visit that sends the request, too."""
 
-    def asks(self) -> tuple[Ask, ...]:
+    def _own_asks(self) -> tuple[Ask, ...]:
         before = self._head
-        asked = super().asks()
+        asked = super()._own_asks()
         if asked and self._head != before:
             self._left -= 1
             if self._left <= 0:

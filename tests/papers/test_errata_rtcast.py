@@ -58,7 +58,9 @@ def test_4_3_the_deaf_member_does_not_eliminate_those_whom_it_cannot_hear(make: 
 
 def test_A1_a_member_that_does_not_hear_itself_stops() -> None:
     run = simulate("a b c", faults=[fault("cut", 45, source="b", target="b")])
-    assert run.halted() == {"b": "unheard"} and run.views("a")[-1] == ("a", "c") and run.violated == []
+    assert run.halted() == {"b": "unheard"}
+    assert run.views("a")[-1] == ("a", "c")
+    assert run.violated == []
 
 
 # --- 4.2: Fig. 3 ------------------------------------------------------------------------------------------------------------
@@ -100,7 +102,8 @@ def test_fig_3_never_updates_last_sender() -> None:
     for handler in (stuck, going):
         for sender, seq in (("a", 1), ("b", 1), ("c", 1), ("a", 2)):
             handler.receives(sender, seq)
-    assert stuck.state == "CRASHED" and stuck.delivered == ["a1", "b1"]
+    assert stuck.state == "CRASHED"
+    assert stuck.delivered == ["a1", "b1"]
     assert going.state == "RUNNING"
 
 
@@ -109,12 +112,14 @@ def test_fig_3_does_not_miss_the_last_message_of_a_turn() -> None:
     handler = Figure3("abc", "a", updates=True)
     for sender, seq in (("a", 1), ("b", 1), ("c", 1)):
         handler.receives(sender, seq)
-    assert handler.state == "RUNNING" and handler.delivered == ["a1", "b1", "c1"]
+    assert handler.state == "RUNNING"
+    assert handler.delivered == ["a1", "b1", "c1"]
     handler.receives("a", 3)
     assert handler.state == "CRASHED"
     load = [Workload(senders=(name,), rate=1000.0, start=ms(40), stop=ms(120)) for name in "ac"]
     here = simulate("a b c", *load, faults=[fault("omit", 60, process="b", packet="Data", source="a")])
-    assert here.halted() == {"b": "omission"} and here.delivered("b")[-1][0] == "c", "nothing is delivered after the omission"
+    assert here.halted() == {"b": "omission"}
+    assert here.delivered("b")[-1][0] == "c", "nothing is delivered after the omission"
 
 
 # --- 4.3: heartbeats, and who has heard what ----------------------------------------------------------------------------------
@@ -146,7 +151,8 @@ def test_4_3_an_elimination_with_an_old_number_stops_everybody_else() -> None:
 def test_4_3_whoever_asks_around_first_stops_nobody_else(retransmissions: int, halted: dict[str, str]) -> None:
     parameters = {"retransmissions": retransmissions}
     run = simulate("a b c d e", make=variant(), parameters=parameters, faults=unheard("Data", "Beat"))
-    assert run.halted() == halted and run.violated == []
+    assert run.halted() == halted
+    assert run.violated == []
 
 
 # --- 4.6: the counter ---------------------------------------------------------------------------------------------------------
@@ -182,7 +188,8 @@ def test_lemma_5_a_change_delivered_at_once_leaves_two_views() -> None:
 
 def test_lemma_5_a_view_waits_until_everybody_in_it_has_spoken() -> None:
     run = half_announced(variant())
-    assert len(run.views("a")) == 1 and run.views("b") == run.views("e")
+    assert len(run.views("a")) == 1
+    assert run.views("b") == run.views("e")
     assert set(run.violated) <= {"bounded"}, "two have crashed within a rotation"
 
 
@@ -191,4 +198,5 @@ def test_every_turn_is_over_with_its_heartbeat() -> None:
     run = simulate("a b c", message("a", 45))
     ends = {sent.packet.visit: sent.packet.seq for sent in run.packets_of(Beat) if sent.packet.ring == "a"}
     last = {sent.packet.visit: sent.packet.seq for sent in run.packets_of(Data) if sent.packet.ring == "a" and sent.packet.last}
-    assert ends and all(last[visit] == seq for visit, seq in ends.items())
+    assert ends
+    assert all(last[visit] == seq for visit, seq in ends.items())

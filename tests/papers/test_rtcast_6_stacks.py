@@ -20,7 +20,9 @@ def test_80_the_minimal_stack_on_a_broadcast_medium() -> None:
         "a b c d", Workload(rate=200.0, size=300), length=600, faults=CRASH_AND_COME_BACK, network=BROADCAST,
         parameters={"admission": False, "retransmissions": 0, "clocks": "none", "overtaking": False},
     )
-    assert run.halted() == {} and run.violated == [] and run.summary.quiet
+    assert run.halted() == {}
+    assert run.violated == []
+    assert run.summary.quiet
     assert run.views("a")[-1] == ("a", "b", "d", "c#1")
     assert len(run.delivered("a")) > 200
 
@@ -41,7 +43,8 @@ def test_fig_8_every_configuration_runs(admission: bool, retransmissions: int, c
             "clock_every": ms(100), "idle_hold": ms(2),
         },
     )
-    assert run.violated == [] and run.summary.quiet, run.summary.not_quiet
+    assert run.violated == []
+    assert run.summary.quiet, run.summary.not_quiet
     assert run.halted() == {}
     assert run.views("b")[-1] == ("a", "b", "c#1")
     assert {kind for kind in ("admit", "sync") if run.of(kind)} == {

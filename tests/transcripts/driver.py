@@ -52,7 +52,8 @@ SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"
 _UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why", "form"})
 """Fields that every packet has, or that a line about a view or a halt tells."""
-_USUAL: Final = {"behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0, "slot": False,
+_USUAL: Final = {
+    "behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0, "slot": False,
     "asks": (), "at": 0, "partial": b"",
 }
 """What is not worth saying while it is so."""
@@ -192,7 +193,7 @@ def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: 
         fields.remove("say")
     if isinstance(packet, Data):
         name = type(packet.word).__name__ if packet.word is not None else "Data" if packet.batch is not None else "Dummy"
-        fields = [field for field in fields if getattr(packet, field) is not None and (field != "sender" or packet.sender != source)]
+        fields = [field for field in fields if field != "sender" or packet.sender != source]
     fields = [field for field in fields if not told or field in told]
     return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field), told)}" for field in fields)])
 
@@ -200,8 +201,10 @@ def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: 
 def describe_value(field: str, value: Any, told: frozenset[str] = frozenset()) -> str:
     if field in ("phase", "phase_over"):
         return f"{value // _PHASES_AN_EPOCH}.{value % _PHASES_AN_EPOCH}" if value else "0"
-    if field in ("suspected_for", "silence", "patience", "waited", "rotation", "present", "age") and value is not None:
+    if field in ("suspected_for", "silence", "patience"):
         return format_duration(value)
+    if field in ("waited", "rotation", "present", "measured", "bound") and value is not None:
+        return f"{value / MS:.5g}ms"
     if isinstance(value, Batch):
         return _range(value)
     if isinstance(value, Reason):

@@ -21,12 +21,14 @@ WIDTH = 190
 
 @guarded
 def bench_live(
-    quick: Annotated[bool, typer.Option("--quick", help="Only what has a target, once each: about two minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only what has a target, and deadlines, once each: about three minutes.")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="Every combination, and the long run: about an hour.")] = False,
     stall: Annotated[bool, typer.Option("--stall", help="Also a long run, for the slowest second of it.")] = False,
     peers: Annotated[bool, typer.Option(help="Measure the other systems that are installed, too.")] = True,
     protocol: Annotated[
-        list[str] | None, typer.Option(help="Only this one, sequencer or newtop; may be given more than once. [default: both]")
+        list[str] | None, typer.Option(help="Only this one: sequencer, newtop or rtcast. May be given again. [default: all]")
     ] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of what has a target; the best of them counts.", min=1)] = 3,
     seconds: Annotated[float | None, typer.Option(help="Seconds that are counted of each.", min=0.1)] = None,
@@ -37,7 +39,8 @@ def bench_live(
     Members are processes of their own on this machine. Rates are of ordered messages delivered at every member, placed by the
     system; round trips are from `send` to one's own delivery in the order, at a member that is not the sequencer, with members
     pinned to the cores in turn. Raw UDP is blocking sockets in Python, with the same pins. In a nearly idle group one member
-    sends now and then; how long that takes is told in round trips of the link, which are measured in the same run.
+    sends now and then; how long that takes is told in round trips of the link, which are measured in the same run. Where members
+    of `rtcast` send with deadlines, it is counted how many are missed, beside how long the token took round and may take.
 
     Examples:
 
@@ -76,7 +79,7 @@ def bench_live(
         print(json.dumps(result))
     else:
         _show(result)
-    rows = [*result["rows"], *result["idle"]]
+    rows = [*result["rows"], *result["idle"], *result["timed"]]
     wrong = [row["error"] for row in rows if row["error"] is not None]
     if wrong:
         complain(f"{len(wrong)} of {len(rows)} cases failed, the first with: {wrong[0]}")
@@ -106,6 +109,7 @@ def _show(result: dict[str, Any]) -> None:
     console.print(table)
     console.print()
     _show_newtop(console, result)
+    _show_timed(console, result["timed"])
     table = plain_table("beside it", "version", "members", "size", "senders", "messages/s", "round trip, µs", "of raw UDP's", "")
     for row in result["peers"]:
         note = row["why"] or (f"{row['datagrams_per_s']:,} datagrams/s one way" if "datagrams_per_s" in row else "")
@@ -155,6 +159,38 @@ def _show_newtop(console: Console, result: dict[str, Any]) -> None:
             *(_figure(row[f"simulated_{name}"]) for name in ("round_trips", "round_trips_everywhere", "packets")),
         )
     console.print(table)
+    console.print()
+
+
+def _show_timed(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Deadlines, and the token's way round."""
+    if not rows:
+        return
+    table = plain_table(
+        "rtcast, in time", "members", "reckoned delay, ms", "deadline, ms", "deliveries", "missed", "delivered in, ms", "99 %",
+        "longest", "rotation, ms", "99 %", "longest", "bound", "too old", "broken", "beside it, messages/s",
+    )
+    for row in rows:
+        if row["error"] is not None:
+            continue
+        label = "in a flood" if row["flooded"] else "alone"
+        delay = _figure(row["delay_max_ms"]) or "chosen"
+        if row["halted"] is not None and not row["rounds"]:
+            table.add_row(label, f"{row['members']}", delay, *[""] * 12, row["halted"])
+            continue
+        figures = (
+            "delivery_ms_p50", "delivery_ms_p99", "delivery_ms_max", "rotation_ms_p50", "rotation_ms_p99", "rotation_ms_max",
+            "rotation_ms_bound", "late_packets",
+        )
+        table.add_row(
+            label, f"{row['members']}", delay, _figure(row["deadline_ms"]), f"{row['deliveries']:,}",
+            f"{row['missed']:,} ({row['miss_ratio']:.2%})", *(_figure(row[name]) for name in figures),
+            ", ".join(f"{name}: {count}" for name, count in row["broken"].items()), _figure(row["beside_per_s"]),
+        )
+    console.print(table)
+    for row in rows:
+        if row["halted"] is not None and row["rounds"]:
+            console.print(f"{row['members']} members, {row['delay_max_ms'] or 'chosen'}: in a later round {row['halted']}")
     console.print()
 
 

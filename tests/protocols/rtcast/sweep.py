@@ -6,7 +6,7 @@ and the faults. Seeds fall into families, which take turns:
 - *steady*, *crashes*, *churn*, *omissions*, *deadlines* and *votes* stay within what every promise allows, times too: members fail
   one after the other, and a data packet is lost at most r times. There everything promised is verified, and *halted*: nobody stops
   but who was made to; *shut out*: who asks to be let in is let in; *undetected*: each injected crash is matched by views without
-  the process.
+  the process; *taken back*: what was promised stays promised.
 - *storm*, *instrumented* (6.3) and *loss* do not: several members fail at once, and packets are lost, heartbeats too. There order,
   atomicity and agreement are verified, and that the run comes to rest; a member may stop, and comes back.
 
@@ -103,7 +103,7 @@ class Outcome(sweeping.Outcome):
     @property
     def violated(self) -> list[str]:
         """The properties and bounds that do not hold, and ``quiet`` if the run did not come to rest."""
-        names = super().violated
+        names = self.broken()
         if family_of(self.seed) in UNTIMED:
             return [name for name in names if name not in TIMES]
         if self.halted():
@@ -112,7 +112,13 @@ class Outcome(sweeping.Outcome):
             names.append("shut out")
         if self._undetected():
             names.append("undetected")
+        if self._taken_back():
+            names.append("taken back")
         return names
+
+    def broken(self) -> list[str]:
+        """The promises that are not kept, whatever the family allows."""
+        return super().violated
 
     def rows(self, *kinds: str) -> list[dict[str, Any]]:
         """The rows of some kinds, in the order of time, with their details."""
@@ -127,6 +133,12 @@ class Outcome(sweeping.Outcome):
 
     def _shut_out(self) -> list[ProcessId]:
         return [row["process"] for row in self.rows("refused")]
+
+    def _taken_back(self) -> list[str]:
+        """Streams that were promised and then were not, since P had grown."""
+        promised = {(row["process"], row["detail"]["stream"]) for row in self.rows("admit")}
+        refused = [(row["process"], row["detail"]["stream"]) for row in self.rows("reject") if not row["detail"].get("join")]
+        return [stream for process, stream in refused if (process, stream) in promised]
 
     def _undetected(self) -> bool:
         counts = match(self.table).to_pylist()[0]

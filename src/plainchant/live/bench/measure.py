@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from .idle import Quiet, idle_row, measure_idle
 from .peers import measure_peers
-from .plan import HEADLINES, LOOPBACK, SMALL, Case, Idle, Plan
+from .plan import HEADLINES, LOOPBACK, SMALL, Case, Idle, Plan, Timed
 from .processes import BenchError, core_of, cores
 from .raw import measure_raw
+from .timed import Punctual, measure_timed, timed_row
 from .us import MEASURED, Round, measure_round, measure_stall, near_sequencer
 
 RAW_SECONDS: Final = 0.3
@@ -97,6 +98,16 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
                     idle[each].append(measure_idle(each, plan))
                 except BenchError as error:
                     idle_errors[each] = str(error)
+    timed: dict[Timed, list[Punctual]] = {each: [] for each in plan.timed}
+    timed_errors: dict[Timed, BenchError] = {}
+    for number in range(plan.timed_rounds):
+        for one in plan.timed:
+            if one not in timed_errors:
+                progress(f"{one} (round {number + 1} of {plan.timed_rounds})")
+                try:
+                    timed[one].append(measure_timed(one, plan))
+                except BenchError as error:
+                    timed_errors[one] = error
     stall: float | str | None = None
     if plan.stall_seconds:
         progress(f"{plan.stall_seconds:.0f} s without a stall")
@@ -114,7 +125,8 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
     idle_rows = [idle_row(each, idle[each], idle_errors.get(each)) for each in plan.idle]
     ratios = compare_protocols(rounds)
     return {
-        "rows": rows, "idle": idle_rows, "peers": [*raw.rows(), *others], "machine": here,
+        "rows": rows, "idle": idle_rows, "timed": [timed_row(each, timed[each], timed_errors.get(each)) for each in plan.timed],
+        "peers": [*raw.rows(), *others], "machine": here,
         "newtop_to_sequencer": ratios, "wanted": wanted(rows, stall, ratios, idle_rows),
     }
 

@@ -22,6 +22,8 @@ TOGETHER: Final = 64
 """Events of ``async for`` that are looked at together, while they come fast."""
 TICK: Final = 0.001
 """Seconds between two sends of a paced member."""
+IMPOSSIBLE: Final = "1ns"
+"""A deadline that nobody can promise."""
 PROBES: Final = 200
 """Round trips a second, where not as many as possible."""
 
@@ -207,6 +209,40 @@ class Member:
         self._watched = ""
         packets = self._group.metrics()["packets_sent"] - self._packets
         return {"arrivals": self._arrivals, "packets": packets / (self._members - 1)}
+
+    async def promise(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The nearest deadline that is admitted: what a message is told that asks for too much."""
+        try:
+            await self._group.send(self._payload, deadline=IMPOSSIBLE)
+        except plainchant.Rejected as rejected:
+            return {"nearest": rejected.reason.evidence["nearest_ns"]}
+        raise BenchError(f"a deadline of {IMPOSSIBLE} was admitted")
+
+    async def timed(self, question: dict[str, Any]) -> dict[str, Any]:
+        """``rate`` messages a second with a deadline, and with ``load`` as many without as go."""
+        began = time.monotonic()
+        until = began + question["seconds"]
+        deadline = f"{question['deadline']}ns"
+        self._eager = self._runs.thorough = not question["load"]
+        flood = asyncio.create_task(self._flood_until(until)) if question["load"] else None
+        asked = rejected = 0
+        while (now := time.monotonic()) < until:
+            if asked < question["rate"] * (now - began):
+                asked += 1
+                try:
+                    await self._group.send(self._payload, deadline=deadline)
+                    self._sent += 1
+                except plainchant.Rejected:
+                    rejected += 1
+            await asyncio.sleep(TICK)
+        if flood is not None:
+            await flood
+        return {"sent": self._sent, "rejected": rejected}
+
+    async def _flood_until(self, until: float) -> None:
+        while time.monotonic() < until:
+            await self._group.send_many(self._messages)
+            self._sent += len(self._messages)
 
     async def drain(self, question: dict[str, Any]) -> dict[str, Any]:
         """Waits until everything that was sent is delivered here, and tells what was."""

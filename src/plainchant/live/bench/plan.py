@@ -5,6 +5,8 @@ the most telling rest, ``full`` every combination. Cases with a target are measu
 
 An :class:`Idle` is a group in which one member says something now and then: what counts is how long that takes, in round trips
 of the link, and what the others send for it.
+
+A :class:`Timed` is a ring in which everybody sends messages with deadlines: what counts is how many are missed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ LOOPBACK: Final = 65_507
 SIZES: Final = (32, 1_024, 65_536)
 MEMBERS: Final = (3, 5)
 
-PROTOCOLS: Final = ("sequencer", "newtop")
+PROTOCOLS: Final = ("sequencer", "newtop", "rtcast")
 
 Senders = Literal["all", "one"]
 Reading = Literal["batches()", "async for"]
@@ -72,6 +74,22 @@ class Idle:
 
 
 @dataclasses.dataclass(frozen=True)
+class Timed:
+    """A ring in which everybody sends messages with deadlines."""
+
+    members: int = 3
+    flooded: bool = False
+    """Whether messages without deadlines are sent beside them, as many as go."""
+    delay_ms: int = 0
+    """The largest delay that is reckoned with; 0: as the protocol chooses it for real processes."""
+
+    def __str__(self) -> str:
+        beside = " in a flood" if self.flooded else ""
+        delay = f", reckoning with {self.delay_ms} ms" if self.delay_ms else ""
+        return f"rtcast, {self.members} members, deadlines{beside}{delay}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """What a run of the benchmark does."""
 
@@ -87,11 +105,15 @@ class Plan:
     idle: tuple[Idle, ...] = ()
     idle_rounds: int = 1
     idle_seconds: float = 1.0
+    timed: tuple[Timed, ...] = ()
+    timed_rounds: int = 1
+    timed_seconds: float = 2.0
 
     def steps(self, peers: bool) -> int:
         """How many things are measured, one after the other."""
         beside = 2 * len(self.peer_members) * len(self.peer_sizes) if peers else 0
-        return sum(case.rounds for case in self.cases) + bool(self.stall_seconds) + self.idle_rounds * len(self.idle) + beside
+        rounds = self.idle_rounds * len(self.idle) + self.timed_rounds * len(self.timed)
+        return sum(case.rounds for case in self.cases) + bool(self.stall_seconds) + rounds + beside
 
 
 HEADLINES: Final = (
@@ -106,6 +128,9 @@ LINK_MS: Final = 5
 """One way of a link where the way, and not the processor, is what takes time."""
 SILENCES_MS: Final = (50, 250)
 """Fixed time-outs of the thesis (7.3 has 50 to 1,050 ms)."""
+
+NEARER_MS: Final = 25
+"""A largest delay that a shared machine does not always keep."""
 
 
 def make_plan(
@@ -137,6 +162,8 @@ def make_plan(
         stall_seconds=stall_seconds,
         idle=tuple(each for each in _idle(level) if each.protocol in protocols),
         idle_rounds=rounds,
+        timed=tuple(_timed(level)) if "rtcast" in protocols else (),
+        timed_rounds=rounds,
     )
 
 
@@ -156,6 +183,7 @@ def _telling() -> list[Case]:
         Case(senders="one", packet=SMALL, protocol="newtop"),
         Case(members=5, protocol="newtop"),
         Case(members=5, packet=SMALL, protocol="newtop"),
+        Case(members=5, protocol="rtcast"),
     ]
 
 
@@ -165,4 +193,13 @@ def _idle(level: Level) -> list[Idle]:
     if level != "quick":
         found += [Idle(silence_ms=each) for each in SILENCES_MS[1:]]
         found += [Idle(members=5), Idle(members=5, link_ms=LINK_MS), Idle("sequencer"), Idle("sequencer", link_ms=LINK_MS)]
+    return found
+
+
+def _timed(level: Level) -> list[Timed]:
+    """With the delays that real processes are thought to keep, alone and in a flood; then with a quarter of that."""
+    found = [Timed(), Timed(flooded=True)]
+    if level != "quick":
+        found += [Timed(members=5), Timed(members=5, flooded=True)]
+        found += [Timed(delay_ms=NEARER_MS), Timed(delay_ms=NEARER_MS, flooded=True)]
     return found

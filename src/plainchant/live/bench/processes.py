@@ -40,7 +40,12 @@ LIFE_SECONDS: Final = 240
 
 
 class BenchError(PlainchantError):
-    """A measurement that cannot be used: a process failed, hung, or delivered something wrong."""
+    """A measurement that cannot be used: a process failed, hung, or delivered something wrong. ``kind`` is that of the exception
+    that ended the process, if one did."""
+
+    def __init__(self, text: str, kind: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 def cores() -> list[int]:
@@ -146,7 +151,7 @@ class Crew:
         answers = [json.loads(lines[number]) for number in range(len(self._processes))]
         for number, answer in enumerate(answers):
             if "error" in answer:
-                raise BenchError(f"process {number} of {self._module}: {answer['error']}")
+                raise BenchError(f"process {number} of {self._module}: {answer['error']}", answer.get("kind", ""))
         return answers
 
     def end(self) -> None:
@@ -167,7 +172,7 @@ class Crew:
             stream.write(json.dumps(what).encode() + b"\n")
             stream.flush()
         except BrokenPipeError:
-            raise BenchError(self._obituary(number)) from None
+            raise self._obituary(number) from None
 
     def _read(self, number: int) -> bytes | None:
         """A whole line of a process, or None if there is none yet."""
@@ -175,7 +180,7 @@ class Crew:
         assert stream is not None
         data = os.read(stream.fileno(), 1 << 20)
         if not data:
-            raise BenchError(self._obituary(number))
+            raise self._obituary(number)
         buffer = self._buffers[number]
         buffer += data
         end = buffer.find(b"\n")
@@ -185,7 +190,7 @@ class Crew:
         del buffer[: end + 1]
         return line
 
-    def _obituary(self, number: int) -> str:
+    def _obituary(self, number: int) -> BenchError:
         process = self._processes[number]
         try:
             said, errors = process.communicate(timeout=5)
@@ -194,8 +199,9 @@ class Crew:
         lines = (errors + bytes(self._buffers[number]) + said).decode(errors="replace").strip().splitlines()
         last = lines[-1] if lines else "it said nothing"
         if last.startswith('{"error"'):
-            return f"process {number} of {self._module}: {json.loads(last)['error']}"
-        return f"process {number} of {self._module} ended with status {process.returncode}: {last}"
+            answer = json.loads(last)
+            return BenchError(f"process {number} of {self._module}: {answer['error']}", answer.get("kind", ""))
+        return BenchError(f"process {number} of {self._module} ended with status {process.returncode}: {last}")
 
 
 def _search_path() -> list[str]:
@@ -245,7 +251,8 @@ def telling_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the boundary of a process: whoever started it decides
-        tell({"error": f"{type(error).__name__}: {error}"})
+        kind = type(error).__name__
+        tell({"error": f"{kind}: {error}", "kind": kind})
         raise SystemExit(1) from error
 
 

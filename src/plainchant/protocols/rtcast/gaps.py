@@ -8,10 +8,11 @@ before it in the order was sent before it, and comes by then or not at all (P3).
 the next packet is passed up to the ring, which finds it (4.2).
 
 **Retransmission** (4.6; with r > 0). What is lost (a later packet of its sender is here, or d_max has passed) is asked for
-instead, in one's next turn, on the heartbeat; its sender sends it again, first thing in its own next turn. A counter begins at r
-with the turn that asks, and every later turn takes one from it: so each of r requests has a whole rotation to be answered. (If
-the asking turn counted too, r = 1 would ask and give up at once.) When it is used up and d_max more has passed, the omission is
-passed up. Requests for what a member sent that has been eliminated are answered by whoever has it, unless somebody has done so.
+instead, in one's next turn, on the heartbeat, and passed on by every heartbeat to the sender, which may hear the token before it
+hears us; its sender sends it again, first thing in its own next turn. A counter begins at r with the turn that asks, and every
+later turn takes one from it: so each of r requests has a whole rotation to be answered. (If the asking turn counted too, r = 1
+would ask and give up at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for what a
+member sent that has been eliminated are answered by whoever has it, unless somebody has done so.
 
 Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or one who misses something would wait for
 a token from the dead. Only their place in the order is kept. """
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from ...engine import Host, Layer
 from ...model import SECOND, Packet, ProcessId, Reason, Timer
 from .order import Order, Place
-from .packets import Ask, Data
+from .packets import Ask, Asked, Data
 
 if TYPE_CHECKING:
     from .ring import Ring
@@ -49,6 +50,9 @@ class Gaps(Layer):
         """The first thing missing when we asked last, and how many turns may pass still."""
         self._left = 0
         self._given_up = False
+        self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}
+        """What others have asked for lately, by asker, sender and first number."""
+        self._turn_before = 0
         self._noticed: dict[tuple[ProcessId, int], int] = {}
         """When something was found to be missing."""
         self.inner.gaps = self
@@ -60,6 +64,8 @@ class Gaps(Layer):
             known.clear()
         self._head, self._left, self._given_up = None, 0, False
         self._noticed.clear()
+        self._passing.clear()
+        self._turn_before = 0
 
     # --- packets come -------------------------------------------------------------------------------------------------
 
@@ -130,10 +136,20 @@ class Gaps(Layer):
 
     # --- asking and answering -----------------------------------------------------------------------------------------
 
-    def asks(self) -> tuple[Ask, ...]:
-        """In our turn: what we miss. Counts the turns that a gap has had."""
+    def asks(self) -> tuple[Asked, ...]:
+        """In our turn: what we miss, and what others miss who had their turn since our last one: so requests come with the
+        token, and whoever has it has heard them all."""
+        if not self._retransmissions:
+            return ()
+        visit = self.inner.visit
+        passing = [asked for asked in self._passing.values() if asked[1] > self._turn_before]
+        self._turn_before = visit
+        return (*((self.me, visit, *ask) for ask in self._own_asks()), *passing)
+
+    def _own_asks(self) -> tuple[Ask, ...]:
+        """What we miss. Counts the turns that a gap has had."""
         order = self.inner.order
-        if not self._retransmissions or order is None:
+        if order is None:
             return ()
         missing = [ask for ask in self._missing(order) if self._is_lost(ask)]
         if not missing:
@@ -173,18 +189,24 @@ class Gaps(Layer):
             self._given_up = True
             self.host.set_timer(_TIMER, self.host.now + self.inner.interface.hold_back)
 
-    def heard_asks(self, source: ProcessId, asks: Iterable[Ask]) -> None:
-        """Somebody's heartbeat asks for packets."""
+    def heard_asks(self, source: ProcessId, visit: int, asks: Iterable[Asked]) -> None:
+        """Somebody's heartbeat asks for packets, or passes on that others do."""
         order = self.inner.order
-        if order is None or source == self.me:
+        if order is None:
             return
-        for sender, first, last in asks:
+        self._passing = {key: asked for key, asked in self._passing.items() if asked[0] != source or asked[1] >= visit}
+        for asked in asks:
+            asker, turn, sender, first, last = asked
+            key = asker, sender, first
+            known = self._passing.get(key)
+            if asker == self.me or asker not in self.inner.ring or (known is not None and known[1] >= turn):
+                continue
+            self._passing[key] = asked
             if sender != self.me and sender in self.inner.ring:
                 continue
-            kept = self._sent_or_kept(sender)
-            for seq in kept:
+            for seq in self._sent_or_kept(sender):
                 if order.ahead(seq, first) >= 0 and (last == -1 or order.ahead(seq, last) <= 0):
-                    self._wanted.setdefault((sender, seq), {})[source] = None
+                    self._wanted.setdefault((sender, seq), {})[asker] = None
 
     def _sent_or_kept(self, sender: ProcessId) -> dict[int, Data]:
         kept = dict(self._kept.get(sender, {}))

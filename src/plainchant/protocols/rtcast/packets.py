@@ -91,11 +91,14 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
 
 Ask: TypeAlias = tuple[ProcessId, int, int]
 """A sender, its first number that is missing, and its last one; -1: all that it has sent since."""
+Asked: TypeAlias = tuple[ProcessId, int, ProcessId, int, int]
+"""The same with who asks, and in which of its turns."""
 
 
 class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     """The heartbeat that ends a turn, and the token for ``next``. ``seq`` is the number of the turn's last data packet; ``slot``:
-    before the next turn is time to ask to join; ``asks``: packets that the sender misses; ``got``: how far it has the order;
+    before the next turn is time to ask to join; ``asks``: packets that the sender misses, and that
+    others do who had their turn before; ``got``: how far it has the order;
     ``rotation``: P."""
 
     group: GroupId
@@ -108,7 +111,7 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     at: int
     formed: bool
     rotation: int
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[Asked, ...] = ()
     got: int = 0
     change: Change | None = None
     """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the

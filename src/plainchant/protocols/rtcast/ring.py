@@ -32,13 +32,14 @@ import msgspec
 from ...engine import Engine, Host
 from ...model import Form, GroupId, Join, Packet, ProcessId, Propose, ProtocolError, Reason, Timer, View
 from .advisor import Advisor
-from .analysis import ACKNOWLEDGEMENT, BEAT, CHANGE
+from .analysis import ACKNOWLEDGEMENT, BEAT
 from .entrance import Entrance
 from .interface import Interface
 from .order import Order, Place
 from .outlet import Outlet, least
 from .packets import (
     Ask,
+    Asked,
     Beat,
     Change,
     Data,
@@ -53,10 +54,10 @@ from .packets import (
     Request,
     Vote,
     Where,
-    Word,
 )
 from .parameters import Parameters
 from .sponsor import Sponsor
+from .turn import Turn
 
 if TYPE_CHECKING:
     from .gaps import Gaps
@@ -142,14 +143,18 @@ class Ring(Engine):
         self._ready = False
         self._leaving = False
         self._own_heard = 0
-        self._own_due = 0
+        self._own_visit = 0
+        """Our oldest turn whose heartbeat we have not heard; 0: none."""
+        self._due: dict[str, int] = {}
+        """When timers are due."""
+        self._excused: set[str] = set()
+        """Timers that came late and have been set again."""
         self._farewell: Data | None = None
         """The packet by which we leave."""
         self._probing = False
-        self._answers: dict[ProcessId, bool] = {}
-        """Who has answered where the token is, and (r = 0) whether it has heard more than we have."""
+        self._answers: dict[ProcessId, Here] = {}
+        """Who has answered where the token is, and what."""
         self._asked_twice = False
-        self._timer_at = 0
         self._stable = 0
         self.entrance = Entrance(self)
         self.sponsor = Sponsor(self)
@@ -217,11 +222,8 @@ class Ring(Engine):
             self._timed_out()
         elif timer == PROBE:
             self._probed()
-        elif timer == SLOT:
-            self._phase = IDLE
-            self._begin()
-        elif timer == IDLE:
-            self._speak()
+        elif timer in (SLOT, IDLE):
+            self._go_on(timer)
         elif timer == OWN:
             self._check_own()
         else:
@@ -376,8 +378,13 @@ class Ring(Engine):
         self._got[source] = max(self._got.get(source, 0), beat.got)
         if source == self.me:
             self._own_heard = beat.visit
-        elif self.gaps is not None and beat.asks:
-            self.gaps.heard_asks(source, beat.asks)
+            if self._own_visit and self._own_heard >= self._own_visit:
+                self._own_visit = 0
+                self.host.cancel_timer(OWN)
+            if self.gaps is not None:
+                self.gaps.bring_back()
+        elif self.gaps is not None:
+            self.gaps.heard_asks(source, beat.visit, beat.asks)
         self._hears_of(beat.visit, source)
         self._count_rotation()
         self.outlet.flush()
@@ -424,18 +431,12 @@ class Ring(Engine):
         wait = self.interface.patience(holds)
         if self.ring.index(self.me) < len(path):
             wait += self.interface.slot
-        self._timer_at = max(self._heard_at + wait, self.host.now)
-        self.host.set_timer(TOKEN, self._timer_at)
+        self._set(TOKEN, max(self._heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
         if self._phase or not self.name:
             return
-        now = self.host.now
-        if now > self._timer_at + self.interface.slack:
-            # We were not there when it was due: what has come meanwhile is heard first.
-            self.host.record("state", self.group, broken="reaction", measured=now - self._timer_at, bound=self.interface.slack)
-            self._timer_at = now
-            self.host.set_timer(TOKEN, now)
+        if self._is_late(TOKEN):
             return
         if len(self.ring) == 1:
             self._turn("alone", self.heard_visit + 1, False)
@@ -466,15 +467,13 @@ class Ring(Engine):
     def _receive_here(self, source: ProcessId, here: Here) -> None:
         if not self._probing or here.ring != self.name or here.asked != self.heard_visit or self.order is None:
             return
-        self._answers.setdefault(source, False)
+        self._answers[source] = here
         if here.change is not None:
             self.glimpse(here.change)
             if not self.name:
                 return
         if not self.parameters.retransmissions and source != here.holder:
-            # What others have heard and we have not cannot be had: it is only counted who has more than we.
-            self._answers[source] = here.visit > self.heard_visit
-            return
+            return  # What others have heard and we have not cannot be had: it only counts how many have more (_stands_alone).
         for process, seq in here.highest:
             known = self._highest.get(process)
             if process in self.ring and (known is None or self.order.ahead(seq, known) > 0):
@@ -498,8 +497,7 @@ class Ring(Engine):
         silent = self._silent(path)
         if any(process in self._answers for process in silent):
             # Somebody alive has its turn before us, and will find out itself.
-            self._timer_at = self.host.now + self.interface.patience([self.holds.get(process, 0) for process in path])
-            self.host.set_timer(TOKEN, self._timer_at)
+            self._set(TOKEN, self.host.now + self.interface.patience([self.holds.get(process, 0) for process in path]))
             return
         waited = self.host.now - self._heard_at
         if len(self.ring) > 2 and not self._answers:
@@ -509,8 +507,8 @@ class Ring(Engine):
                 return
             self.halt("deaf", f"{self.me} asks where the token is, and nobody answers", waited=waited)
             return
-        if 2 * sum(self._answers.values()) > len(self._answers):
-            self.omission([], f"{self.me} has missed a whole turn that the others have heard")
+        if not self.parameters.retransmissions and self._stands_alone(silent):
+            self.omission([], f"{self.me} has heard something else than most others of {', '.join(silent)}")
             return
         if not silent:
             beat = self._beats.get(self.ring[self.ring.index(self.me) - 1])
@@ -537,6 +535,19 @@ class Ring(Engine):
             self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, (*last, *gone), after,
         )
         self._turn("timeout", visit, False, change)
+
+    def _stands_alone(self, silent: Sequence[ProcessId]) -> bool:
+        """Without retransmission nobody can make up for what a dead member sent to some only. Whoever goes on by its own vector
+        stops all who have more; so it stops itself if most have more than it, or most have less."""
+        order = self.order
+        assert order is not None
+        more = less = 0
+        for here in self._answers.values():
+            highest = dict(here.highest)
+            ahead = [order.ahead(highest[process], self._last_of(process)) for process in silent if process in highest]
+            more += here.visit > self.heard_visit or any(distance > 0 for distance in ahead)
+            less += here.visit < self.heard_visit or any(distance < 0 for distance in ahead)
+        return 2 * max(more, less) > len(self._answers) + 1
 
     def _silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
         """The transitive closure of immediate predecessors of whom no heartbeat was heard (4.3): everybody between us and the
@@ -583,10 +594,41 @@ class Ring(Engine):
             self._speak(change)
         elif slot:
             self._phase = SLOT
-            self.host.set_timer(SLOT, self.host.now + self.interface.slot)
+            self._set(SLOT, self.host.now + self.interface.slot)
         else:
             self._phase = IDLE
             self._begin()
+
+    def _go_on(self, timer: str) -> None:
+        """The slot is over, or the time in which something to say might have come."""
+        late = self.host.now - self._due[timer]
+        if self._is_late(timer):
+            return
+        if late > self.interface.hold(self.me):
+            # The others have gone on without us: this turn is not ours any more.
+            self._phase = ""
+            self._set(TOKEN, self.host.now)
+        elif timer == SLOT:
+            self._phase = IDLE
+            self._begin()
+        else:
+            self._speak()
+
+    def _is_late(self, timer: str) -> bool:
+        """Whether a timer comes late, for the first time: we were not there, and what has come meanwhile is heard first."""
+        now, due = self.host.now, self._due[timer]
+        if timer in self._excused or now <= due + self.interface.slack:
+            self._excused.discard(timer)
+            return False
+        self._excused.add(timer)
+        self.host.record("state", self.group, broken="reaction", measured=now - due, bound=self.interface.slack)
+        self.host.set_timer(timer, now)
+        return True
+
+    def _set(self, timer: str, at: int) -> None:
+        self._due[timer] = at
+        self._excused.discard(timer)
+        self.host.set_timer(timer, at)
 
     def _begin(self) -> None:
         """The slot, if there was one, is over: speaks, or waits a little for something to say."""
@@ -596,12 +638,12 @@ class Ring(Engine):
         if self._awaits_order:
             # What is to be said needs the whole order; a packet of before may be on its way still.
             wait = min(self.interface.hold_back, self.interface.hold(self.me) // 2)
-            self.host.set_timer(IDLE, self.host.now + wait)
+            self._set(IDLE, self.host.now + wait)
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
             self._speak()
         else:
             alone = len(self.ring) == 1
-            self.host.set_timer(IDLE, self.host.now + (self.interface.hold(self.me) if alone else self.parameters.idle_hold))
+            self._set(IDLE, self.host.now + (self.interface.hold(self.me) if alone else self.parameters.idle_hold))
 
     def _speak(self, change: Change | None = None) -> None:
         """Sends all that this turn has, and passes the token on."""
@@ -611,7 +653,7 @@ class Ring(Engine):
         interface = self.interface
         hold = interface.hold(self.me)
         beats = self.parameters.heartbeats * interface.cost(BEAT)
-        turn = _Turn(self, hold - beats - (now - self._begun_at))
+        turn = Turn(self, hold - beats - (now - self._begun_at))
         everybody = self.ring
         if change is not None:
             self._adopt(change)
@@ -670,12 +712,12 @@ class Ring(Engine):
             left_at=(self.seq + 1) % self.parameters.numbers,
         )
 
-    def _pass_on(self, turn: _Turn, now: int) -> None:
+    def _pass_on(self, turn: Turn, now: int) -> None:
         ring = self.ring
         gone = self.me not in ring
         following = self._heir(self.me) if gone else ring[(ring.index(self.me) + 1) % len(ring)]
         knockers = self.entrance.knockers() if not gone and ring[-1] == self.me else ()
-        asks: tuple[Ask, ...] = self.gaps.asks() if self.gaps is not None else ()
+        asks: tuple[Asked, ...] = self.gaps.asks() if self.gaps is not None else ()
         at = self.stamp(turn.spent + self.interface.cost(BEAT))
         beat = Beat(
             self.group, self.name, self.number, self.visit, self.seq, following, bool(knockers), at,
@@ -692,8 +734,9 @@ class Ring(Engine):
         self._tell_stable()
         self.heard_visit, self.heard_holder, self._heard_at = self.visit, self.me, now
         self._forget()
-        self._own_due = now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack
-        self.host.set_timer(OWN, self._own_due)
+        if not self._own_visit:
+            self._own_visit = self.visit
+            self._set(OWN, now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack)
         if not gone:
             self._arm()
 
@@ -704,7 +747,7 @@ class Ring(Engine):
             self._stable = stable
             self.host.stable(self.group, stable)
 
-    def _record_turn(self, turn: _Turn, rotation: int | None) -> None:
+    def _record_turn(self, turn: Turn, rotation: int | None) -> None:
         if not self.entrance.is_installed:
             return
         held = turn.spent + self.host.now - self._begun_at
@@ -732,14 +775,10 @@ class Ring(Engine):
         if self._is_gone and self.name and self._farewell is not None and self.order is not None:
             self.ordered(self._farewell)
             return
-        if self.name and self.host.now > self._own_due + self.interface.slack:
-            # We were not there when it was due: what has come meanwhile is heard first.
-            self._own_due = self.host.now
-            self.host.set_timer(OWN, self._own_due)
+        if not self.name or self._is_late(OWN):
             return
-        if self.name and self.gaps is not None and self._own_heard >= self.visit:
-            self.gaps.bring_back()
-        if self.name and self._own_heard < self.visit and not self._phase and len(self.ring) > 1:
+        visit, self._own_visit = self._own_visit, 0
+        if self._own_heard < visit and len(self.ring) > 1:
             self.halt("unheard", f"{self.me} has not heard its own heartbeat", visit=self.visit)
 
     # --- the order ----------------------------------------------------------------------------------------------------
@@ -970,7 +1009,7 @@ class Ring(Engine):
         self._got = dict.fromkeys(ring, 0)
         self._acks, self._snapshot, self._change = [], None, None
         self.heard_visit, self.heard_holder, self._heard_at = 0, self.me, self.host.now
-        self.visit = self._own_heard = 0
+        self.visit = self._own_heard = self._own_visit = 0
         self._phase, self._probing, self._asked_twice, self._spoke_at = "", False, False, None
         self.outlet = Outlet(
             self._confirmed, self._reached, self._let_out, self._all_have if self.parameters.delivery == "safe" else None
@@ -978,96 +1017,3 @@ class Ring(Engine):
         self.sponsor.reset()
         if self.gaps is not None:
             self.gaps.reset()
-
-
-class _Turn:
-    """What is sent in one turn, and how much of T it takes."""
-
-    def __init__(self, ring: Ring, budget: int) -> None:
-        self._ring = ring
-        self._budget = budget
-        self._most = max(4, ring.parameters.numbers // (2 * (ring.parameters.retransmissions + 3)))
-        """Packets in a turn: numbers that begin again must not be taken for those of the turns before."""
-        self._pending: tuple[Data, tuple[ProcessId, ...]] | None = None
-        self.spent = 0
-        self.packets = 0
-        self.word: Word | None = None
-        self.word_is_last = False
-
-    def charge(self, size: int) -> None:
-        self.spent += self._ring.interface.cost(size)
-        self.packets += 1
-
-    def say(self, word: Word, to: tuple[ProcessId, ...]) -> None:
-        self.word = word
-        self._queue(word=word, to=to)
-        if isinstance(word, Change):
-            self._ring.sponsor.change_seq = self._ring.seq
-
-    def resend(self, gaps: Gaps) -> None:
-        ring = self._ring
-        wanted = gaps.resends()
-        for place, (targets, data) in enumerate(wanted):
-            size = len(data.batch.body) if data.batch is not None else CHANGE
-            if self.spent + ring.interface.cost(size) > self._budget:
-                gaps.want_again(wanted[place:])
-                return
-            ring.host.record("retransmit", ring.group, to=list(targets), sender=data.sender, number=data.seq, visit=data.visit)
-            self.charge(size)
-            ring.host.send(targets, _restamped(data, ring.stamp(self.spent)))
-
-    def take(self) -> bool:
-        """Takes messages as far as the time goes; whether there may be more."""
-        ring = self._ring
-        while True:
-            room = min(ring.host.max_packet, ring.interface.room(self._budget - self.spent))
-            if room < 1 or self.packets >= self._most:
-                return True
-            batch = ring.host.take(ring.group, room)
-            if batch is None:
-                return False
-            self._queue(batch=batch, to=ring.ring)
-
-    def _queue(self, *, batch: Any = None, word: Word | None = None, to: tuple[ProcessId, ...]) -> None:
-        """Keeps one packet back: only when the next one comes is it known that it was not the last."""
-        self._flush(last=False)
-        ring = self._ring
-        ring.seq = (ring.seq + 1) % ring.parameters.numbers
-        size = CHANGE if word is not None else len(batch.body) if batch is not None else 0
-        at = ring.stamp(self.spent + ring.interface.cost(size))
-        data = Data(ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word)
-        self._pending = data, to
-        if batch is not None:
-            ring.said = ring.seq
-        self.charge(size)
-
-    def _flush(self, *, last: bool) -> None:
-        if self._pending is None:
-            return
-        data, to = self._pending
-        self._pending = None
-        if last:
-            data = _marked_last(data)
-            self.word_is_last = data.word is not None
-        ring = self._ring
-        if isinstance(data.word, Change) and data.word.left == ring.me:
-            ring.farewell(data)
-        if ring.gaps is not None:
-            ring.gaps.sent(data)
-        ring.host.send(tuple(dict.fromkeys((*to, ring.me))), data)
-
-    def end(self) -> None:
-        """Marks the last packet; every turn has one."""
-        if self._pending is None:
-            self._queue(to=self._ring.ring)
-        self._flush(last=True)
-
-
-def _marked_last(data: Data) -> Data:
-    return Data(data.group, data.ring, data.number, data.visit, data.sender, data.seq, True, data.at, data.batch, data.word)
-
-
-def _restamped(data: Data, at: int) -> Data:
-    return Data(data.group, data.ring, data.number, data.visit, data.sender, data.seq, data.last, at, data.batch, data.word)
-
-

@@ -1,0 +1,122 @@
+"""Made by hand, for what a random scenario of ``sweep`` hardly ever comes to: scenarios, and courses of one member's turns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+from plainchant.model import MS, SECOND, Duration, ProcessId
+from plainchant.protocols.rtcast.analysis import Demand, Turn
+from plainchant.protocols.rtcast.parameters import Parameters
+from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
+
+from .sweep import GROUP, Outcome
+from .turns import Turns
+
+BANDWIDTH = 10_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """A scenario, and who stops in it and why; nobody else may."""
+
+    scenario: Scenario
+    stops: Mapping[ProcessId, str] = dataclasses.field(default_factory=dict)
+
+    def violated(self, outcome: Outcome) -> list[str]:
+        """The promises that are not kept, and ``halted`` if others stop than those who have to."""
+        stopped = {
+            row["process"]: row["detail"]["reason"] for row in outcome.rows("crash") if row["detail"].get("by") != "fault"
+        }
+        return [*outcome.broken(), *(["halted"] if stopped != dict(self.stops) else [])]
+
+
+def _time(milliseconds: float) -> Duration:
+    return Duration(round(milliseconds * MS))
+
+
+def _crash(process: ProcessId, at: float) -> Fault:
+    return Fault(kind="crash", at=_time(at), process=process)
+
+
+def _omit(process: ProcessId, source: ProcessId, packet: str, at: float, count: int = 1) -> Fault:
+    return Fault(kind="omit", at=_time(at), process=process, source=source, packet=packet, count=count)
+
+
+def _cut(source: ProcessId, target: ProcessId, at: float, length: float) -> Fault:
+    return Fault(kind="cut", at=_time(at), source=source, target=target, length=_time(length))
+
+
+def _scenario(
+    name: str, members: str, parameters: dict[str, Any], faults: tuple[Fault, ...], *loads: Workload, later: str = "",
+    network: Network | None = None, duration: float = 300,
+) -> Scenario:
+    names = tuple(members)
+    return Scenario(
+        protocol="rtcast", name=name, duration=_time(duration), drain=Duration(10 * SECOND), members=names, later=tuple(later),
+        groups={GROUP: names}, parameters={"idle_hold": _time(2), "gather": _time(120), **parameters}, fault=faults,
+        workload=loads or (Workload(rate=50.0),), network=network or Network(delay=Delay("constant", _time(1))),
+    )
+
+
+SCENARIOS: Mapping[str, Script] = {
+    # h hears nothing of d's heartbeats for some rotations, and everybody else does; then f and g die, and h times out.
+    "Fig. 5": Script(_scenario(
+        "figure-5", "abcdefgh", {"heartbeats": 1, "crashes": 2},
+        (_omit("h", "d", "Beat", 80, 6), _crash("f", 110), _crash("g", 110)), duration=140,
+    )),
+    # b hears itself and nobody else, and everybody hears b.
+    "the deaf": Script(
+        _scenario("deaf", "abcd", {}, tuple(_cut(other, "b", 120, 200) for other in "acd")), {"b": "deaf"},
+    ),
+    # Two of five are cut off: one finds out and stops, and then the other hears nobody.
+    "two parts": Script(
+        _scenario(
+            "parts", "abcde", {"partitions": "majority"},
+            (Fault(kind="partition", at=_time(120), parts=(("a", "b"), ("c", "d", "e")), length=_time(180)),),
+        ),
+        {"a": "minority", "b": "deaf"},
+    ),
+    # q keeps the token ten times as long as the others; when it is in, everything takes longer, and long messages take many turns.
+    "a joiner with a long T": Script(_scenario(
+        "long-hold", "abc", {"retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4))},
+        (Fault(kind="join", at=_time(60), process="q"),),
+        Workload(senders=("a", "b"), rate=0.9, size=12_000, deadline=_time(1000), start=_time(20)),
+        Workload(senders=("q",), rate=800.0, size=1300), Workload(senders=("c",), rate=100.0, size=1300),
+        later="q", network=Network(delay=Delay("constant", _time(1)), bandwidth=BANDWIDTH, shared=True), duration=2500,
+    )),
+}
+
+Mutated: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""While it lasts, the protocol is a mutant."""
+
+
+def worst_turns(mutated: Mutated) -> list[str]:
+    """One member promises streams until it refuses one; then every turn comes as late as it may, and has everything in it that the
+    ring may have to send. Whether each message is sent within the n P that its deadline has (Lemma 2)."""
+    parameters = Parameters(retransmissions=1, heartbeats=1)
+    rotation, packet = 40 * MS, 700
+    honest = Turn(parameters, "p1", rotation, packet)
+    with mutated():
+        turn = Turn(parameters, "p1", rotation, packet)
+        demands: list[Demand] = []
+        used = turn.reserved
+        for number in range(100):
+            deadline = turn.delay + (1 + number % 2) * rotation
+            demand = Demand(f"s{number}", deadline, deadline, 40)
+            verdict = turn.judge(demand, used)
+            if not verdict.is_admitted:
+                break
+            used = verdict.load
+            demands.append(demand)
+    turns = Turns(honest, demands, max_packet=packet, phases=[0] * len(demands))
+    late = [
+        sent for sent in turns.run(60, gap=rotation)
+        if sent.is_last and sent.end - sent.arrived > honest.visits(sent.demand.deadline) * rotation
+    ]
+    return ["deadline"] if late else []
+
+
+COURSES: Mapping[str, Callable[[Mutated], list[str]]] = {"turns at their worst": worst_turns}
