@@ -63,7 +63,7 @@ class RingRun(Run):
         return [packet.word for packet in {packet.identity: packet for packet in packets}.values()]
 
     def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process)]
+        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
 
     def halted(self) -> dict[str, str]:
         """Who has stopped, and the code of the reason."""

@@ -190,6 +190,8 @@ def test_lemma_5_a_view_waits_until_everybody_in_it_has_spoken() -> None:
     run = half_announced(variant())
     assert len(run.views("a")) == 1
     assert run.views("b") == run.views("e")
+    lost = [sorted(detail["left"]) for detail in run.details("view", "b") if "left" in detail]
+    assert lost[0] == ["c", "d"], "whoever is not in the next view has a reason"
     assert set(run.violated) <= {"bounded"}, "two have crashed within a rotation"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from plainchant.model import PlainchantError
+from plainchant.model import Duration, PlainchantError
 from plainchant.protocols.registry import describe
 from plainchant.protocols.rtcast.packets import Change, Data, JoinAck, Query, Reclaim, Request, Vote
 from plainchant.protocols.rtcast.parameters import Parameters
@@ -85,6 +86,24 @@ def test_75_lemma_5_views_are_equal_within_a_round(seed: int) -> None:
     assert run.violated == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_lemma_5_singletons_find_each_other(seed: int) -> None:
+    """Whatever order the links make of it there is one first view, with all of them, and nobody waits for ``gather`` to pass."""
+    run = simulate("a b c d e", network=uneven("a b c d e", seed), length=200)
+    for name in "abcde":
+        first, = run.of("view", name)
+        assert sorted(first["members"]) == ["a", "b", "c", "d", "e"]
+        assert first["true_time"] < ms(200)
+
+
+def test_lemma_5_a_joiner_that_meets_singletons_waits_for_the_group() -> None:
+    """f joins while the others look for each other: it never makes a group of its own."""
+    run = simulate("a b c", network=uneven("a b c f", 1), later=("f",), faults=[fault("join", 3, process="f")])
+    assert run.views("f")[0] == run.views("a")[-1]
+    assert sorted(run.views("a")[-1]) == ["a", "b", "c", "f"]
+    assert run.violated == []
+
+
 # --- 4.4: joining and leaving -------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +125,21 @@ def test_4_4_a_joiner_that_lacks_one_acknowledgement_backs_off_and_asks_again() 
     )
     assert any("acknowledged" in detail["why"] for detail in run.details("reject", "d"))
     assert run.views("d")[-1] == ("a", "b", "c", "d")
+    assert run.violated == []
+
+
+def test_4_4_a_join_whose_change_one_member_misses() -> None:
+    """b hears the change that lets d in a rotation later; d gets in all the same, at once or by asking again."""
+    parameters = {"retransmissions": 1}
+    calm = simulate("a b c", later=("d",), parameters=parameters, faults=[fault("join", 50, process="d")])
+    changes = [sent for sent in calm.packets_of(Data) if isinstance(sent.packet.word, Change)]
+    said = next(sent.time for sent in changes if "d" in sent.packet.word.joined)
+    missed = dataclasses.replace(fault("omit", 0, process="b", packet="Data", source="a"), at=Duration(said + 1))
+    run = simulate(
+        "a b c", later=("d",), length=600, parameters=parameters, faults=[fault("join", 50, process="d"), missed]
+    )
+    assert run.of("ask", "b")
+    assert run.views("a")[-1] == run.views("b")[-1] == run.views("d")[-1] == ("a", "b", "c", "d")
     assert run.violated == []
 
 

@@ -79,16 +79,12 @@ mutant("everyone times out P after its own turn", Ring, "_probe")(_goes_by_itsel
 @mutant("everyone times out P after its own turn", Ring, "_arm")
 def _after_own_turn(self: Ring) -> None:
     if self.name and not self._phase and self.me in self.ring:
-        self._timer_at = max((self._spoke_at or self._heard_at) + self.rotation, self.host.now)
-        self.host.set_timer(TOKEN, self._timer_at)
+        self._set(TOKEN, max((self._spoke_at or self._heard_at) + self.rotation, self.host.now))
 
 
-@mutant("all wait for the token equally long", Ring, "_path")
-def _no_distance(self: Ring) -> list[ProcessId]:
-    return list(self.ring) if sys._getframe(1).f_code.co_name == "_arm" else _PATH(self)
-
-
-_PATH = Ring._path
+@mutant("all wait for the token equally long", Interface, "patience")
+def _no_distance(self: Interface, holds: Sequence[int]) -> int:
+    return 4 * (holds[0] + self.delay_max + self.slack)
 
 
 @mutant("all silent members are eliminated", Ring, "_silent")

@@ -168,4 +168,6 @@ class Order:
             if not later:
                 return None
             last = (max(later, key=lambda seq: self.ahead(seq, first)) - 1) % self._numbers
+        while last in have and self.ahead(last, first) >= 0:
+            last = (last - 1) % self._numbers
         return (process, first, last) if self.ahead(last, first) >= 0 else None

@@ -378,6 +378,7 @@ class Ring(Engine):
         self._got[source] = max(self._got.get(source, 0), beat.got)
         if source == self.me:
             self._own_heard = beat.visit
+            self._measure_hold(beat.visit)
             if self._own_visit and self._own_heard >= self._own_visit:
                 self._own_visit = 0
                 self.host.cancel_timer(OWN)
@@ -391,6 +392,13 @@ class Ring(Engine):
         is_due = beat.visit == self.heard_visit and beat.visit >= self.visit and not self._phase and self.me in self.ring
         if is_due and self._heir(beat.next) == self.me:
             self._turn("token", beat.visit + 1, beat.slot)
+
+    def _measure_hold(self, visit: int) -> None:
+        """Our heartbeat has come back: how long our turn really took, the way back included, against T."""
+        took = self.host.now - self._begun_at
+        bound = self.interface.hold(self.me) + self.interface.delay(self.me, self.me) + self.interface.slack
+        if visit == self.visit and took > bound and self.entrance.is_installed:
+            self.host.record("state", self.group, broken="hold", measured=took, bound=bound)
 
     def _heir(self, process: ProcessId) -> ProcessId:
         """Who has the turn that somebody gave to a process: the next after it that is still there."""

@@ -60,7 +60,7 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
         "gather": GATHER,
         "reclaim_after": RECLAIM_AFTER,
         "clocks": "synchronised",
-        "clock_precision": delay_max,
+        "clock_precision": max(1, delay_max // 2),
         "clock_every": CLOCK_EVERY,
         **_turn(parameters, surroundings),
     }
@@ -77,5 +77,5 @@ def _turn(parameters: Parameters, surroundings: Surroundings) -> dict[str, int]:
     hold = int(parameters.hold) if "hold" in given else HOLD
     if "bandwidth" in given and "hold" not in given:
         hold = max(hold, -(-size * 8 * SECOND // parameters.bandwidth))
-    bandwidth = -(-size * 8 * SECOND // hold)
-    return {"hold": hold, "bandwidth": bandwidth, "idle_hold": min(IDLE_HOLD, hold, *map(int, parameters.holds.values()))}
+    shortest = min(hold, *map(int, parameters.holds.values()), hold)
+    return {"hold": hold, "bandwidth": -(-size * 8 * SECOND // shortest), "idle_hold": min(IDLE_HOLD, shortest)}
