@@ -67,8 +67,8 @@ class Times:
         return parse_duration(self.period) / SECOND
 
 
-VIRTUAL: Final = Times(period="200ms", deadline="180ms", alarm="150ms", shift=16)
-REAL: Final = Times(period="1500ms", deadline="1400ms", alarm="1350ms", shift=6)
+VIRTUAL: Final = Times(period="200ms", deadline="180ms", alarm="150ms", shift=10)
+REAL: Final = Times(period="1500ms", deadline="1400ms", alarm="1350ms", shift=5)
 
 
 # --- a station --------------------------------------------------------------------------------------------------------

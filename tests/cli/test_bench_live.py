@@ -32,7 +32,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", "--quick", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) == {"rows", "idle", "peers", "machine", "newtop_to_sequencer", "wanted"}
+    assert set(result) == {"rows", "idle", "timed", "peers", "machine", "newtop_to_sequencer", "wanted"}
     (row,) = result["rows"]
     assert set(row) >= COLUMNS | FIGURES
     assert {name: row[name] for name in COLUMNS} == {
@@ -82,9 +82,34 @@ def test_a_failed_case_is_an_error_and_not_a_figure(
 
 def test_a_protocol_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", "--protocol", "newtp"]) == 2
-    assert "there is no protocol 'newtp' to measure; there are: sequencer, newtop" in capsys.readouterr().err
+    assert "there is no protocol 'newtp' to measure; there are: sequencer, newtop, rtcast" in capsys.readouterr().err
 
 
 def test_quick_and_full_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", "--quick", "--full"]) == 2
     assert "exclude each other" in capsys.readouterr().err
+
+
+TIMED = {
+    "protocol": "rtcast", "members": 3, "size": 256, "flooded": True, "delay_max_ms": None, "rounds": 1, "halted": None,
+    "error": None, "deadline_ms": 3_780.0, "deliveries": 1_200, "missed": 3, "miss_ratio": 0.0025, "rejected": 0,
+    **{f"{what}_ms_{which}": 12.0 for what in ("delivery", "rotation") for which in ("p50", "p99", "max")},
+    "rotation_ms_bound": 1_260.0, "turns": 99, "late_packets": 7, "broken": {"P3": 7}, "beside_per_s": 31_000,
+}
+
+
+def test_deadlines_and_rotations_have_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = {"delay_max_ms": 25, "flooded": False, "rounds": 0, "halted": "Halted: it has not heard itself"}
+    result = {
+        "rows": [], "idle": [], "peers": [], "wanted": [], "newtop_to_sequencer": [],
+        "timed": [TIMED, {**TIMED, **lost}, {**TIMED, "delay_max_ms": 24, "halted": "Halted: too late"}],
+        "machine": {"cores": 2, "pins": {}, "load_average_before": 0.1, "sequencer": "member 0", "measured": "member 1"},
+    }
+    monkeypatch.setattr("plainchant.live.bench.measure.run", lambda *plan, **options: result)
+    assert main(["bench", "live", "--quick", "--protocol", "rtcast"]) == 0
+    shown = capsys.readouterr().out
+    for word in (
+        "3 (0.25%)", "1,260", "P3: 7", "31,000", "with 25 ms, after 0 rounds: Halted: it has not heard itself",
+        "with 24 ms, after 1 rounds: Halted: too late",
+    ):
+        assert word in shown

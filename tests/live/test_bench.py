@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from plainchant.group import Message
@@ -15,12 +18,13 @@ from plainchant.live.bench.idle import Quiet, idle_row, measure_idle, simulate_i
 from plainchant.live.bench.link import measure_link
 from plainchant.live.bench.measure import compare_protocols, wanted
 from plainchant.live.bench.peers import corosync_rows, pysyncobj_rows
-from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Idle, Plan, make_plan
+from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Idle, Plan, Timed, make_plan
 from plainchant.live.bench.processes import BenchError, Crew, free_ports
 from plainchant.live.bench.raw import measure_raw
 from plainchant.live.bench.recorder import delivered
 from plainchant.live.bench.sequences import Order, Runs
 from plainchant.live.bench.session import Flood, Session
+from plainchant.live.bench.timed import examine, measure_timed, timed_row
 from plainchant.live.bench.us import Round
 
 SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1, idle_seconds=0.2)
@@ -143,15 +147,17 @@ def test_the_plans_have_all_that_has_a_target_and_full_has_everything() -> None:
         idle = [idle_row(each, [QUIET], None) for each in plan.idle if each.members == 3 and not each.silence_ms]
         assert [target["what"] for target in wanted(rows, 1.0, ratios, idle) if target["measured"] is None] == []
         assert len(set(plan.cases)) == len(plan.cases)
-    assert len(full.cases) == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 2
+    assert len(full.cases) == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 3
     assert {case.rounds for case in quick.cases} == {1}
     assert {case.rounds for case in default.cases} == {1, 3}
-    assert {case.protocol for case in quick.cases} == {"sequencer", "newtop"}
+    assert {case.protocol for case in quick.cases} == {"sequencer", "newtop", "rtcast"}
+    assert {timed.flooded for timed in quick.timed} == {False, True}
 
 
 def test_a_plan_has_the_protocols_that_were_asked_for() -> None:
     plan = make_plan("default", rounds=3, seconds=1.0, protocols=["newtop"])
     assert {case.protocol for case in plan.cases} == {idle.protocol for idle in plan.idle} == {"newtop"}
+    assert plan.timed == ()
     targets = wanted([{**vars(case), "messages_per_s": 1} for case in plan.cases], None)
     assert all(target["reached"] is None for target in targets)
 
@@ -254,6 +260,71 @@ def test_an_adaptive_time_silence_takes_one_round_trip_and_at_most_two_packets(m
 def test_a_fixed_time_silence_takes_as_long_as_it_is(silence_ms: int) -> None:
     exact = simulate_idle(Idle(silence_ms=silence_ms))
     assert exact["own"] == 1.0 + silence_ms / 2  # the link takes 2 ms there and back
+
+
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+def trace_of(*rows: dict[str, Any]) -> pa.Table:
+    """Some columns of a trace."""
+    columns = ("kind", "process", "sender", "seq", "time", "deadline", "detail")
+    return pa.table({name: pa.array([row.get(name) for row in rows], TYPES[name]) for name in columns})
+
+
+TYPES = {
+    **dict.fromkeys(("kind", "process", "sender", "detail"), pa.string()),
+    **dict.fromkeys(("seq", "time", "deadline"), pa.int64()),
+}
+
+
+def turn_row(rotation: int | None, time: int = 50) -> dict[str, Any]:
+    return {"kind": "token", "process": "a", "time": time, "detail": json.dumps({"rotation": rotation, "bound": 900})}
+
+
+def test_a_message_is_missed_where_it_comes_late_or_never() -> None:
+    table = trace_of(
+        {"kind": "send", "process": "a", "seq": 1, "time": 10, "deadline": 110},
+        {"kind": "send", "process": "a", "seq": 2, "time": 20, "deadline": None},
+        {"kind": "send", "process": "b", "seq": 1, "time": 30, "deadline": 130},
+        {"kind": "send", "process": "b", "seq": 2, "time": 2, "deadline": 102},
+        {"kind": "deliver", "process": "a", "sender": "a", "seq": 1, "time": 110},
+        {"kind": "deliver", "process": "b", "sender": "a", "seq": 1, "time": 111},
+        {"kind": "deliver", "process": "a", "sender": "a", "seq": 2, "time": 140},
+        {"kind": "deliver", "process": "b", "sender": "a", "seq": 2, "time": 140},
+        {"kind": "deliver", "process": "b", "sender": "b", "seq": 1, "time": 40},
+        turn_row(None), turn_row(300), turn_row(100), turn_row(7_000, time=1_000),
+        {"kind": "state", "process": "a", "time": 60, "detail": json.dumps({"broken": "rotation"})},
+        {"kind": "state", "process": "a", "time": 61, "detail": json.dumps({"state": "running"})},
+        {"kind": "drop", "process": "a", "time": 62, "detail": json.dumps({"why": "late"})},
+        {"kind": "drop", "process": "a", "time": 63, "detail": json.dumps({"why": "foreign"})},
+    )
+    found = examine(table, ["a", "b"], (5, 500), deadline=100, rejected=0)
+    assert (found.owed, found.missed) == (4, 2)
+    assert found.delays == (10, 100, 101)
+    assert (found.rotations, found.bound) == ((100, 300), 900)
+    assert (found.late_packets, dict(found.broken)) == (1, {"rotation": 1})
+    assert found.beside_per_s > 0
+    row = timed_row(Timed(), [found, found], None)
+    assert (row["deliveries"], row["missed"], row["miss_ratio"]) == (8, 4, 0.5)
+    with pytest.raises(BenchError, match="did not come round"):
+        examine(table, ["a", "b"], (600, 2_000), deadline=100, rejected=0)
+
+
+def test_a_ring_that_loses_a_member_is_a_result_and_anything_else_an_error() -> None:
+    halted = timed_row(Timed(delay_ms=1), [], BenchError("process 1: Halted: it was too late", "Halted"))
+    assert (halted["halted"], halted["error"]) == ("process 1: Halted: it was too late", None)
+    failed = timed_row(Timed(), [], BenchError("it hangs"))
+    assert (failed["halted"], failed["error"]) == (None, "it hangs")
+
+
+def test_deadlines_of_a_ring_are_measured() -> None:
+    plan = dataclasses.replace(SHORT, timed_seconds=0.4)
+    row = timed_row(Timed(flooded=True), [measure_timed(Timed(flooded=True), plan)], None)
+    assert row["deliveries"] > 0
+    assert 0 <= row["miss_ratio"] <= 1
+    assert 0 < row["rotation_ms_p50"] <= row["rotation_ms_p99"] <= row["rotation_ms_max"]
+    assert row["deadline_ms"] > row["rotation_ms_bound"] > 0
+    assert row["beside_per_s"] > 0
 
 
 def test_raw_udp_carries_messages_larger_than_a_datagram() -> None:

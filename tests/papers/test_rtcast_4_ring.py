@@ -68,7 +68,7 @@ def test_74_lemma_3_one_order_on_a_network_where_packets_overtake(seed: int) -> 
     assert run.violated == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_74_lemma_3_is_not_trivial_without_the_hold(seed: int) -> None:
     run = simulate("a b c d", ALL, network=uneven("a b c d", seed), seed=seed, parameters={"overtaking": False})
     assert "omission" in run.halted().values(), "nothing was lost"

@@ -171,26 +171,23 @@ def _show_timed(console: Console, rows: list[dict[str, Any]]) -> None:
         "longest", "rotation, ms", "99 %", "longest", "bound", "too old", "broken", "beside it, messages/s",
     )
     for row in rows:
-        if row["error"] is not None:
-            continue
-        label = "in a flood" if row["flooded"] else "alone"
-        delay = _figure(row["delay_max_ms"]) or "chosen"
-        if row["halted"] is not None and not row["rounds"]:
-            table.add_row(label, f"{row['members']}", delay, *[""] * 12, row["halted"])
+        if row["error"] is not None or not row["rounds"]:
             continue
         figures = (
             "delivery_ms_p50", "delivery_ms_p99", "delivery_ms_max", "rotation_ms_p50", "rotation_ms_p99", "rotation_ms_max",
             "rotation_ms_bound", "late_packets",
         )
         table.add_row(
-            label, f"{row['members']}", delay, _figure(row["deadline_ms"]), f"{row['deliveries']:,}",
-            f"{row['missed']:,} ({row['miss_ratio']:.2%})", *(_figure(row[name]) for name in figures),
+            "in a flood" if row["flooded"] else "alone", f"{row['members']}", _figure(row["delay_max_ms"]) or "chosen",
+            _figure(row["deadline_ms"]), f"{row['deliveries']:,}", f"{row['missed']:,} ({row['miss_ratio']:.2%})",
+            *(_figure(row[name]) for name in figures),
             ", ".join(f"{name}: {count}" for name, count in row["broken"].items()), _figure(row["beside_per_s"]),
         )
     console.print(table)
     for row in rows:
-        if row["halted"] is not None and row["rounds"]:
-            console.print(f"{row['members']} members, {row['delay_max_ms'] or 'chosen'}: in a later round {row['halted']}")
+        if row["halted"] is not None:
+            delay = f", reckoning with {row['delay_max_ms']} ms" if row["delay_max_ms"] else ""
+            console.print(f"{row['members']} members{delay}, after {row['rounds']} rounds: {row['halted']}")
     console.print()
 
 

@@ -327,8 +327,10 @@ def _faults(random: Random, family: str) -> RandomFaults:
     if family == "fifo":
         return RandomFaults(pause=random.choice((0.0, 3.0)), pause_length=ms(10, 80, random))
     if family == "faults":
-        lengths = {"pause_length": ms(30, 200, random), "network_length": ms(30, 200, random)}
-        return RandomFaults(pause=2.0, partition=2.0, cut=2.0, clog=2.0, step=0.5, **lengths)
+        pause, network = ms(30, 200, random), ms(30, 200, random)
+        return RandomFaults(
+            pause=2.0, partition=2.0, cut=2.0, clog=2.0, step=0.5, pause_length=pause, network_length=network
+        )
     if family == "flow":
         return RandomFaults(pause=4.0, pause_length=ms(20, 150, random))
     if random.random() < 0.3:

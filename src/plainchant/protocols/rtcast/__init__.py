@@ -153,8 +153,8 @@ DESCRIPTION = Description(
     make=make,
     promises=promises,
     conditional=(
-        Promise("deadline", 'admission is true, timing is "hard" (the simulator), and ' + TIMED),
-        Promise("bounded", 'timing is "hard" (the simulator), and ' + TIMED),
+        Promise("deadline", 'admission is true, timing is "hard" (the simulator) and rotation is "safe"'),
+        Promise("bounded", 'timing is "hard" (the simulator) and rotation is "safe"'),
     ),
     faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "clock steps"),
     settle=settle,

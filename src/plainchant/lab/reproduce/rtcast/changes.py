@@ -25,7 +25,7 @@ from ..claims import Context, Figure, Measured, Series, judge
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of
 from .runs import BEGIN, instrumented, ring, times_of, trace_of
 
-SIZES: Final = (2, 3, 4, 6, 8, 10, 12, 16)
+SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 _FIVE: Final = 5
 _KEPT: Final = 200.0
 """For how long P is kept after a crash, in ms."""
@@ -91,7 +91,7 @@ def entered_of(item: tuple[str, int]) -> Entered:
 
 
 def _entries(context: Context) -> dict[str, list[Entered]]:
-    seeds = range(context.of(1, 20))
+    seeds = range(context.of(1, 8))
     kinds = (SOON, LATE, NEW)
     found = iter(context.sweep(entered_of, [(kind, seed) for kind in kinds for seed in seeds]))
     return {kind: [next(found) for _ in seeds] for kind in kinds}
@@ -182,7 +182,7 @@ def _ends(summary: Summary, table: pa.Table) -> dict[ProcessId, int]:
 
 
 def same_views(context: Context) -> Measured:
-    seeds = range(context.of(1, 15))
+    seeds = range(context.of(1, 8))
     runs = context.sweep(spread_of, [instrumented(seed, retransmissions=r) for r in (0, 1, 2) for seed in seeds])
     pairs, late = sum(run.pairs for run in runs), sum(run.late for run in runs)
     longest = [max(run.longest for run in runs if run.retransmissions == r) for r in (0, 1, 2)]
@@ -293,7 +293,7 @@ def joined_of(item: tuple[int, bool, int]) -> Joined:
 def times_of_changes(context: Context) -> tuple[tuple[Figure, ...], str]:
     """How long it takes to notice a crash and to get in: figures, and the sentence that sums them up."""
     sizes = context.of((2, 4), SIZES)
-    moments = context.of((0.4,), tuple(step / 6 for step in range(6)))
+    moments = context.of((0.4,), tuple(step / 3 for step in range(3)))
     crashes = context.sweep(
         noticed_of, [Crash(members, moment, idle) for idle in (True, False) for members in sizes for moment in moments])
     joins = context.sweep(

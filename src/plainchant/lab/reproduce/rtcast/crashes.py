@@ -88,7 +88,7 @@ def stayed_of(item: tuple[Scenario, str]) -> Stayed:
 
 
 def false_omission(context: Context) -> Measured:
-    seeds = range(context.of(3, 40))
+    seeds = range(context.of(3, 20))
     clean, cut = ([one_crash(seed, cut_short) for seed in seeds] for cut_short in (False, True))
     ours = context.sweep(stayed_of, [(run, "") for run in clean])
     short = context.sweep(stayed_of, [(run, "") for run in cut])
@@ -180,9 +180,9 @@ def eliminated_of(item: tuple[Scenario, str]) -> Eliminated:
 
 
 def closure_only(context: Context) -> Measured:
-    figure = [fig_5(step * context.of(4.0, 0.5)) for step in range(context.of(2, 32))]
+    figure = [fig_5(step * context.of(4.0, 1.0)) for step in range(context.of(2, 16))]
     ours, theirs = (context.sweep(eliminated_of, [(run, name) for run in figure]) for name in ("", "all silent"))
-    many = [silent_members(seed) for seed in range(context.of(1, 40))]
+    many = [silent_members(seed) for seed in range(context.of(1, 16))]
     often, rashly = (context.sweep(eliminated_of, [(run, name) for run in many]) for name in ("", "all silent"))
     meant = [
         run for run, other in zip(ours, theirs, strict=True)
@@ -244,7 +244,7 @@ def turns_of(run: Scenario) -> Turns:
 
 
 def changes_first(context: Context) -> Measured:
-    runs = context.sweep(turns_of, [instrumented(seed) for seed in range(context.of(2, 40))])
+    runs = context.sweep(turns_of, [instrumented(seed) for seed in range(context.of(2, 20))])
     changes, others, before = (sum(getattr(run, name) for run in runs) for name in ("changes", "others", "before"))
     return Measured(
         f"{sum(run.turns for run in runs):,} turns in {len(runs)} runs with crashes, omissions and joins: {changes:,} begin "

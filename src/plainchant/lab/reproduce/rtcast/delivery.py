@@ -14,7 +14,7 @@ from ..claims import Context, Figure, Measured, Series, judge
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
 from .runs import BEGIN, halts, ring, rotations, trace_of
 
-SIZES: Final = (2, 3, 4, 6, 8, 10, 12, 16)
+SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 RULES: Final = ("immediate", "safe")
 _FIVE: Final = 5
 _RATE: Final = 23.0
@@ -71,7 +71,7 @@ def _deliveries(table: pa.Table) -> dict[tuple[ProcessId, ProcessId, int], int]:
 
 
 def only_the_requester(context: Context) -> Measured:
-    seeds = range(context.of(1, 20))
+    seeds = range(context.of(1, 8))
     ours, safe = (context.sweep(missed_of, [(rule, seed) for seed in seeds]) for rule in RULES)
     lost = sum(run.lost for run in ours)
     later, of = sum(run.others_later for run in ours), sum(run.deliveries for run in ours)

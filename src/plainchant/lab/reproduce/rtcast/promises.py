@@ -31,7 +31,7 @@ def checked_of(item: tuple[Scenario, str]) -> Checked:
 
 
 def _runs(context: Context) -> list[Checked]:
-    return context.sweep(checked_of, [(instrumented(seed), "") for seed in range(context.of(3, 60))])
+    return context.sweep(checked_of, [(instrumented(seed), "") for seed in range(context.of(3, 40))])
 
 
 def overtaking_of(item: tuple[int, bool]) -> int:
@@ -62,7 +62,7 @@ def _first(runs: list[Checked]) -> str:
 
 def order(context: Context) -> Measured:
     runs = context.once("instrumented", _runs)
-    seeds = range(context.of(2, 20))
+    seeds = range(context.of(2, 8))
     held, printed = (sum(context.sweep(overtaking_of, [(seed, hold) for seed in seeds])) for hold in (True, False))
     broken = _violations(runs, _ORDER)
     cases = sum(run.cases["total"] for run in runs)
@@ -115,7 +115,7 @@ def announced_of(item: tuple[int, str]) -> Announced:
 
 def atomicity(context: Context) -> Measured:
     runs = context.once("instrumented", _runs)
-    seeds = context.of((10, 14), tuple(range(40)))
+    seeds = context.of((10, 14), tuple(range(20)))
     ours, printed = (context.sweep(announced_of, [(seed, name) for seed in seeds]) for name in ("", "at once"))
     broken = _violations(runs, _ATOMICITY)
     views = _violations(runs, ("view-order", "view-exclusion"))
@@ -139,7 +139,7 @@ def minimal_of(seed: int) -> Checked:
 
 
 def minimal(context: Context) -> Measured:
-    runs = context.sweep(minimal_of, range(context.of(2, 40)))
+    runs = context.sweep(minimal_of, range(context.of(2, 24)))
     broken = _violations(runs, _CHECKED)
     stuck = sum(not run.quiet for run in runs)
     cases = min(sum(run.cases[name] for run in runs) for name in ("total", "view-atomicity", "view-order"))

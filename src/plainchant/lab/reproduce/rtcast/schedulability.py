@@ -159,7 +159,7 @@ def waited_of(seed: int) -> Waited:
 
 
 def lemma_1(context: Context) -> Measured:
-    waited = context.sweep(waited_of, range(context.of(2, 20)))
+    waited = context.sweep(waited_of, range(context.of(2, 10)))
     seeds = range(context.of(2, 40))
     kept, released = (context.sweep(lemma_1_of, [(seed, kept) for seed in seeds]) for kept in (True, False))
     count = sum(run.messages for run in kept)

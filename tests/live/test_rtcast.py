@@ -1,0 +1,147 @@
+"""``rtcast`` between real sockets and processes: every transport, deadlines that are aimed at, kills and omissions, verified."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plainchant import Node, Rejected
+from plainchant.live.host import AT_ONCE
+from plainchant.trace import read as read_trace
+from plainchant.trace.collect import collect
+from plainchant.trace.reference import verify
+
+from .test_api import members, payloads, read, run
+from .test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
+
+__all__ = ["started"]
+
+NAMES = ("a", "b", "c")
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp", "multicast"])
+def test_members_deliver_one_order_over_every_transport(transport: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        spools = tmp_path / "spools"
+        async with members(*NAMES, protocol="rtcast", transport=transport, parameters={}, trace=spools) as groups:
+            for group in groups:
+                await group.send_many([f"{group.me}{number}".encode() for number in range(50)])
+            await groups[1].send(bytes(200_000))
+            found = [payloads(await read(group, 151)) for group in groups]
+            assert found[0] == found[1] == found[2]
+
+    run(main())
+    collect([tmp_path / "spools"], tmp_path, alive=())
+    result = verify(read_trace(tmp_path / "trace").table)
+    assert [violation.sentence for violation in result.violations] == []
+    assert result.properties["total"].cases
+    assert not set(result.properties) & {"deadline", "bounded"}
+
+
+def test_deadlines_are_admitted_or_rejected_and_nothing_about_time_is_promised(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with members(*NAMES, protocol="rtcast", parameters={}, trace=tmp_path / "spools") as groups:
+            a, b, _ = groups
+            assert "total" in a.guarantees
+            assert "deadline" not in a.guarantees
+            with pytest.raises(Rejected) as rejected:
+                await a.send(b"too soon", deadline="1ms")
+            nearest = rejected.value.reason.evidence["nearest_ns"]
+            await a.send(b"alarm", deadline=f"{nearest}ns")
+            stream = await b.stream("level", size=64, deadline=f"{nearest}ns", period=f"{nearest}ns")
+            await stream.send(b"level")
+            room = b.admission
+            assert room is not None
+            assert list(room["streams"]) == ["level"]
+            assert room["used"] < room["hold"]
+            for group in groups:
+                assert sorted(payloads(await read(group, 2))) == [b"alarm", b"level"]
+
+    run(main())
+    collect([tmp_path / "spools"], tmp_path, alive=())
+    sends = rows(tmp_path, kind="send")
+    assert [row["deadline"] > row["time"] for row in sends] == [True, True]
+    admitted = [json.loads(row["detail"])["stream"] for row in rows(tmp_path, kind="admit")]
+    assert admitted == ["~2", "level"]
+    assert all(json.loads(row["detail"])["bound"] for row in rows(tmp_path, kind="token"))
+
+
+def test_the_clock_of_an_engine_stands_still_with_its_time() -> None:
+    """Else a process that waits for its processor would take that for a clock that was set."""
+
+    async def main() -> None:
+        async with members("a", protocol="rtcast", parameters={}) as (group,):
+            node = group.node
+            assert isinstance(node, Node)
+            host = node.host
+            seen: list[tuple[int, int]] = []
+
+            def looks(*arguments: Any) -> None:
+                for _ in range(2):
+                    seen.append((host.now, host.clock()))
+                    time.sleep(0.01)
+
+            host.call(looks)
+            (now, shown), (again, later) = seen
+            assert again == now
+            assert abs(later - shown) < 10 * AT_ONCE
+            assert host.clock() - later >= 10_000_000
+
+    run(main())
+
+
+# --- scenarios --------------------------------------------------------------------------------------------------------
+
+KILLED = """
+protocol = "rtcast"
+members = ["ann", "ben", "cyd"]
+duration = "2500ms"
+
+[[workload]]
+rate = 20
+size = 64
+
+[[workload]]
+rate = 10
+size = 64
+arrivals = "poisson"
+deadline = "5s"
+
+[[fault]]
+kind = "omit"
+process = "cyd"
+source = "ann"
+packet = "Data"
+at = "300ms"
+
+[[fault]]
+kind = "crash"
+process = "ben"
+at = "700ms"
+
+[[fault]]
+kind = "restart"
+process = "ben"
+at = "1400ms"
+"""
+
+
+def test_a_member_is_killed_and_comes_back_and_an_omitted_packet_is_sent_again(tmp_path: Path, started: Started) -> None:
+    result = live(scenario_of(KILLED), tmp_path)
+    assert_well(result)
+    views = [row["members"] for row in rows(tmp_path, kind="view", process="ann")]
+    assert views[0] == ["ann", "ben", "cyd"]
+    assert ["ann", "cyd"] in views
+    assert views[-1] == ["ann", "cyd", "ben#1"]
+    (dropped,) = [row for row in rows(tmp_path, kind="fault", process="cyd")]
+    assert json.loads(dropped["detail"])["packet"] == "Data"
+    assert any("cyd" in json.loads(row["detail"])["to"] for row in rows(tmp_path, kind="retransmit"))
+    assert any(row["deadline"] is not None for row in rows(tmp_path, kind="send"))
+    started.assert_gone()
