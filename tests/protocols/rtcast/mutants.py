@@ -1,8 +1,8 @@
 """Variants of rtcast with one rule taken out or turned round, each a function in place of the method that the rule is.
 
 ``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property or bound that does not
-hold; or, for what needs a particular course of events, a scenario or course of ``scripted``; or why it survives. After a change of
-the protocol or the sweep:
+hold; or, for what needs a particular course of events, a scenario or course of ``scripted``; or why it survives. After a change
+of the protocol or the sweep:
 
     python -m tests.protocols.rtcast.mutants            # look for seeds that catch, and rewrite mutants.toml
 """
@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-from plainchant.model import ProcessId
+import msgspec
+
+from plainchant.model import Batch, GroupId, ProcessId
 from plainchant.protocols.rtcast import DESCRIPTION, analysis
 from plainchant.protocols.rtcast.admission import Admission
-from plainchant.protocols.rtcast.analysis import Item
+from plainchant.protocols.rtcast.analysis import NUMBER, Item
 from plainchant.protocols.rtcast.entrance import Entrance
 from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.order import Order, Place
-from plainchant.protocols.rtcast.packets import Ask, Change, Data, Here, JoinAck, Reclaim
+from plainchant.protocols.rtcast.packets import Ask, Asked, Change, Data, Here, JoinAck, Reclaim
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
@@ -102,8 +104,8 @@ _SILENT = Ring._silent
 
 @mutant("the last number of an eliminated member is not compared", Order, "_explained")
 def _any_number(self: Order, change: Change, ahead: int) -> Place:
-    own = {process: self.seqs.get(process, last) for process, last in change.out}
-    return _EXPLAINED(self, Change(change.number, change.ring, change.holds, 0, change.formed, tuple(own.items()), change.after), ahead)
+    own = tuple((process, self.seqs.get(process, last)) for process, last in change.out)
+    return _EXPLAINED(self, msgspec.structs.replace(change, out=own), ahead)
 
 
 _EXPLAINED = Order._explained
@@ -115,8 +117,7 @@ def _more_is_fine(self: Order, change: Change, ahead: int) -> Place:
         (process, own if (own := self.seqs.get(process)) is not None and self.ahead(last, own) < 0 else last)
         for process, last in change.out
     )
-    after = max(change.after, self.visit)
-    return _EXPLAINED(self, Change(change.number, change.ring, change.holds, 0, change.formed, known, after), ahead)
+    return _EXPLAINED(self, msgspec.structs.replace(change, out=known, after=max(change.after, self.visit)), ahead)
 
 
 @mutant("an elimination names only what its sender has", Ring, "_last_of")
@@ -203,10 +204,10 @@ def _over_the_gap(self: Ring, data: Data) -> None:
 _ORDERED = Ring.ordered
 
 
-@mutant("the counter runs from the turn that asks", Gaps, "asks")
+@mutant("the counter runs from the turn that asks", Gaps, "_own_asks")
 def _early_count(self: Gaps) -> tuple[Ask, ...]:
     before = self._head
-    asked = _ASKS(self)
+    asked = _OWN_ASKS(self)
     if asked and self._head != before:
         self._left -= 1
         if self._left <= 0:
@@ -214,20 +215,28 @@ def _early_count(self: Gaps) -> tuple[Ask, ...]:
     return asked
 
 
+_OWN_ASKS = Gaps._own_asks
+
+
+@mutant("nobody answers for the dead", Gaps, "_sent_or_kept")
+def _own_only(self: Gaps, sender: ProcessId) -> dict[int, Data]:
+    return _SENT_OR_KEPT(self, sender) if sender == self.me else {}
+
+
+_SENT_OR_KEPT = Gaps._sent_or_kept
+
+
+@mutant("requests are not answered", Gaps, "_sent_or_kept")
+def _never_again(self: Gaps, sender: ProcessId) -> dict[int, Data]:
+    return {}
+
+
+@mutant("requests are not passed on with the token", Gaps, "asks")
+def _own_requests(self: Gaps) -> tuple[Asked, ...]:
+    return tuple(asked for asked in _ASKS(self) if asked[0] == self.me)
+
+
 _ASKS = Gaps.asks
-
-
-@mutant("nobody answers for the dead", Gaps, "heard_asks")
-def _own_only(self: Gaps, source: ProcessId, asks: Sequence[Ask]) -> None:
-    _HEARD_ASKS(self, source, [ask for ask in asks if ask[0] == self.me])
-
-
-_HEARD_ASKS = Gaps.heard_asks
-
-
-@mutant("requests are not answered", Gaps, "heard_asks")
-def _never_again(self: Gaps, source: ProcessId, asks: Sequence[Ask]) -> None:
-    """What is lost is lost."""
 
 
 @mutant("tokens and changes wait behind a gap", Gaps, "receive")
@@ -276,10 +285,21 @@ def _adopts_nothing(self: Admission, data: bytes) -> None:
     self._heard = {}
 
 
-@mutant("a sponsor need not be up to date", Ring, "is_up_to_date")
-@property
+@mutant("a joiner does not take over what is partly there", Admission, "deliver")
+def _ends_without_beginning(self: Admission, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+    is_known = (sender, int.from_bytes(batch.body[:NUMBER], "big")) in self._heard
+    if not batch.total or not batch.offset or is_known:
+        _DELIVER(self, group, sender, batch, rank)
+
+
+_DELIVER = Admission.deliver
+
+
 def _always_up_to_date(self: Ring) -> bool:
     return True
+
+
+mutant("a sponsor need not be up to date", Ring, "is_up_to_date")(property(_always_up_to_date))
 
 
 @mutant("nobody votes on a larger P", Sponsor, "_let_in")
@@ -295,7 +315,7 @@ def _no_query(self: Sponsor) -> Any:
 @mutant("P is given back while somebody joins", Sponsor, "_reclaim")
 def _reclaims_always(self: Sponsor) -> Reclaim | None:
     asked, self._asked = self._asked, None
-    with mock.patch.object(Entrance, "knockers", lambda entrance: ()):
+    with mock.patch.object(Entrance, "knockers", return_value=()):
         word = _RECLAIM(self)
     self._asked = asked
     return word

@@ -51,15 +51,18 @@ def _cut(source: ProcessId, target: ProcessId, at: float, length: float) -> Faul
 
 def _scenario(
     name: str, members: str, parameters: dict[str, Any], faults: tuple[Fault, ...], *loads: Workload, later: str = "",
-    network: Network | None = None, duration: float = 300,
+    network: Network | None = None, duration: float = 300, seed: int = 0,
 ) -> Scenario:
     names = tuple(members)
     return Scenario(
-        protocol="rtcast", name=name, duration=_time(duration), drain=Duration(10 * SECOND), members=names, later=tuple(later),
-        groups={GROUP: names}, parameters={"idle_hold": _time(2), "gather": _time(120), **parameters}, fault=faults,
-        workload=loads or (Workload(rate=50.0),), network=network or Network(delay=Delay("constant", _time(1))),
+        protocol="rtcast", name=name, seed=seed, duration=_time(duration), drain=Duration(10 * SECOND), members=names,
+        later=tuple(later), groups={GROUP: names}, parameters={"idle_hold": _time(2), "gather": _time(120), **parameters},
+        fault=faults, workload=loads or (Workload(rate=50.0),), network=network or Network(delay=Delay("constant", _time(1))),
     )
 
+
+REACHES_D = 3
+"""The seed with which the half of c's last broadcast goes to d."""
 
 SCENARIOS: Mapping[str, Script] = {
     # h hears nothing of d's heartbeats for some rotations, and everybody else does; then f and g die, and h times out.
@@ -79,9 +82,18 @@ SCENARIOS: Mapping[str, Script] = {
         ),
         {"a": "minority", "b": "deaf"},
     ),
-    # q keeps the token ten times as long as the others; when it is in, everything takes longer, and long messages take many turns.
+    # With r = 0, c dies in the middle of a packet that only d has heard, whose turn it is next: one has to stop, and it is d.
+    "half said, r = 0": Script(
+        _scenario(
+            "half-said", "abcd", {"retransmissions": 0},
+            (Fault(kind="crash", at=_time(150), process="c", mid_broadcast=True),), duration=180, seed=REACHES_D,
+        ),
+        {"d": "omission"},
+    ),
+    # q keeps the token longer than the others; when it is in, everything takes longer, and long messages take many turns.
     "a joiner with a long T": Script(_scenario(
-        "long-hold", "abc", {"retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4))},
+        "long-hold", "abc",
+        {"retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4))},
         (Fault(kind="join", at=_time(60), process="q"),),
         Workload(senders=("a", "b"), rate=0.9, size=12_000, deadline=_time(1000), start=_time(20)),
         Workload(senders=("q",), rate=800.0, size=1300), Workload(senders=("c",), rate=100.0, size=1300),
@@ -94,8 +106,8 @@ Mutated: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 def worst_turns(mutated: Mutated) -> list[str]:
-    """One member promises streams until it refuses one; then every turn comes as late as it may, and has everything in it that the
-    ring may have to send. Whether each message is sent within the n P that its deadline has (Lemma 2)."""
+    """One member promises streams until it refuses one; then every turn comes as late as it may, and has everything in it that
+    the ring may have to send. Whether each message is sent within the n P that its deadline has (Lemma 2)."""
     parameters = Parameters(retransmissions=1, heartbeats=1)
     rotation, packet = 40 * MS, 700
     honest = Turn(parameters, "p1", rotation, packet)

@@ -1,14 +1,14 @@
 """The fault sweep of rtcast: from a seed to a scenario of one ring, and from a run to a verdict and its situations.
 
-A seed decides the size of the ring, the stack (admission control, clocks, overtaking, r = 0 to 3, delivery), the network, the load
-and the faults. Seeds fall into families, which take turns:
+A seed decides the size of the ring, the stack (admission control, clocks, overtaking, r = 0 to 3, delivery), the network, the
+load and the faults. Seeds fall into families, which take turns:
 
-- *steady*, *crashes*, *churn*, *omissions*, *deadlines* and *votes* stay within what every promise allows, times too: members fail
-  one after the other, and a data packet is lost at most r times. There everything promised is verified, and *halted*: nobody stops
-  but who was made to; *shut out*: who asks to be let in is let in; *undetected*: each injected crash is matched by views without
-  the process; *taken back*: what was promised stays promised.
-- *storm*, *instrumented* (6.3) and *loss* do not: several members fail at once, and packets are lost, heartbeats too. There order,
-  atomicity and agreement are verified, and that the run comes to rest; a member may stop, and comes back.
+- *steady*, *crashes*, *churn*, *omissions*, *deadlines* and *votes* stay within what every promise allows, times too: members
+  fail one after the other, and a data packet is lost at most r times. There everything promised is verified, and *halted*:
+  nobody stops but who was made to; *shut out*: who asks to be let in is let in; *undetected*: each injected crash is matched by
+  views without the process; *taken back*: what was promised stays promised.
+- *storm*, *instrumented* (6.3) and *loss* do not: several members fail at once, and packets are lost, heartbeats too. There
+  order, atomicity and agreement are verified, and that the run comes to rest; a member may stop, and comes back.
 
 What a trace does not show is watched from inside the stack (:class:`Watch`).
 """
@@ -141,7 +141,7 @@ class Outcome(sweeping.Outcome):
         return [stream for process, stream in refused if (process, stream) in promised]
 
     def _undetected(self) -> bool:
-        counts = match(self.table).to_pylist()[0]
+        counts = detections(self)
         return bool(counts["crashes"] != counts["crashes_matched"] or counts["halts_unprovoked"])
 
 
@@ -175,9 +175,14 @@ def situations(outcome: Outcome) -> Counter[str]:
         "confirm", "view", "crash", "retransmit", "query", "collision", "admit", "reject", "deliver", "sync", "leave", "fault"
     ):
         found.update(dict.fromkeys(_named(row), True))
-    counts = match(outcome.table).to_pylist()[0]
-    found["omission repaired"] = counts["omissions_repaired"] > 0
+    found["omission repaired"] = detections(outcome)["omissions_repaired"] > 0
     return Counter([name for name, occurs in found.items() if occurs])
+
+
+def detections(outcome: Outcome) -> dict[str, int]:
+    """The injected failures of a run, and what was detected of them."""
+    counts: dict[str, Any] = match(outcome.table).to_pylist()[0]
+    return {name: count for name, count in counts.items() if name != "run"}
 
 
 def _named(row: Mapping[str, Any]) -> list[str]:
@@ -201,8 +206,12 @@ def _named(row: Mapping[str, Any]) -> list[str]:
         return [*found, "long message"] if detail["pieces"] > 1 else found
     if kind == "reject":
         return ["joiner tries again" if detail.get("join") else "rejected"]
-    names = {"retransmit": "retransmission", "query": "vote", "collision": "collision", "sync": "clocks synchronised", "leave": "leave"}
-    return [names[kind]] if kind in names else []
+    return [_BY_KIND[kind]] if kind in _BY_KIND else []
+
+
+_BY_KIND: Mapping[str, str] = {
+    "retransmit": "retransmission", "query": "vote", "collision": "collision", "sync": "clocks synchronised", "leave": "leave",
+}
 
 
 def _is_lossless(scenario: Scenario) -> bool:
@@ -213,7 +222,7 @@ def _is_lossless(scenario: Scenario) -> bool:
 
 def _rolls_over(outcome: Outcome) -> bool:
     turns = Counter(row["process"] for row in outcome.rows("token"))
-    return max(turns.values(), default=0) > outcome.scenario.parameters["numbers"]
+    return bool(max(turns.values(), default=0) > outcome.scenario.parameters["numbers"])
 
 
 # --- from a seed to a scenario ----------------------------------------------------------------------------------------
@@ -356,7 +365,8 @@ def _fitting(turn: Turn, deadline: int, visits: int, room: int) -> int:
 def _random_faults(random: Random, family: str, declared: Parameters) -> RandomFaults:
     back = Duration(40 * MS)
     if family == "storm":
-        return RandomFaults(crash=random.choice((6.0, 12.0)), leave=random.choice((0.0, 5.0)), restart_after=back, restart_halted=1.0)
+        leaves = random.choice((0.0, 5.0))
+        return RandomFaults(crash=random.choice((6.0, 12.0)), leave=leaves, restart_after=back, restart_halted=1.0)
     if family == "instrumented":
         most = declared.retransmissions + 1
         return RandomFaults(
@@ -369,7 +379,8 @@ def _random_faults(random: Random, family: str, declared: Parameters) -> RandomF
 
 
 def _faults(
-    random: Random, family: str, declared: Parameters, members: Sequence[ProcessId], later: Sequence[ProcessId], duration: Duration
+    random: Random, family: str, declared: Parameters, members: Sequence[ProcessId], later: Sequence[ProcessId],
+    duration: Duration,
 ) -> tuple[Fault, ...]:
     """One after the other, each when the one before is over."""
     if family in UNTIMED or family == "steady":

@@ -62,7 +62,10 @@ def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
 
 
 WITHIN = "packets take d_max or are lost, processes keep their T, and no part of the group is cut off from another"
-TIMED = "at most `crashes` members fail in a rotation, and a data packet is lost at most r times, `resends` of them in a turn"
+TIMED = (
+    "at most `crashes` members fail in a rotation (with r = 0 one that dies in the middle of a broadcast counts twice), and a "
+    "data packet is lost at most r times, `resends` of them in a turn"
+)
 MEMBERS = 16
 """Settling is reckoned for a ring of so many; a larger one settles by what its members wait for."""
 
@@ -100,7 +103,7 @@ def bounds_of(parameters: Parameters, ring: Sequence[ProcessId]) -> dict[str, in
     waits = (1 + parameters.crashes) * (max(holds, default=0) + interface.timeout) + interface.slot
     return {
         "rotation": rotation,
-        "deliver": (parameters.retransmissions + 1) * rotation,
+        "deliver": (parameters.retransmissions + (1 if parameters.delivery == "immediate" else 3)) * rotation,
         "detection": (2 + parameters.retransmissions) * rotation + waits,
     }
 

@@ -55,8 +55,10 @@ class Entrance:
         self._acks: dict[ProcessId, JoinAck] = {}
         self._parts: dict[tuple[int, int], Partial] = {}
         """What the sponsor has told us of messages that are partly there, by change and index."""
-        self._kept: list[tuple[ProcessId, Data]] = []
-        self._beats: dict[ProcessId, Beat] = {}
+        self._kept: list[tuple[ProcessId, Data, int]] = []
+        """Packets of that ring, from whom, and when they came."""
+        self._beats: dict[ProcessId, tuple[Beat, int]] = {}
+        self._first_ack_at = 0
         self._why = ""
         self.is_installed = False
         """Whether the application has had a view: from then on there is no second try."""
@@ -188,8 +190,8 @@ class Entrance:
         """A heartbeat of a ring that we are not on."""
         if beat.ring == self._asked:
             known = self._beats.get(source)
-            if known is None or known.visit < beat.visit:
-                self._beats[source] = beat
+            if known is None or known[0].visit < beat.visit:
+                self._beats[source] = beat, self._host.now
             if self._host.me in beat.voting and not self._acks:
                 self._host.set_timer(ACKS, self._host.now + 3 * beat.rotation)
             return
@@ -219,7 +221,7 @@ class Entrance:
         if not self._asked or data.ring != self._asked or data.ring == self._ring.name:
             return False
         if len(self._kept) < MOST_KEPT and self._ring.fresh(source, data.at, "Data"):
-            self._kept.append((source, data))
+            self._kept.append((source, data, self._host.now))
         return True
 
     def refused(self, packet: Refuse) -> None:
@@ -248,6 +250,7 @@ class Entrance:
             return
         if not self._acks or ack.number > max(known.number for known in self._acks.values()):
             self._acks = {}
+            self._first_ack_at = self._host.now
             self._host.set_timer(ACKS, self._host.now + ack.rotation)
         self._acks[source] = ack
         self._try(ack)
@@ -282,23 +285,23 @@ class Entrance:
     def _enter(self, ack: JoinAck, partial: bytes) -> None:
         ring = self._ring
         kept, beats = self._kept, self._beats
-        changes = [data.word for _, data in kept if isinstance(data.word, Change)]
-        changes += [beat.change for beat in beats.values() if beat.change is not None]
+        changes = [data.word for _, data, _ in kept if isinstance(data.word, Change)]
+        changes += [beat.change for beat, _ in beats.values() if beat.change is not None]
         if any(change.number > ack.number and self._host.me not in change.ring for change in changes):
             self._fail("the others have not waited for the acknowledgements")
             return
         self._host.cancel_timer(ACKS)
         self._forget_asking()
         ring.advisor.adopt(partial)
-        ring.enter(ack)
+        ring.enter(ack, min([self._first_ack_at, *(came for _, data, came in kept if data.visit == ack.visit)]))
         if ack.formed:
             self.installed()
             self._host.install(View(self._group, ack.number, ack.members, ack.joined, rank=ack.rank))
             ring.ready(self._group)
-        for source, data in kept:
-            ring.replay(source, data)
-        for source, beat in sorted(beats.items(), key=lambda item: item[1].visit):
-            ring.replay_beat(source, beat)
+        for source, data, came in kept:
+            ring.replay(source, data, came)
+        for source, (beat, came) in sorted(beats.items(), key=lambda item: item[1][0].visit):
+            ring.replay_beat(source, beat, came)
 
     def again(self, code: str) -> None:
         """We have dropped out before the application had a view: it was not meant to be, so we try again. Not before all that we

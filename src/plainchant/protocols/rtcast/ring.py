@@ -231,7 +231,7 @@ class Ring(Engine):
 
     def fresh(self, source: ProcessId, at: int, kind: str) -> bool:
         """P3: what is older than the largest delay of its path is thrown away, and then it was lost."""
-        if not at or self.parameters.clocks == "none":
+        if not at or self.parameters.clocks == "none" or source == self.me:
             return True
         error = self._clock_error()
         if error is None:
@@ -253,9 +253,9 @@ class Ring(Engine):
 
     # --- hearing ------------------------------------------------------------------------------------------------------
 
-    def hears(self, source: ProcessId, data: Data, *, kept: bool = False) -> bool:
-        """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``kept``: it came
-        before we were in."""
+    def hears(self, source: ProcessId, data: Data, *, came: int | None = None) -> bool:
+        """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``came``: when it
+        came, if that was before we were in."""
         if self.entrance.keeps(source, data):
             return False
         if data.ring != self.name or not self.name:
@@ -267,12 +267,12 @@ class Ring(Engine):
                 return False
             # From somebody that a change lets in which we have not heard of: it waits for that.
             return order is not None
-        if not kept and not self.fresh(source, data.at, "Data"):
+        if came is None and not self.fresh(source, data.at, "Data"):
             return False
         self._knows(source, data.number)
         if source == data.sender:
             self._check_channel(source, data)
-            self._hears_of(data.visit, source)
+            self._hears_of(data.visit, source, 0 if came is None else self.host.now - came)
         if order is not None:
             known = self._highest.get(data.sender)
             if known is None or order.ahead(data.seq, known) > 0:
@@ -294,17 +294,19 @@ class Ring(Engine):
         """Whether the channel from a process has kept its order so far (P2)."""
         return process not in self._disordered
 
-    def replay(self, source: ProcessId, data: Data) -> None:
+    def replay(self, source: ProcessId, data: Data, came: int) -> None:
         """Takes in a packet that came before we were in."""
+        if not self.hears(source, data, came=came):
+            return
         if self.gaps is not None:
-            if self.hears(source, data, kept=True):
-                self.gaps.accept(source, data)
-        elif self.hears(source, data, kept=True) and self.order is not None and self.order.place(data) is not Place.OLD:
+            self.gaps.accept(source, data)
+        elif self.order is not None and self.order.place(data) is not Place.OLD:
             self.ordered(data)
 
-    def replay_beat(self, source: ProcessId, beat: Beat) -> None:
+    def replay_beat(self, source: ProcessId, beat: Beat, came: int) -> None:
         """The same for a heartbeat; it may be our first token."""
         if self.name and source in self.ring:
+            self._hears_of(beat.visit, source, self.host.now - came)
             self._note_beat(source, beat)
 
     def _belongs(self, data: Data) -> bool:
@@ -379,7 +381,7 @@ class Ring(Engine):
         if source == self.me:
             self._own_heard = beat.visit
             self._measure_hold(beat.visit)
-            if self._own_visit and self._own_heard >= self._own_visit:
+            if self._own_visit and self._own_heard >= self._own_visit and not self._is_gone:
                 self._own_visit = 0
                 self.host.cancel_timer(OWN)
             if self.gaps is not None:
@@ -650,8 +652,10 @@ class Ring(Engine):
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
             self._speak()
         else:
-            alone = len(self.ring) == 1
-            self._set(IDLE, self.host.now + (self.interface.hold(self.me) if alone else self.parameters.idle_hold))
+            wait = int(self.parameters.idle_hold)
+            if len(self.ring) == 1:
+                wait = self.interface.hold(self.me) // (2 if self.formed else 1)
+            self._set(IDLE, self.host.now + wait)
 
     def _speak(self, change: Change | None = None) -> None:
         """Sends all that this turn has, and passes the token on."""
@@ -680,6 +684,8 @@ class Ring(Engine):
                 turn.say(word, everybody)
                 if isinstance(word, Change) and word.joined:
                     turn.charge(ACKNOWLEDGEMENT + len(self.advisor.partial()))
+        if self._acks or (self.gaps is not None and self.gaps.has_resends):
+            turn.go_ahead()
         for ack in self._acks:
             self.host.send(ack.joined, ack)
             turn.charge(ACKNOWLEDGEMENT)
@@ -742,7 +748,7 @@ class Ring(Engine):
         self._tell_stable()
         self.heard_visit, self.heard_holder, self._heard_at = self.visit, self.me, now
         self._forget()
-        if not self._own_visit:
+        if gone or not self._own_visit:
             self._own_visit = self.visit
             self._set(OWN, now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack)
         if not gone:
@@ -984,15 +990,15 @@ class Ring(Engine):
         self.set_rotation(self.interface.rotation(self.ring, [hold]))
         self._turn("alone", 1, False)
 
-    def enter(self, ack: JoinAck) -> None:
-        """Takes a place on a ring, as its members have told us that it is."""
+    def enter(self, ack: JoinAck, heard_at: int) -> None:
+        """Takes a place on a ring, as its members have told us that it is; ``heard_at``: when we heard of the change."""
         self._enter(ack.ring, ack.members, dict(zip(ack.members, ack.holds, strict=True)), ack.number, ack.formed)
         self.order = Order(
             ack.members, self.parameters.numbers, visit=ack.visit, holder=ack.holder, complete=ack.complete, seqs=dict(ack.seqs),
             rank=ack.rank,
         )
         self._highest = dict(ack.seqs)
-        self.heard_visit, self.heard_holder, self._heard_at = ack.visit, ack.holder, self.host.now
+        self.heard_visit, self.heard_holder, self._heard_at = ack.visit, ack.holder, heard_at
         self.visit = self._own_heard = ack.visit
         self._spoke = dict.fromkeys((process for process in ack.members if process not in ack.joined), ack.number)
         self._change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined)

@@ -39,6 +39,10 @@ class Turn:
         if isinstance(word, Change):
             self._ring.sponsor.change_seq = self._ring.seq
 
+    def go_ahead(self) -> None:
+        """Sends what is kept back: other packets follow, and a membership change comes before everything else (4.3)."""
+        self._flush(last=False)
+
     def resend(self, gaps: Gaps) -> None:
         ring = self._ring
         wanted = gaps.resends()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....model import MS, Packet, ProcessId
-from ....protocols.rtcast.packets import Change, Data
+from ....protocols.rtcast.packets import Beat, Change, Data
 from ....scenario.model import Delay, Network, Scenario, Workload
 from ....trace.reference import verify
 from ..claims import Context, Measured, judge
@@ -222,19 +222,29 @@ class Turns:
 
 
 class _Said(Observer):
+    """The ordered packets of each turn, in the order in which they go out, those that are sent again among them; a heartbeat
+    ends a turn."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.turns: dict[tuple[ProcessId, str, int], list[bool]] = {}
+        self.turns: list[list[bool]] = []
+        self._now: dict[ProcessId, list[bool]] = {}
+        self._last: dict[ProcessId, int] = {}
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
-        if isinstance(packet, Data) and packet.sender == me:
-            self.turns.setdefault((me, packet.ring, packet.visit), []).append(isinstance(packet.word, Change))
+        if isinstance(packet, Data):
+            is_new = packet.sender == me and packet.visit > self._last.get(me, -1)
+            self._now.setdefault(me, []).append(is_new and isinstance(packet.word, Change))
+        elif isinstance(packet, Beat):
+            self._last[me] = packet.visit
+            if self._now.get(me):
+                self.turns.append(self._now.pop(me))
 
 
 def turns_of(run: Scenario) -> Turns:
     observer = _Said()
     observer.run(run)
-    changed = [said for said in observer.turns.values() if True in said]
+    changed = [said for said in observer.turns if True in said]
     return Turns(
         turns=len(observer.turns),
         changes=len(changed),

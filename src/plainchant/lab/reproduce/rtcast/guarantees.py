@@ -85,7 +85,7 @@ class Load:
         )
 
 
-_SIZE: Final = 400
+_SIZE: Final = 1000
 _STREAMS: Final = 40
 
 
@@ -257,10 +257,11 @@ def on_time(seed: int) -> Scenario:
         return milliseconds(least * draw.uniform(1, 3))
 
     every = [deadline() for _ in range(2)]
-    load = [
-        Workload(rate=0.99 * SECOND / each, deadline=each, size=draw.choice((16, 200, 900)), start=milliseconds(BEGIN)) for each in every]
-    load.append(Workload(rate=4.0, arrivals="poisson", deadline=deadline(), size=100, start=milliseconds(BEGIN)))
-    load.append(Workload(rate=50.0, arrivals="poisson", size=300, start=milliseconds(BEGIN)))
+    begin = milliseconds(BEGIN)
+    sizes = (16, 200, 900)
+    load = [Workload(rate=0.99 * SECOND / each, deadline=each, size=draw.choice(sizes), start=begin) for each in every]
+    load.append(Workload(rate=4.0, arrivals="poisson", deadline=deadline(), size=100, start=begin))
+    load.append(Workload(rate=50.0, arrivals="poisson", size=300, start=begin))
     named = names(members)
     faults: list[Fault] = []
     at = BEGIN + 100
