@@ -19,13 +19,14 @@ from plainchant.live.bench.link import measure_link
 from plainchant.live.bench.measure import compare_protocols, wanted
 from plainchant.live.bench.peers import corosync_rows, pysyncobj_rows
 from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Idle, Plan, Timed, make_plan
-from plainchant.live.bench.processes import BenchError, Crew, free_ports
+from plainchant.live.bench.processes import BenchError, Crew, MemberLost, free_ports
 from plainchant.live.bench.raw import measure_raw
 from plainchant.live.bench.recorder import delivered
 from plainchant.live.bench.sequences import Order, Runs
 from plainchant.live.bench.session import Flood, Session
 from plainchant.live.bench.timed import examine, measure_timed, timed_row
 from plainchant.live.bench.us import Round
+from plainchant.model import Reason, View
 
 SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1, idle_seconds=0.2)
 QUIET = Quiet(own=400.0, everywhere=500.0, packets=1.0, link=250.0, raw=100.0)
@@ -313,6 +314,10 @@ def test_a_message_is_missed_where_it_comes_late_or_never() -> None:
 def test_a_ring_that_loses_a_member_is_a_result_and_anything_else_an_error() -> None:
     halted = timed_row(Timed(delay_ms=1), [], BenchError("process 1: Halted: it was too late", "Halted"))
     assert (halted["halted"], halted["error"]) == ("process 1: Halted: it was too late", None)
+    view = View("g", 2, ("a",), (), {"b": Reason("crashed", "a heard no heartbeat of b")})
+    with pytest.raises(MemberLost, match="the group lost b: a heard no heartbeat of b") as raised:
+        taken([[*messages(("a", 1, 6)), view]])
+    assert timed_row(Timed(), [], BenchError("...", type(raised.value).__name__))["halted"] == "..."
     failed = timed_row(Timed(), [], BenchError("it hangs"))
     assert (failed["halted"], failed["error"]) == (None, "it hangs")
 

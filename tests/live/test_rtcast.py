@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plainchant import Node, Rejected
+from plainchant import Halted, Node, Refused, Rejected
 from plainchant.live.host import AT_ONCE
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
@@ -95,6 +96,31 @@ def test_the_clock_of_an_engine_stands_still_with_its_time() -> None:
             assert host.clock() - later >= 10_000_000
 
     run(main())
+
+
+def test_a_bound_that_the_machine_breaks_is_told(tmp_path: Path) -> None:
+    """All members stand still for longer than P, and go on: what was too late is in the trace, and nothing is out of order."""
+    hasty = {"delay_max": "5ms", "slack": "5ms", "hold": "5ms", "crashes": 0}
+
+    async def main() -> None:
+        async with members(*NAMES, protocol="rtcast", parameters=hasty, trace=tmp_path / "spools") as groups:
+            await groups[0].send(b"before")
+            for group in groups:
+                await read(group, 1)
+            time.sleep(0.5)
+            with contextlib.suppress(Halted, Refused):  # who finds that it has missed something stops
+                for number in range(20):
+                    await groups[0].send(f"{number}".encode())
+                    await read(groups[0], 1)
+
+    run(main())
+    collect([tmp_path / "spools"], tmp_path, alive=())
+    found = [json.loads(row["detail"]) for row in rows(tmp_path, kind="state")]
+    broken = [detail for detail in found if "broken" in detail]
+    assert any(detail["measured"] > detail["bound"] for detail in broken if "measured" in detail)
+    assert {detail["broken"] for detail in broken} & {"P3", "rotation", "reaction", "hold"}
+    result = verify(read_trace(tmp_path / "trace").table)
+    assert [violation.sentence for violation in result.violations] == []
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------------

@@ -26,11 +26,17 @@ class Script:
     stops: Mapping[ProcessId, str] = dataclasses.field(default_factory=dict)
 
     def violated(self, outcome: Outcome) -> list[str]:
-        """The promises that are not kept, and ``halted`` if others stop than those who have to."""
+        """The promises that are not kept, ``halted`` if others stop than those who have to, and ``taken back`` if what was
+        promised is not any more."""
         stopped = {
             row["process"]: row["detail"]["reason"] for row in outcome.rows("crash") if row["detail"].get("by") != "fault"
         }
-        return [*outcome.broken(), *(["halted"] if stopped != dict(self.stops) else [])]
+        names = outcome.broken()
+        if stopped != dict(self.stops):
+            names.append("halted")
+        if outcome.taken_back():
+            names.append("taken back")
+        return names
 
 
 def _time(milliseconds: float) -> Duration:
@@ -61,8 +67,22 @@ def _scenario(
     )
 
 
+def _long_hold(*loads: Workload, duration: float) -> Scenario:
+    """q joins, and keeps the token for up to 60 ms; the others, for 4."""
+    return _scenario(
+        "long-hold", "abc",
+        {"retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4))},
+        (Fault(kind="join", at=_time(60), process="q"),), *loads, Workload(senders=("q",), rate=800.0, size=1300), later="q",
+        network=SHARED, duration=duration,
+    )
+
+
+SHARED = Network(delay=Delay("constant", _time(1)), bandwidth=BANDWIDTH, shared=True)
 REACHES_D = 3
 """The seed with which the half of c's last broadcast goes to d."""
+REACHES_A = 1
+"""The same, to a, where c dies as the second."""
+_ELIMINATOR_DIES = (_crash("b", 100), Fault(kind="crash", process="c", at=_time(117.5), mid_broadcast=True))
 
 SCENARIOS: Mapping[str, Script] = {
     # h hears nothing of d's heartbeats for some rotations, and everybody else does; then f and g die, and h times out.
@@ -90,14 +110,33 @@ SCENARIOS: Mapping[str, Script] = {
         ),
         {"d": "omission"},
     ),
-    # q keeps the token longer than the others; when it is in, everything takes longer, and long messages take many turns.
-    "a joiner with a long T": Script(_scenario(
-        "long-hold", "abc",
-        {"retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4))},
-        (Fault(kind="join", at=_time(60), process="q"),),
-        Workload(senders=("a", "b"), rate=0.9, size=12_000, deadline=_time(1000), start=_time(20)),
-        Workload(senders=("q",), rate=800.0, size=1300), Workload(senders=("c",), rate=100.0, size=1300),
-        later="q", network=Network(delay=Delay("constant", _time(1)), bandwidth=BANDWIDTH, shared=True), duration=2500,
+    # b dies right after its turn, and nobody has heard its heartbeat; d has the first two of its three packets.
+    "d misses the end of b's last turn": Script(
+        _scenario(
+            "unfinished", "abcd", {"retransmissions": 0, "heartbeats": 1, "hold": _time(8)},
+            (_omit("d", "b", "Data", 114.8), *(_omit(process, "b", "Beat", 112) for process in "acd"), _crash("b", 116)),
+            Workload(senders=("b",), rate=60.0, burst=3, size=1300, count=9, start=_time(60)),
+            Workload(senders=("a", "d"), rate=20.0), network=SHARED, duration=220,
+        ),
+        {"d": "omission"},
+    ),
+    # b dies; c, which finds out, dies in the middle of saying so, and only a has heard it.
+    "the eliminator dies, r = 0": Script(
+        _scenario("eliminator-0", "abcd", {"retransmissions": 0}, _ELIMINATOR_DIES, duration=200, seed=REACHES_A),
+        {"a": "omission"},
+    ),
+    "the eliminator dies, r = 1": Script(
+        _scenario("eliminator-1", "abcd", {"retransmissions": 1}, _ELIMINATOR_DIES, duration=200, seed=REACHES_A),
+    ),
+    # q keeps the token longer than the others: what was promised with the old P cannot be kept when it is in.
+    "a joiner with a long T": Script(_long_hold(
+        *(Workload(senders=("a",), rate=0.9, size=12_000 + number, deadline=_time(1000), start=_time(20)) for number in range(9)),
+        duration=1100,
+    )),
+    # q is in already when a asks for more than it can have with the new P.
+    "streams after a vote": Script(_long_hold(
+        *(Workload(senders=("a",), rate=1.6, size=3000 + number, deadline=_time(600), start=_time(300)) for number in range(18)),
+        duration=1500,
     )),
 }
 

@@ -112,7 +112,7 @@ class Outcome(sweeping.Outcome):
             names.append("shut out")
         if self._undetected():
             names.append("undetected")
-        if self._taken_back():
+        if self.taken_back():
             names.append("taken back")
         return names
 
@@ -134,7 +134,7 @@ class Outcome(sweeping.Outcome):
     def _shut_out(self) -> list[ProcessId]:
         return [row["process"] for row in self.rows("refused")]
 
-    def _taken_back(self) -> list[str]:
+    def taken_back(self) -> list[str]:
         """Streams that were promised and then were not, since P had grown."""
         promised = {(row["process"], row["detail"]["stream"]) for row in self.rows("admit")}
         refused = [(row["process"], row["detail"]["stream"]) for row in self.rows("reject") if not row["detail"].get("join")]

@@ -48,6 +48,10 @@ class BenchError(PlainchantError):
         self.kind = kind
 
 
+class MemberLost(BenchError):
+    """A group that is measured has excluded a member."""
+
+
 def cores() -> list[int]:
     """The cores that this process may use; where the system cannot say, there is no pinning and the list is empty."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

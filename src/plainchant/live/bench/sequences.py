@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from .processes import BenchError
+from .processes import BenchError, MemberLost
 
 
 class Order:
@@ -73,6 +73,9 @@ class Runs:
         while at < end:
             message = batch[at]
             if message.__class__ is not self._message:
+                lost = getattr(message, "left", None)
+                if lost:
+                    raise MemberLost(f"while it was measured the group lost {', '.join(lost)}: {next(iter(lost.values())).text}")
                 raise BenchError(f"while it was measured came, instead of messages, {message!r}")
             sender, first = message.sender, message.seq
             after = self._end(batch, at, sender, first - at)

@@ -39,7 +39,8 @@ PROTOCOL: Final = "rtcast"
 SIZE: Final = 256
 RATE: Final = 40.0
 """Messages with a deadline, of each member a second."""
-HALTED: Final = "Halted"
+HALTED: Final = frozenset({"Halted", "MemberLost"})
+"""Exceptions by which a process ends that its group, or another one, has lost."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +119,7 @@ def examine(table: pa.Table, members: Sequence[str], between: tuple[int, int], *
 
 def timed_row(timed: Timed, rounds: Sequence[Punctual], error: BenchError | None) -> dict[str, Any]:
     """A row of the result: all rounds together."""
-    halted = str(error) if error is not None and error.kind == HALTED else None
+    halted = str(error) if error is not None and error.kind in HALTED else None
     row: dict[str, Any] = {
         "protocol": PROTOCOL, "members": timed.members, "size": SIZE, "flooded": timed.flooded,
         "delay_max_ms": timed.delay_ms or None, "rounds": len(rounds), "halted": halted,

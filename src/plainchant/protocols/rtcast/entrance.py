@@ -222,6 +222,8 @@ class Entrance:
             return False
         if len(self._kept) < MOST_KEPT and self._ring.fresh(source, data.at, "Data"):
             self._kept.append((source, data, self._host.now))
+            if isinstance(data.word, Change) and self._acks:
+                self._try(next(iter(self._acks.values())))
         return True
 
     def refused(self, packet: Refuse) -> None:
@@ -273,8 +275,10 @@ class Entrance:
         return b"".join(part.body for part in parts)
 
     def _enough(self, ack: JoinAck) -> bool:
-        """Whether every member of the view has acknowledged, and all the same."""
-        expected = [process for process in ack.members if process not in ack.joined]
+        """Whether every member of the view has acknowledged, and all the same; but for those that have been eliminated since."""
+        later = [change for change in self._changes() if change.number > ack.number]
+        gone = {process for change in later for process in ack.members if process not in change.ring}
+        expected = [process for process in ack.members if process not in ack.joined and process not in gone]
         if any(process not in self._acks for process in expected):
             return False
         if len(set(self._acks.values())) != 1:
@@ -282,12 +286,15 @@ class Entrance:
             return False
         return True
 
+    def _changes(self) -> list[Change]:
+        """The changes of that ring that we have heard of."""
+        changes = [data.word for _, data, _ in self._kept if isinstance(data.word, Change)]
+        return changes + [beat.change for beat, _ in self._beats.values() if beat.change is not None]
+
     def _enter(self, ack: JoinAck, partial: bytes) -> None:
         ring = self._ring
         kept, beats = self._kept, self._beats
-        changes = [data.word for _, data, _ in kept if isinstance(data.word, Change)]
-        changes += [beat.change for beat, _ in beats.values() if beat.change is not None]
-        if any(change.number > ack.number and self._host.me not in change.ring for change in changes):
+        if any(change.number > ack.number and self._host.me not in change.ring for change in self._changes()):
             self._fail("the others have not waited for the acknowledgements")
             return
         self._host.cancel_timer(ACKS)

@@ -173,12 +173,12 @@ class Ring(Engine):
             self.host.left(group)
             self._stop_timers()
             self.name = ""
-        elif self._phase == IDLE:
+        elif self._phase == IDLE and self.host.now <= self._due[IDLE]:
             self._speak()
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
-        if self._phase == IDLE and not self._awaits_order:
+        if self._phase == IDLE and not self._awaits_order and self.host.now <= self._due[IDLE]:
             self._speak()
 
     def waiting(self) -> Reason | None:
@@ -268,6 +268,8 @@ class Ring(Engine):
             # From somebody that a change lets in which we have not heard of: it waits for that.
             return order is not None
         if came is None and not self.fresh(source, data.at, "Data"):
+            if isinstance(data.word, Change) and self.me not in data.word.ring:
+                self.glimpse(data.word)  # However late it comes, we are out.
             return False
         self._knows(source, data.number)
         if source == data.sender:

@@ -79,8 +79,8 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         promises.order, REMARK),
     _claim(
         75, "8, Lemma 5", "Members that have each other in their views have the same views after the current round.",
-        "In runs with crashes, omissions and joins, compare when members install a view; holds if within P, remark if within "
-        "(r + 1) P.",
+        "In runs with crashes, omissions and joins, compare when members install a view (joiners that do not get in count as "
+        "crashed, as in the proof); holds if within P, remark if within (r + 1) P.",
         changes.same_views),
     _claim(
         76, "8, Lemma 7", "What a member sends is delivered by every member of its view that does not crash.",
@@ -93,7 +93,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     _claim(
         78, "2", "Messages are delivered in one round, where safe delivery, as in Totem, takes two.",
         "Both rules on the same ring, from when the application hands over; holds if immediate delivery takes a rotation and "
-        "a delay at most, and safe delivery more than a rotation.",
+        "a delay at most, and safe delivery more than one and at most two and a delay.",
         delivery.one_round),
     _claim(
         79, "6.3", "All guaranteed messages make it to all destinations by their deadlines, unless the destination crashed.",
