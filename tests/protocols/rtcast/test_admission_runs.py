@@ -65,7 +65,7 @@ def run() -> list[dict[str, Any]]:
     return rows
 
 
-def lateness(rows: list[dict[str, Any]]) -> list[int]:
+def lateness(rows: list[dict[str, Any]], *, least: int = 20) -> list[int]:
     """Of each delivery of a message with a deadline, at each member, how long after the deadline it comes (ns)."""
     sent = [row for row in rows if row["kind"] == "send" and row["deadline"] is not None]
     deadlines = {(row["process"], row["seq"]): row["deadline"] for row in sent}
@@ -74,7 +74,7 @@ def lateness(rows: list[dict[str, Any]]) -> list[int]:
         for row in rows
         if row["kind"] == "deliver" and (row["sender"], row["seq"]) in deadlines
     ]
-    assert len(deadlines) > 20
+    assert len(deadlines) > least
     assert len(found) == 3 * len(deadlines)
     return found
 
@@ -98,4 +98,4 @@ def test_a_layer_that_sends_messages_without_deadlines_first_is_late(monkeypatch
             return self._take_unpromised(max_bytes, most) or super().take(group, max_bytes, most, stream)
 
     monkeypatch.setattr(rtcast, "Admission", Careless)
-    assert max(lateness(run())) > 0
+    assert max(lateness(run(), least=5)) > 0

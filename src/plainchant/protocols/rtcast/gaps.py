@@ -73,6 +73,7 @@ class Gaps(Layer):
         if isinstance(packet, Data):
             if self.inner.hears(source, packet):
                 self.accept(source, packet)
+                self.inner.let_out()
         else:
             self.inner.receive(source, packet)
 

@@ -39,6 +39,8 @@ class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
     left: ProcessId = ""
     left_at: int = 0
     """The number of the packet by which ``left`` left."""
+    by: ProcessId = ""
+    """Who makes it: after a failure two members may make changes of the same number."""
 
 
 class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -80,6 +82,8 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
     at: int
     batch: Batch | None = None
     word: Word | None = None
+    by: ProcessId = ""
+    """Who made the change ``number``."""
 
     @property
     def identity(self) -> tuple[ProcessId, ProcessId, int, int]:
@@ -116,6 +120,8 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     change: Change | None = None
     """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
     next."""
+    by: ProcessId = ""
+    """Who made the change ``number``."""
     voting: tuple[ProcessId, ...] = ()
     """Those who have asked to join and on whom a vote is under way: they wait."""
 

@@ -106,8 +106,8 @@ class Ring(Engine):
         self.out: dict[ProcessId, int] = {}
         """Eliminated members that are in the order still, and their last numbers."""
         self._highest: dict[ProcessId, int] = {}
-        self._spoke: dict[ProcessId, int] = {}
-        """The newest change that each member has shown to know."""
+        self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}
+        """The newest change that each member has shown to know, and who made it."""
         self._base: tuple[ProcessId, ...] = ()
         """The last ring of which a whole rotation was heard: what a majority is counted by."""
         self._change: Change | None = None
@@ -196,8 +196,10 @@ class Ring(Engine):
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
-            if self.hears(source, packet) and self.order is not None and self.order.place(packet) is not Place.OLD:
-                self.ordered(packet)
+            if self.hears(source, packet) and self.order is not None:
+                if self.order.place(packet) is not Place.OLD:
+                    self.ordered(packet)
+                self.let_out()
         elif isinstance(packet, Beat):
             self._receive_beat(source, packet)
         elif isinstance(packet, Where):
@@ -271,7 +273,7 @@ class Ring(Engine):
             if isinstance(data.word, Change) and self.me not in data.word.ring:
                 self.glimpse(data.word)  # However late it comes, we are out.
             return False
-        self._knows(source, data.number)
+        self._knows(source, data.number, data.by)
         if source == data.sender:
             self._check_channel(source, data)
             self._hears_of(data.visit, source, 0 if came is None else self.host.now - came)
@@ -281,8 +283,12 @@ class Ring(Engine):
                 self._highest[data.sender] = data.seq
         if isinstance(data.word, Change):
             self.glimpse(data.word)
-        self.outlet.flush()
         return bool(self.name)
+
+    def let_out(self) -> None:
+        """A packet has been heard and has its place, if it has one: what waited for it may go."""
+        if self.name:
+            self.outlet.flush()
 
     def _check_channel(self, source: ProcessId, data: Data) -> None:
         """P2: what one process sends to another comes in the order in which it was sent. If not, it is only early: see
@@ -304,6 +310,7 @@ class Ring(Engine):
             self.gaps.accept(source, data)
         elif self.order is not None and self.order.place(data) is not Place.OLD:
             self.ordered(data)
+        self.let_out()
 
     def replay_beat(self, source: ProcessId, beat: Beat, came: int) -> None:
         """The same for a heartbeat; it may be our first token."""
@@ -324,9 +331,9 @@ class Ring(Engine):
             self._end_probe()
             self._arm()
 
-    def _knows(self, process: ProcessId, number: int) -> None:
-        if self._spoke.get(process, -1) < number:
-            self._spoke[process] = number
+    def _knows(self, process: ProcessId, number: int, by: ProcessId) -> None:
+        if self._spoke.get(process, (-1, ""))[0] < number:
+            self._spoke[process] = number, by
 
     def glimpse(self, change: Change) -> None:
         """A change was heard of: the token goes by it from now on, whatever its place in the order."""
@@ -378,7 +385,7 @@ class Ring(Engine):
             return
         self._beats[source] = beat
         self.ends[beat.visit] = beat.seq
-        self._knows(source, beat.number)
+        self._knows(source, beat.number, beat.by)
         self._got[source] = max(self._got.get(source, 0), beat.got)
         if source == self.me:
             self._own_heard = beat.visit
@@ -480,7 +487,7 @@ class Ring(Engine):
         if not self._probing or here.ring != self.name or here.asked != self.heard_visit or self.order is None:
             return
         self._answers[source] = here
-        if here.change is not None:
+        if here.change is not None and (self.parameters.retransmissions or self.me not in here.change.ring):
             self.glimpse(here.change)
             if not self.name:
                 return
@@ -545,6 +552,7 @@ class Ring(Engine):
         ring = tuple(process for process in self.ring if process not in silent)
         change = Change(
             self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, (*last, *gone), after,
+            by=self.me,
         )
         self._turn("timeout", visit, False, change)
 
@@ -687,7 +695,7 @@ class Ring(Engine):
                 if isinstance(word, Change) and word.joined:
                     turn.charge(ACKNOWLEDGEMENT + len(self.advisor.partial()))
         if self._acks or (self.gaps is not None and self.gaps.has_resends):
-            turn.go_ahead()
+            turn.go_ahead(is_goodbye=self._is_gone)
         for ack in self._acks:
             self.host.send(ack.joined, ack)
             turn.charge(ACKNOWLEDGEMENT)
@@ -714,6 +722,11 @@ class Ring(Engine):
         return self._change is not None and self._change.left == self.me
 
     @property
+    def changed_by(self) -> ProcessId:
+        """Who made the last change that we know of."""
+        return self._change.by if self._change is not None else ""
+
+    @property
     def will_form(self) -> bool:
         """Whether the group has begun, as far as is heard: the change that says so may have to wait for its place."""
         return self.formed or (self._change is not None and self._change.formed)
@@ -725,7 +738,7 @@ class Ring(Engine):
         ring = tuple(process for process in self.ring if process != self.me)
         return Change(
             self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, left=self.me,
-            left_at=(self.seq + 1) % self.parameters.numbers,
+            left_at=(self.seq + 1) % self.parameters.numbers, by=self.me,
         )
 
     def _pass_on(self, turn: Turn, now: int) -> None:
@@ -738,7 +751,7 @@ class Ring(Engine):
         beat = Beat(
             self.group, self.name, self.number, self.visit, self.seq, following, bool(knockers), at,
             self.will_form, self.rotation, asks, self.order.rank if self.order is not None else 0, self._unconfirmed(),
-            self.sponsor.voting,
+            self.changed_by, self.sponsor.voting,
         )
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         for _ in range(self.parameters.heartbeats):
@@ -887,16 +900,19 @@ class Ring(Engine):
         """Whether everybody in the ring has been heard to know of a change; who has just joined has not spoken yet."""
         if not change.formed or change.left == self.me:
             return True
-        return all(
-            process == self.me or self._spoke.get(process, -1 if process not in self.sponsor.newcomers else change.number)
-            >= change.number
-            for process in self.ring
-        )
+        return all(process == self.me or self._knows_of(process, change) for process in self.ring)
+
+    def _knows_of(self, process: ProcessId, change: Change) -> bool:
+        spoke = self._spoke.get(process)
+        if spoke is None:
+            return process in self.sponsor.newcomers
+        return spoke[0] > change.number or spoke == (change.number, change.by)
 
     def _unconfirmed(self) -> Change | None:
         """The last change, unless everybody knows of it."""
         change = self._change
-        if change is None or all(process == self.me or self._spoke.get(process, -1) >= change.number for process in self.ring):
+        others = [process for process in self.ring if process != self.me]
+        if change is None or all(process in self._spoke and self._knows_of(process, change) for process in others):
             return None
         return change
 
@@ -1002,8 +1018,9 @@ class Ring(Engine):
         self._highest = dict(ack.seqs)
         self.heard_visit, self.heard_holder, self._heard_at = ack.visit, ack.holder, heard_at
         self.visit = self._own_heard = ack.visit
-        self._spoke = dict.fromkeys((process for process in ack.members if process not in ack.joined), ack.number)
-        self._change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined)
+        old = (process for process in ack.members if process not in ack.joined)
+        self._spoke = dict.fromkeys(old, (ack.number, ack.holder))
+        self._change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined, by=ack.holder)
         self._installed = ack.members
         self.sponsor.newcomers.update(dict.fromkeys(ack.joined))
         self.set_rotation(ack.rotation)

@@ -114,7 +114,7 @@ class Sponsor:
         ring = self._ring
         members = (*ring.ring, *joiners)
         holds = (*(ring.holds[process] for process in ring.ring), *joiners.values())
-        return Change(ring.number + 1, members, holds, rotation, formed, joined=tuple(joiners))
+        return Change(ring.number + 1, members, holds, rotation, formed, joined=tuple(joiners), by=ring.me)
 
     def _let_in(self) -> Word:
         ring = self._ring

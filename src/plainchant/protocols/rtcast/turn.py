@@ -24,6 +24,7 @@ class Turn:
         self._most = max(4, ring.parameters.numbers // (2 * (ring.parameters.retransmissions + 3)))
         """Packets in a turn: numbers that begin again must not be taken for those of the turns before."""
         self._pending: tuple[Data, tuple[ProcessId, ...]] | None = None
+        self._has_ended = False
         self.spent = 0
         self.packets = 0
         self.word: Word | None = None
@@ -39,9 +40,11 @@ class Turn:
         if isinstance(word, Change):
             self._ring.sponsor.change_seq = self._ring.seq
 
-    def go_ahead(self) -> None:
-        """Sends what is kept back: other packets follow, and a membership change comes before everything else (4.3)."""
-        self._flush(last=False)
+    def go_ahead(self, *, is_goodbye: bool) -> None:
+        """Sends what is kept back: other packets follow, and a membership change comes before everything else (4.3). A goodbye is
+        the last packet of its sender, though it may send those of others again after it."""
+        self._has_ended = is_goodbye
+        self._flush(last=is_goodbye)
 
     def resend(self, gaps: Gaps) -> None:
         ring = self._ring
@@ -74,7 +77,9 @@ class Turn:
         ring.seq = (ring.seq + 1) % ring.parameters.numbers
         size = CHANGE if word is not None else len(batch.body) if batch is not None else 0
         at = ring.stamp(self.spent + ring.interface.cost(size))
-        data = Data(ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word)
+        data = Data(
+            ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word, ring.changed_by
+        )
         self._pending = data, to
         if batch is not None:
             ring.said = ring.seq
@@ -97,6 +102,8 @@ class Turn:
 
     def end(self) -> None:
         """Marks the last packet; every turn has one."""
+        if self._has_ended:
+            return
         if self._pending is None:
             self._queue(to=self._ring.ring)
         self._flush(last=True)
