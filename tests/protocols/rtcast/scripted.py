@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from plainchant.model import MS, SECOND, Duration, ProcessId
 from plainchant.protocols.rtcast.analysis import Demand, Turn
 from plainchant.protocols.rtcast.parameters import Parameters
-from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
+from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 
 from .sweep import GROUP, Outcome
 from .turns import Turns
@@ -55,6 +55,10 @@ def _cut(source: ProcessId, target: ProcessId, at: float, length: float) -> Faul
     return Fault(kind="cut", at=_time(at), source=source, target=target, length=_time(length))
 
 
+def _slow(source: ProcessId, target: ProcessId) -> LinkOverride:
+    return LinkOverride(source=source, target=target, delay=Delay("constant", _time(2)))
+
+
 def _scenario(
     name: str, members: str, parameters: dict[str, Any], faults: tuple[Fault, ...], *loads: Workload, later: str = "",
     network: Network | None = None, duration: float = 300, seed: int = 0,
@@ -67,11 +71,14 @@ def _scenario(
     )
 
 
-def _long_hold(*loads: Workload, duration: float) -> Scenario:
+def _long_hold(*loads: Workload, duration: float, gather: float = 120) -> Scenario:
     """q joins, and keeps the token for up to 60 ms; the others, for 4."""
     return _scenario(
         "long-hold", "abc",
-        {"retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4))},
+        {
+            "retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4)),
+            "gather": _time(gather),
+        },
         (Fault(kind="join", at=_time(60), process="q"),), *loads, Workload(senders=("q",), rate=800.0, size=1300), later="q",
         network=SHARED, duration=duration,
     )
@@ -137,6 +144,16 @@ SCENARIOS: Mapping[str, Script] = {
     "streams after a vote": Script(_long_hold(
         *(Workload(senders=("a",), rate=1.6, size=3000 + number, deadline=_time(600), start=_time(300)) for number in range(18)),
         duration=1500,
+    )),
+    # a and d are far from each other, and the token comes to d quicker than what a says to it.
+    "a request is slower than the token": Script(_scenario(
+        "slow-request", "abcd", {"idle_hold": _time(0.2)}, (_omit("a", "d", "Data", 80),), duration=110,
+        network=Network(delay=Delay("constant", _time(0.1)), link=(_slow("a", "d"), _slow("d", "a"))),
+    )),
+    # a has a message under way at any moment: q gets in because those that come during the vote are planned with the new P.
+    "messages without a pause": Script(_long_hold(
+        *(Workload(senders=("a",), rate=3.99, size=1000, deadline=_time(250), start=_time(start)) for start in (20, 140)),
+        duration=750, gather=60,
     )),
 }
 
