@@ -103,7 +103,7 @@ def test_the_picture_shows_every_node_and_every_part_of_the_rotation(here: Path,
     text = Path("turns.svg").read_text()
     picture = ElementTree.fromstring(text)
     titles = [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}title")]
-    turns = ("T of a: 4 ms", "T of b: 6 ms", "alarm: 75 us of each turn")
+    turns = ("T of a: 4 ms", "T of b: 6 ms", "alarm: 150 us of each turn")
     for part in (*turns, "turn of b: T = 6 ms", "the token's way to a", "time to ask"):
         assert any(title.startswith(part) for title in titles), part
     assert any(title.startswith("temperature would take") and title.endswith("rejected") for title in titles)

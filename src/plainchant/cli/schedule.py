@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..model import format_duration
-from ..protocols.rtcast.analysis import Demand, Turn, Verdict, readable
+from ..protocols.rtcast.analysis import Demand, Turn, Verdict, enough, readable
 from ..protocols.rtcast.interface import Interface
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 from .output import OutputError, write_whole
@@ -262,5 +261,5 @@ def _row(turn: Turn, verdict: Verdict) -> tuple[str, ...]:
 def _advice(verdict: Verdict) -> str:
     if verdict.nearest is None:
         return f"no deadline can be promised: {verdict.hopeless}"
-    return f"the nearest deadline that can be promised is {format_duration(verdict.nearest)}"
+    return f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
 

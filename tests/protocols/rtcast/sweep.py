@@ -256,7 +256,7 @@ def scenario_of(seed: int) -> Scenario:
     duration = ms(380, 480, random)
     return Scenario(
         protocol="rtcast", name=f"rtcast-{seed}", about=f"{family}, r = {retransmissions}", seed=seed, duration=duration,
-        drain=Duration(10 * SECOND), members=members, later=later, groups={GROUP: members}, parameters=parameters,
+        drain=Duration(4 * SECOND), members=members, later=later, groups={GROUP: members}, parameters=parameters,
         network=network, workload=_workload(random, family, declared, members, later, network.max_packet),
         fault=_faults(random, family, declared, members, later, duration), random=_random_faults(random, family, declared),
         clock=_clocks(random, declared, members),
@@ -266,7 +266,7 @@ def scenario_of(seed: int) -> Scenario:
 def _parameters(random: Random, family: str, retransmissions: int) -> dict[str, Any]:
     admission = family in SHARED or random.random() < 0.5
     clocks = random.choice(("assumed", "assumed", "synchronised", "none"))
-    return {
+    parameters: dict[str, Any] = {
         "retransmissions": retransmissions,
         "admission": admission,
         "delivery": "immediate" if admission or random.random() < 0.7 else "safe",
@@ -277,11 +277,12 @@ def _parameters(random: Random, family: str, retransmissions: int) -> dict[str, 
         "heartbeats": random.choice((1, 2) if family not in UNTIMED else (1, 2, 3)),
         "numbers": random.choice((NUMBERS, 65_536)),
         "collisions": family == "churn" and random.random() < 0.6,
-        "backoff": 2,
         "reclaim_after": Duration(random.choice((30, 60, 2_000)) * MS),
         "gather": Duration(120 * MS),
         "partitions": random.choice(("any", "any", "majority")) if family in UNTIMED else "any",
     }
+    # Where requests collide, those who wait equally long collide again.
+    return {**parameters, "backoff": 8 if parameters["collisions"] else 2}
 
 
 def _network(random: Random, family: str, declared: Parameters) -> Network:

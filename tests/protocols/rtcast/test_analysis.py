@@ -93,7 +93,7 @@ def test_more_retransmissions_admit_less() -> None:
 def test_a_deadline_shorter_than_delta_and_a_rotation_is_rejected_with_the_nearest_one() -> None:
     verdict = small(1000, 10 * MS).judge(Demand("m", 19 * MS, size=10), 0)
     assert (verdict.term, verdict.visits, verdict.share, verdict.nearest) == ("visits", 0, 0, 20 * MS)
-    assert verdict.text == "n < 1: the deadline of m (19ms) is shorter than Delta + P = 20ms"
+    assert verdict.text == "n < 1: the deadline of m (19ms) is shorter than Delta + P = 20 ms"
 
 
 def test_too_much_for_a_turn_is_rejected_with_the_deadline_at_which_its_pieces_are_small_enough() -> None:

@@ -35,9 +35,9 @@ from typing import Any, Final
 import msgspec
 
 from ...engine import Engine, Host, Layer
-from ...model import Admit, Batch, GroupId, Nanoseconds, ProcessId, ProtocolError, Reason, Release, Stream, View, format_duration
+from ...model import Admit, Batch, GroupId, Nanoseconds, ProcessId, ProtocolError, Reason, Release, Stream, View
 from .advisor import Advisor
-from .analysis import NUMBER, SMALLEST, TERMS, Demand, Turn, Verdict
+from .analysis import NUMBER, SMALLEST, TERMS, Demand, Turn, Verdict, enough
 from .parameters import Parameters
 from .regulator import Chunk, Flow, Plan, Regulator
 
@@ -277,7 +277,7 @@ class Admission(Layer, Advisor):
         if verdict.nearest is None:
             advice = f"no deadline can be promised: {verdict.hopeless}"
         else:
-            advice = f"the nearest deadline that can be promised is {format_duration(verdict.nearest)}"
+            advice = f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
         failed = {"term": TERMS[verdict.term], "nearest_ns": verdict.nearest}
         reason = Reason(verdict.term, f"{before}{verdict.text}; {advice}", {"stream": verdict.demand.name, **failed})
         self.host.record(

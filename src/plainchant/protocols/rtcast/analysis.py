@@ -58,6 +58,15 @@ def readable(time: Nanoseconds) -> str:
     return f"{time} ns" if time else "0"
 
 
+def enough(time: Nanoseconds) -> str:
+    """A time that is at least this, to be given as it stands: whole microseconds.
+
+    >>> enough(110028800)
+    '110029us'
+    """
+    return format_duration(-(-time // US) * US)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """Messages whose deadlines are to be promised. ``period`` is 0 for one message alone. How long a message takes follows from
@@ -182,7 +191,7 @@ class Turn:
             passed = f", of which {readable(waited)} have passed" if waited else ""
             term, text = "visits", (
                 f"{TERMS['visits']}: the deadline of {demand.name} ({format_duration(demand.deadline)}{passed}) is shorter than "
-                f"Delta + P = {format_duration(self.delay + self.rotation)}"
+                f"Delta + P = {readable(self.delay + self.rotation)}"
             )
         else:
             term, text = "load", (
@@ -229,7 +238,7 @@ class Turn:
         nearest = max(demand.deadline, self.delay + low * self.rotation + waited)
         if 0 < demand.period < nearest:
             return None, (
-                f"{format_duration(nearest)} would do, but a deadline must not be longer than the period, "
+                f"{enough(nearest)} would do, but a deadline must not be longer than the period, "
                 f"{format_duration(demand.period)}"
             )
         return nearest, ""
