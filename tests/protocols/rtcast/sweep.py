@@ -47,7 +47,7 @@ SHARED = ("deadlines", "votes")
 TIMES = frozenset({"deadline", "bounded"})
 SEEDS = 72
 """The ordinary sweep: each family with each r, twice."""
-REGRESSIONS = (121, 169, 193, 230)
+REGRESSIONS = (121, 169, 193, 230, 653)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 MAX_PACKET = 400
 NUMBERS = 64

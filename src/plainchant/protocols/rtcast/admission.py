@@ -228,6 +228,10 @@ class Admission(Layer, Advisor):
             for name, promise in self._promises.items()
         )
 
+    def spare(self) -> int | None:
+        turn = self._reckoned()
+        return None if turn is None else turn.hold - self._used()
+
     def partial(self) -> bytes:
         if not self._heard:
             return b""

@@ -33,3 +33,7 @@ class Advisor:
 
     def adopt(self, data: bytes) -> None:
         """Takes over what the others have heard (``partial``), at the place of the order at which this process joins."""
+
+    def spare(self) -> int | None:
+        """How much of a turn is not promised (ns); None: all of it."""
+        return None

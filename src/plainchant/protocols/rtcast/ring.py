@@ -693,7 +693,8 @@ class Ring(Engine):
                     everybody = tuple(dict.fromkeys((*everybody, *word.ring)))
                 turn.say(word, everybody)
                 if isinstance(word, Change) and word.joined:
-                    turn.charge(ACKNOWLEDGEMENT + len(self.advisor.partial()))
+                    for size in (ACKNOWLEDGEMENT, *self.sponsor.partial_sizes()):
+                        turn.charge(size)
         if self._acks or (self.gaps is not None and self.gaps.has_resends):
             turn.go_ahead(is_goodbye=self._is_gone)
         for ack in self._acks:

@@ -8,6 +8,9 @@ first. If the ring with them needs no more than P, that is all. Else it asks (``
 message once its admission control knows, and repeats the vote in every turn until the outcome is in the order: a change with the
 new P, or ``Decided``.
 
+Who joins is told of messages that are partly there, by the sponsor, in the turn of the change; if they take longer than what is
+left of its turn beside its promises, the joiner waits.
+
 A sponsor acts only when it has the whole order up to its turn and has delivered it. So it knows P as it is there: a reclaim that
 came before is in it, and nobody is let in on the strength of a P that has been given back.
 
@@ -102,7 +105,7 @@ class Sponsor:
             return None
         if self._vote is not None:
             return self._outcome(self._vote)
-        if self._requests:
+        if self._requests and self._has_room():
             return self._let_in()
         if not ring.will_form:
             if ring.ring[0] == ring.me and ring.entrance.should_form():
@@ -115,6 +118,17 @@ class Sponsor:
         members = (*ring.ring, *joiners)
         holds = (*(ring.holds[process] for process in ring.ring), *joiners.values())
         return Change(ring.number + 1, members, holds, rotation, formed, joined=tuple(joiners), by=ring.me)
+
+    def _has_room(self) -> bool:
+        """Whether the messages that are partly there, which a joiner has to be told of, can be sent in this turn without taking
+        time from what is promised. (The change and the acknowledgement have theirs.)"""
+        spare = self._ring.advisor.spare()
+        return spare is None or sum(map(self._ring.interface.cost, self.partial_sizes())) <= spare
+
+    def partial_sizes(self) -> list[int]:
+        """The sizes of the packets that tell a joiner of them."""
+        size, most = len(self._ring.advisor.partial()), self._host.max_packet
+        return [min(most, size - at) for at in range(0, size, most)]
 
     def _let_in(self) -> Word:
         ring = self._ring
@@ -137,6 +151,8 @@ class Sponsor:
         vote.turns += 1
         missing = [process for process in ring.ring if process not in vote.votes]
         against = [process for process in ring.ring if vote.votes.get(process) is False]
+        if not missing and not against and vote.turns <= ROUNDS and not self._has_room():
+            return None
         if not missing and not against:
             self._vote = None
             return self._change(vote.joiners, vote.rotation, formed=True)
