@@ -480,7 +480,7 @@ def test_spark_gives_the_same_for_simulated_and_random_traces(spark: SparkSessio
     from plainchant.lab.metrics_frames import measure_frame
 
     random = Random(7)
-    made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(200)])
+    made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(120)])
     wanted = measure(made)
     for metric in METRICS.names:
         assert wanted.column(metric).null_count < wanted.num_rows, f"no random trace has {metric}"
