@@ -34,7 +34,7 @@ def merging() -> list[pa.Table]:
 def test_a_correct_run_that_partitions_and_merges_is_proved(merging: list[pa.Table], rows: int | None) -> None:
     """Where one moment of a process is torn in two, whether a message was delivered in the same moment as its last cause is left
     to the search (``prompt``)."""
-    doubtful = []
+    doubtful: list[str] = []
     for whole in merging:
         ordered = whole.sort_by(ORDER)
         size = rows or whole.num_rows

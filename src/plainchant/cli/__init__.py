@@ -38,7 +38,8 @@ COMMANDS: Final = (
         "Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and explained.",
     ),
     Later(
-        "explain", "Explain what happened to a message, how a view came to be, or why a process stopped, step by step, with reasons."
+        "explain",
+        "Explain what happened to a message, how a view came to be, or why a process stopped, step by step, with reasons.",
     ),
     Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
     Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
