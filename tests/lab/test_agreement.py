@@ -3,7 +3,7 @@
 The reference verifier is the measure. Equal must be, for each property, the runs and events it was checked in, the cases and
 the violations, and the set of (run, property) pairs that are violated. There are 1,000 random runs, up to two come with each that
 are mutated in one place and in two, and ``pytest --times N`` makes them N times as many. Spark, which runs the check of tasks on
-many runs at once, is given every second hundred.
+many runs at once, is given every second hundred, and so are runs torn into pieces.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def test_the_check_of_tasks_agrees(corpus: Corpus, which: str, asked: bool) -> N
 
 @both
 def test_the_check_of_torn_runs_agrees(corpus: Corpus, which: str) -> None:
-    for rows, reference in zip(corpus.tables[which], corpus.reference(which, asked=False), strict=True):
+    chosen = slice(None, None, 2)
+    for rows, reference in zip(corpus.tables[which][chosen], corpus.reference(which, asked=False)[chosen], strict=True):
         torn = check_in_pieces(rows.sort_by(ORDER), 53, None)
         assert differences(torn.to_json(), reference.to_json()) == []
 
