@@ -8,31 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from plainchant.engine import Engine, Host, PerGroup
+from plainchant.engine import Engine, Host
+from plainchant.lab.reproduce.rtcast.variants import AtOnce
+from plainchant.lab.reproduce.rtcast.variants import engine_of as variant
 from plainchant.model import ProcessId
 from plainchant.protocols.rtcast.gaps import Gaps
-from plainchant.protocols.rtcast.interface import Interface
-from plainchant.protocols.rtcast.packets import Ask, Change, Here
+from plainchant.protocols.rtcast.packets import Ask, Here
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
 
 Maker = Callable[[Host, Any], Engine]
-
-
-def variant(ring: type[Ring] = Ring, gaps: type[Gaps] = Gaps) -> Maker:
-    """Makes engines with this ring and this layer below it."""
-
-    def make(host: Host, parameters: Any) -> Engine:
-        def stack(outer: Host, group: str) -> Engine:
-            def inside(inner: Host) -> Ring:
-                return ring(inner, group, parameters, Interface(parameters))
-
-            if parameters.retransmissions or parameters.overtaking:
-                return gaps(outer, inside, parameters.retransmissions)
-            return inside(outer)
-
-        return PerGroup(host, stack)
-
-    return make
 
 
 class NoQuestions(Ring):
@@ -63,13 +47,6 @@ class AllSilent(NoQuestions):
         ]
 
 
-class AtOnce(Ring):
-    """A change is delivered like a message, as soon as it comes in its order."""
-
-    def _confirmed(self, change: Change) -> bool:
-        return True
-
-
 class CountsTheAsking(Gaps):
     """4.6 as printed: the counter is decremented at the token visit that sends the request, too."""
 
@@ -90,3 +67,4 @@ VARIANTS: Final[Mapping[str, Maker]] = {
     "AtOnce": variant(AtOnce),
     "CountsTheAsking": variant(gaps=CountsTheAsking),
 }
+__all__ = ["VARIANTS", "AllSilent", "AtOnce", "CountsTheAsking", "NaiveTimeout", "NoQuestions", "variant"]

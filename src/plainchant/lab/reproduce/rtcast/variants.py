@@ -45,14 +45,16 @@ class AtOnce(Ring):
         return True
 
 
-def _make(ring: type[Ring]) -> Make:
+def engine_of(ring: type[Ring] = Ring, gaps: type[Gaps] = Gaps) -> Make:
+    """Makes engines with this ring, and this layer below it."""
+
     def make(host: Host, parameters: Any) -> Engine:
         def one(outer: Host, group: GroupId) -> Engine:
             def inside(inner: Host) -> Ring:
                 return ring(inner, group, parameters, Interface(parameters))
 
             if parameters.retransmissions or parameters.overtaking:
-                return Gaps(outer, inside, parameters.retransmissions)
+                return gaps(outer, inside, parameters.retransmissions)
             return inside(outer)
 
         return PerGroup(host, one)
@@ -61,9 +63,9 @@ def _make(ring: type[Ring]) -> Make:
 
 
 VARIANTS: Final[Mapping[str, Make]] = {
-    "every omission": _make(EveryOmission),
-    "all silent": _make(AllSilent),
-    "at once": _make(AtOnce),
+    "every omission": engine_of(EveryOmission),
+    "all silent": engine_of(AllSilent),
+    "at once": engine_of(AtOnce),
 }
 """By name: what travels to a task is the name."""
 
