@@ -7,7 +7,8 @@ admission control guarantees deadlines.
 A stack of layers, each of which can be left out (Fig. 8): ``admission`` (section 5), ``clocks`` (Cristian's synchronisation),
 ``gaps`` (overtaking, and the retransmission layer of 4.6), ``ring`` (RTCast itself). Start with ``packets`` and ``interface``
 (how long things take), then ``order`` (which packet is next), ``ring``, ``entrance`` and ``sponsor`` (who comes in), ``outlet``,
-``gaps``; then ``analysis`` and ``admission``. """
+``gaps``; then ``analysis`` and ``admission``.
+"""
 
 from __future__ import annotations
 

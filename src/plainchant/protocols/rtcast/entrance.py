@@ -11,7 +11,8 @@ passed, the first member of the ring says so, and everybody installs the group's
 it would hear it anyway). In the slot it asks the member that comes next, its sponsor. It keeps whatever it hears of that ring
 from then on. It is in when *every* member of the view has acknowledged, within one rotation, with the same view, sequence vector
 and place in the order; then it goes on from there with what it has kept. Otherwise it says nothing, is eliminated like a dead
-member, waits a random number of rotations and asks again. """
+member, waits a random number of rotations and asks again.
+"""
 
 from __future__ import annotations
 

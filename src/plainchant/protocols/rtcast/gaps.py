@@ -15,7 +15,8 @@ would ask and give up at once.) When it is used up and d_max more has passed, th
 member sent that has been eliminated are answered by whoever has it, unless somebody has done so.
 
 Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or one who misses something would wait for
-a token from the dead. Only their place in the order is kept. """
+a token from the dead. Only their place in the order is kept.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ heard more, it eliminates its silent immediate predecessors, back to the first t
 
 **Who stops.** One that misses something for good (``omission``), that is eliminated, that does not hear itself (a send
 omission), that hears nobody at all and gets no answer (``deaf``), that knows more of a dead member than the others ever will,
-or, by the majority rule, whose part is the smaller one. It may come back as a new incarnation. """
+or, by the majority rule, whose part is the smaller one. It may come back as a new incarnation.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +55,7 @@ from .packets import (
     Request,
     Vote,
     Where,
+    Word,
 )
 from .parameters import Parameters
 from .sponsor import Sponsor
@@ -117,9 +119,7 @@ class Ring(Engine):
         self.order: Order | None = None
         self.rotation = 0
         """P."""
-        self.outlet = Outlet(
-            self._confirmed, self._reached, self._let_out, self._all_have if parameters.delivery == "safe" else None
-        )
+        self.outlet = self._new_outlet()
         self._got: dict[ProcessId, int] = {}
         self._installed: tuple[ProcessId, ...] = ()
         """The members of the last view that was installed."""
@@ -196,10 +196,8 @@ class Ring(Engine):
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
-            if self.hears(source, packet) and self.order is not None:
-                if self.order.place(packet) is not Place.OLD:
-                    self.ordered(packet)
-                self.let_out()
+            if self.hears(source, packet):
+                self._take_in(packet)
         elif isinstance(packet, Beat):
             self._receive_beat(source, packet)
         elif isinstance(packet, Where):
@@ -306,9 +304,15 @@ class Ring(Engine):
         """Takes in a packet that came before we were in."""
         if not self.hears(source, data, came=came):
             return
-        if self.gaps is not None:
+        if self.gaps is None:
+            self._take_in(data)
+        else:
             self.gaps.accept(source, data)
-        elif self.order is not None and self.order.place(data) is not Place.OLD:
+            self.let_out()
+
+    def _take_in(self, data: Data) -> None:
+        """Without a layer below: what is not next was missed."""
+        if self.order is not None and self.order.place(data) is not Place.OLD:
             self.ordered(data)
         self.let_out()
 
@@ -676,25 +680,16 @@ class Ring(Engine):
         hold = interface.hold(self.me)
         beats = self.parameters.heartbeats * interface.cost(BEAT)
         turn = Turn(self, hold - beats - (now - self._begun_at))
-        everybody = self.ring
-        if change is not None:
-            self._adopt(change)
-            everybody = tuple(dict.fromkeys((*everybody, *change.ring)))
-            turn.say(change, everybody)
-        else:
-            word = self.sponsor.word()
-            for _ in range(self.sponsor.taken_packets()):
-                turn.charge(0)
-            if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
-                word = self._goodbye()
-            if word is not None:
-                if isinstance(word, Change):
-                    self._adopt(word)
-                    everybody = tuple(dict.fromkeys((*everybody, *word.ring)))
-                turn.say(word, everybody)
-                if isinstance(word, Change) and word.joined:
-                    for size in (ACKNOWLEDGEMENT, *self.sponsor.partial_sizes()):
-                        turn.charge(size)
+        word = change if change is not None else self._next_word(turn)
+        if word is not None:
+            to = self.ring
+            if isinstance(word, Change):
+                self._adopt(word)
+                to = tuple(dict.fromkeys((*to, *word.ring)))
+            turn.say(word, to)
+            if isinstance(word, Change) and word.joined:
+                for size in (ACKNOWLEDGEMENT, *map(len, self.sponsor.parts())):
+                    turn.charge(size)
         if self._acks or (self.gaps is not None and self.gaps.has_resends):
             turn.go_ahead(is_goodbye=self._is_gone)
         for ack in self._acks:
@@ -709,6 +704,15 @@ class Ring(Engine):
         if isinstance(turn.word, Change) and turn.word.joined:
             self._acknowledge_own(turn.word, turn.word_is_last)
         self._pass_on(turn, now)
+
+    def _next_word(self, turn: Turn) -> Word | None:
+        """What we have to say to the ring in an ordinary turn: as its sponsor, or that we leave."""
+        word = self.sponsor.word()
+        for _ in range(self.sponsor.taken_packets()):
+            turn.charge(0)
+        if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
+            return self._goodbye()
+        return word
 
     @property
     def is_up_to_date(self) -> bool:
@@ -892,10 +896,13 @@ class Ring(Engine):
             seqs[process] = self.parameters.numbers - 1
         ack = self._acknowledgement(change, self.visit, self.me, is_last, seqs, order.rank + 1)
         self.host.send(change.joined, ack)
-        partial = self.advisor.partial()
-        parts = [partial[at : at + self.host.max_packet] for at in range(0, len(partial), self.host.max_packet)]
+        parts = self.sponsor.parts()
         for index, part in enumerate(parts):
             self.host.send(change.joined, Partial(self.group, self.name, change.number, index, len(parts), part))
+
+    def _new_outlet(self) -> Outlet:
+        got = self._all_have if self.parameters.delivery == "safe" else None
+        return Outlet(self._confirmed, self._reached, self._let_out, got)
 
     def _confirmed(self, change: Change) -> bool:
         """Whether everybody in the ring has been heard to know of a change; who has just joined has not spoken yet."""
@@ -967,13 +974,11 @@ class Ring(Engine):
         assert self.order is not None
         return self.order.missing(self.heard_visit, {}, self.ends, self.out)
 
-    def misses(self, missing: Sequence[Ask]) -> None:
-        """Something is missing for good, as far as retransmission goes."""
-        self.host.record("receive", self.group, omission=True, missing=[list(ask) for ask in missing])
-
     def omission(self, missing: Sequence[Ask], text: str) -> None:
-        self.misses(missing)
-        self.halt("omission", text, missing=[list(ask) for ask in missing])
+        """Something is missing for good."""
+        found = [list(ask) for ask in missing]
+        self.host.record("receive", self.group, omission=True, missing=found)
+        self.halt("omission", text, missing=found)
 
     def halt(self, code: str, text: str, **evidence: Any) -> None:
         if not self.name and self.entrance.is_outside:
@@ -1045,9 +1050,7 @@ class Ring(Engine):
         self.heard_visit, self.heard_holder, self._heard_at = 0, self.me, self.host.now
         self.visit = self._own_heard = self._own_visit = 0
         self._phase, self._probing, self._asked_twice, self._spoke_at = "", False, False, None
-        self.outlet = Outlet(
-            self._confirmed, self._reached, self._let_out, self._all_have if self.parameters.delivery == "safe" else None
-        )
+        self.outlet = self._new_outlet()
         self.sponsor.reset()
         if self.gaps is not None:
             self.gaps.reset()

@@ -123,12 +123,12 @@ class Sponsor:
         """Whether the messages that are partly there, which a joiner has to be told of, can be sent in this turn without taking
         time from what is promised. (The change and the acknowledgement have theirs.)"""
         spare = self._ring.advisor.spare()
-        return spare is None or sum(map(self._ring.interface.cost, self.partial_sizes())) <= spare
+        return spare is None or sum(self._ring.interface.cost(len(part)) for part in self.parts()) <= spare
 
-    def partial_sizes(self) -> list[int]:
-        """The sizes of the packets that tell a joiner of them."""
-        size, most = len(self._ring.advisor.partial()), self._host.max_packet
-        return [min(most, size - at) for at in range(0, size, most)]
+    def parts(self) -> list[bytes]:
+        """What a joiner has to be told of them, as much as a packet holds at a time."""
+        partial, most = self._ring.advisor.partial(), self._host.max_packet
+        return [partial[at : at + most] for at in range(0, len(partial), most)]
 
     def _let_in(self) -> Word:
         ring = self._ring
