@@ -104,6 +104,9 @@ class FakeHost:
     def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
         self.calls.append(("spawn", name, procedure))
 
+    def report(self, process: str, reason: Reason) -> None:
+        """There is no process membership service here."""
+
 
 def as_host(host: FakeHost) -> Host:
     """Lets the type checker compare the fake with what an engine may ask for."""

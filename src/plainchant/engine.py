@@ -16,15 +16,16 @@ A :class:`Layer` is an engine for the host outside it and a host for the engine 
 bound straight through, so a layer costs only what it changes. :class:`PerGroup` runs a protocol that is written for
 one group once for each group. The layer that every host puts at the top is :class:`~.fragmentation.Fragmentation`.
 
-This module imports ``model`` and nothing else of ours.
+This module imports ``model`` and ``memory`` and nothing else of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
+from .memory import Procedure
 from .model import (
     Admit,
     Batch,
@@ -114,8 +115,13 @@ class Host(Protocol):
     def halt(self, reason: Reason) -> None:
         """Stops this process for ever."""
 
-    def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
-        """Runs a procedure on common memory, step by step (hosts without common memory refuse)."""
+    def spawn(self, name: str, procedure: Procedure) -> None:
+        """Runs a procedure on common memory (:mod:`.memory`), step by step, beside those that run already. What it asks of the host
+        between two of its requests is a turn like any other. Hosts without common memory refuse."""
+
+    def report(self, process: ProcessId, reason: Reason) -> None:
+        """Tells the process membership service that a process seems to have failed. If it has, ``notice`` of a
+        :class:`~.model.Failure` comes sooner; hosts without such a service ignore it."""
 
 
 class Engine:
@@ -162,7 +168,7 @@ class Engine:
 
 _HOST_CALLS: Final = (
     "clock", "take", "peek", "admitted", "rejected", "send", "set_timer", "cancel_timer", "deliver", "install", "left", "invited",
-    "refused", "renamed", "stable", "record", "halt", "spawn",
+    "refused", "renamed", "stable", "record", "halt", "spawn", "report",
 )
 _ENGINE_CALLS: Final = (
     "start", "ready", "receive", "expire", "join", "leave", "close", "rename", "notice", "admission", "waiting",

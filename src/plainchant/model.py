@@ -253,6 +253,14 @@ class Pressure:
     full: bool
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """What a host tells an engine (``notice``) where a process membership service knows: this process has stopped for ever."""
+
+    process: ProcessId
+    text: str = ""
+
+
 # --- messages with deadlines ----------------------------------------------------------------------------------------
 
 

@@ -366,6 +366,9 @@ class LiveHost:
     def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
         raise ProtocolError(f"{self.me} spawns {name!r}, but a network host has no common memory")
 
+    def report(self, process: str, reason: Reason) -> None:
+        """There is no process membership service."""
+
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def begin(self, me: str, engine: Callable[[LiveHost], Engine], spool: Spool | None) -> None:

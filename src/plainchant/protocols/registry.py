@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..engine import Engine, Host
+from ..memory import Layout
 from ..model import GroupId, Packet, ProcessId, UsageError
 
 
@@ -78,6 +79,18 @@ class Description:
     """Whether, with these parameters, deadlines can be guaranteed (``model.Admit``)."""
     loopback: bool = False
     """Whether what a process sends to itself goes over the network like what it sends to others, and can be lost there."""
+    memory: Callable[[Any], Layout] | None = None
+    """Of a protocol on common memory: how large its mailboxes are, with these parameters. Processes have to be where the memory
+    is, but for those that ``remote`` names."""
+    remote: Callable[[Any], Mapping[ProcessId, ProcessId]] = lambda parameters: {}
+    """Of a protocol on common memory: processes that are elsewhere, and who acts for each of them."""
+    only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
+    """Processes (without their incarnations) that are in groups without receiving anything there."""
+    views: bool = True
+    """Whether its views are written into the trace and are what promises go by. If not, a member owes what was sent between its
+    ``join`` and its ``leave``, by rank; views tell applications who is there, at the same point of the order for all."""
+    room: Callable[[Any], int] | None = None
+    """Bytes of messages that go together, where that is not what a packet carries."""
     recorded: frozenset[str] = frozenset()
     """Kinds of row, of those that a protocol may leave out (``lab.metrics.OPTIONAL``), that it writes whenever they happen."""
 

@@ -405,6 +405,9 @@ class SimHost:
     def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
         raise ProtocolError(f"{self.me} spawns {name!r}, but this simulated network has no common memory")
 
+    def report(self, process: str, reason: Reason) -> None:
+        """There is no process membership service."""
+
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def turn(self, method: Callable[..., None], *arguments: Any) -> None:

@@ -1,0 +1,193 @@
+"""Common memory: what a protocol on mailboxes may ask for, and what hosts have to provide.
+
+Theory of operation
+-------------------
+Protocols on common memory are *procedures*: generators that yield one request at a time and get its result back.
+
+- :class:`Operate` is one atomic step on one copy of a mailbox. The host runs ``step(copy)`` so that nobody else sees that copy
+  between its beginning and its end, and sends back what it returns, or :data:`FAILED` if the module that holds the copy has
+  crashed. A module that has crashed stays so, for everybody. While the step runs ``host.clock()`` reads the clock afresh.
+- :class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
+  memory now and then: a host that knows when something new was written (``Operate.news``) may end it earlier, and, as long as
+  nothing was, later.
+- :class:`Connect` and :class:`Disconnect` are calls of the mailbox server.
+
+A procedure can be stopped for ever at every ``yield`` (its process crashes), and may be resumed late (its process is slow): an
+operation that takes longer than its ``bound``, counted from the moment at which it was due, is a timing fault, which the host
+writes into the trace. Several procedures of one process run at the same time, each with one request under way.
+
+A mailbox has ``copies`` copies, copy i in module i, and each copy has two tables of fixed size: a :class:`Connection` for each
+place, and ``slots`` entries for the messages of each place, which only the process in that place fills. So there is always room
+for who has a free slot of its own, and an entry has the same number in all copies. Records are immutable; a step changes one by
+putting another in its place, which hosts do at once: a process that is killed leaves the old record or the new one.
+
+This module imports ``model`` and nothing else of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from .model import GroupId, Nanoseconds, ProcessId
+
+MOST_PLACES: Final = 62
+"""Processes that can be connected to a mailbox: masks of them are 64-bit numbers."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How large a mailbox is."""
+
+    copies: int
+    places: int
+    """Processes that can be connected at once, :data:`MOST_PLACES` at the most."""
+    slots: int
+    """Entries of each place."""
+    room: int
+    """Bytes of message data that an entry holds."""
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """Who is in a place of a mailbox; a receiver from ``entry`` (a timestamp) to ``exit``."""
+
+    process: ProcessId
+    entry: Nanoseconds = 0
+    """0: it only sends."""
+    exit: Nanoseconds = 0
+    """0: it has not left."""
+    gone: bool = False
+    """It has crashed, or left for good: nobody waits for it."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A message in a copy, without its data. Sets of processes are masks: bit k stands for place k."""
+
+    stamp: Nanoseconds
+    place: int
+    """Of its sender; stamp and place together name the message."""
+    sender: ProcessId
+    # the batch
+    first: int = 0
+    count: int = 0
+    offset: int = 0
+    total: int = 0
+    size: int = 0
+    """Bytes of its data."""
+    filled: bool = False
+    """Whether its sender has written it; False: a receiver has made room for the decision before (second protocol)."""
+    available: bool = False
+    """The a-flag."""
+    listed: int = 0
+    """Who has a d-flag."""
+    done: int = 0
+    """Whose d-flag is set."""
+    seen: int = 0
+    """Who saw it before it expired (second protocol: nxp)."""
+    voted: int = 0
+    """Who has taken part in the decision in this copy (second protocol: nrd)."""
+    local: bool = False
+    """The decision that is being made in this copy (second protocol: LD)."""
+    decision: bool | None = None
+    """D: accepted, rejected, or not decided."""
+    removed: bool = False
+    """Everybody has done with it: the slot is free. What is left here tells its sender how it ended."""
+
+
+class Copy(Protocol):
+    """One copy of a mailbox, for the time of a step."""
+
+    layout: Layout
+
+    def connections(self) -> Iterable[tuple[int, Connection]]:
+        """Who is connected, by place, in order; those that are gone too until somebody else has their place."""
+
+    def connection(self, place: int) -> Connection | None: ...
+
+    def connect(self, place: int, connection: Connection) -> None:
+        """Puts a connection into its place."""
+
+    def entries(self) -> Iterable[tuple[int, Entry]]:
+        """The entries that are not removed, by slot, in order."""
+
+    def entry(self, slot: int) -> Entry | None:
+        """What is in a slot, removed or not; None: nothing ever was."""
+
+    def put(self, slot: int, entry: Entry) -> None:
+        """Puts an entry into its slot."""
+
+    def data(self, slot: int) -> bytes:
+        """The data of the message in a slot, ``Entry.size`` bytes."""
+
+    def fill(self, slot: int, data: bytes) -> None:
+        """Writes the data of a message, before its entry is put."""
+
+
+class _Failed:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "FAILED"
+
+
+FAILED: Final = _Failed()
+"""What an operation gives whose module has crashed."""
+
+Step: TypeAlias = Callable[[Copy], Any]
+
+
+class Operate(msgspec.Struct, frozen=True):
+    """One atomic step on one copy; copies are counted from 0."""
+
+    mailbox: GroupId
+    copy: int
+    name: str
+    """What is done: ``write``, ``flag``, ``look``, ``decide``, ``read``, ``finish``, ``list``."""
+    step: Step
+    bound: Nanoseconds
+    news: bool = False
+    """Others may want to look at the memory now."""
+    size: int = 0
+    """Bytes that are copied."""
+
+
+class Until(msgspec.Struct, frozen=True):
+    """Waits until the process's clock shows this, or more."""
+
+    time: Nanoseconds
+
+
+class Nap(msgspec.Struct, frozen=True):
+    """Waits until the process's clock shows this, or until there may be something new."""
+
+    time: Nanoseconds
+
+
+class Connect(msgspec.Struct, frozen=True):
+    """Asks the mailbox server for a place at a mailbox, which is made if there is none of that name. Gives a :class:`Port`, or a
+    text that says why not."""
+
+    mailbox: GroupId
+    layout: Layout
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A place at a mailbox."""
+
+    place: int
+    epoch: Nanoseconds
+    """The clock's reading when the mailbox was made: timestamps in ranks count from it."""
+
+
+class Disconnect(msgspec.Struct, frozen=True):
+    """Tells the mailbox server that a place is free: this process's own, or that of one that is ``gone`` in all copies and has left
+    nothing behind. Gives nothing. A mailbox to which nobody is connected is removed."""
+
+    mailbox: GroupId
+    place: int
+    process: ProcessId
+
+
+Request: TypeAlias = Operate | Until | Nap | Connect | Disconnect
+Procedure: TypeAlias = Generator[Request, Any, None]
