@@ -8,8 +8,8 @@ Protocols on common memory are *procedures*: generators that yield one request a
   between its beginning and its end, and sends back what it returns, or :data:`FAILED` if the module that holds the copy has
   crashed. A module that has crashed stays so, for everybody. While the step runs ``host.clock()`` reads the clock afresh.
 - :class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
-  memory now and then: a host that knows when something new was written (``Operate.news``) may end it earlier, and, as long as
-  nothing was, later.
+  memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and, as long as nothing
+  was, only at its latest time.
 - :class:`Connect` and :class:`Disconnect` are calls of the mailbox server.
 
 A procedure can be stopped for ever at every ``yield`` (its process crashes), and may be resumed late (its process is slow): an
@@ -159,9 +159,11 @@ class Until(msgspec.Struct, frozen=True):
 
 
 class Nap(msgspec.Struct, frozen=True):
-    """Waits until the process's clock shows this, or until there may be something new."""
+    """Waits until the process's clock shows ``time``; where a host knows of what is new, until then or until ``latest``."""
 
     time: Nanoseconds
+    latest: Nanoseconds = 0
+    """0: as late as the host thinks right."""
 
 
 class Connect(msgspec.Struct, frozen=True):
@@ -170,6 +172,8 @@ class Connect(msgspec.Struct, frozen=True):
 
     mailbox: GroupId
     layout: Layout
+    process: ProcessId = ""
+    """Who is connected; empty: the process that asks. One may act for another that is elsewhere."""
 
 
 class Port(msgspec.Struct, frozen=True):
@@ -181,8 +185,8 @@ class Port(msgspec.Struct, frozen=True):
 
 
 class Disconnect(msgspec.Struct, frozen=True):
-    """Tells the mailbox server that a place is free: this process's own, or that of one that is ``gone`` in all copies and has left
-    nothing behind. Gives nothing. A mailbox to which nobody is connected is removed."""
+    """Tells the mailbox server that a place is free: this process's own, or that of one that is ``gone`` in all copies and has
+    left nothing behind. Gives nothing. A mailbox to which nobody is connected is removed."""
 
     mailbox: GroupId
     place: int

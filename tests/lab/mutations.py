@@ -352,7 +352,8 @@ def delay_end(random: Random, histories: Histories) -> str | None:
 
 
 def slow_send(random: Random, histories: Histories) -> str | None:
-    return _with(random, histories, "send", lambda event: {"detail": json.dumps({"took_ns": 10**6})})
+    kind = random.choice(("send", "sent"))
+    return _with(random, histories, kind, lambda event: {"detail": json.dumps({"took_ns": 10**6})})
 
 
 def crash_instead_of_end(random: Random, histories: Histories) -> str | None:

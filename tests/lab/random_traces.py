@@ -294,8 +294,23 @@ class _World:
         for event in events:
             if event["kind"] == "send" and self.random.random() < 0.5:
                 event["detail"] = json.dumps({"took_ns": self.random.randint(1, 9)})
+        if self.times.random() < 0.5:
+            self._complete_sends()
         self.features.add("bounds")
         return {"deliver": max(took, default=0), "send": 9}
+
+    def _complete_sends(self) -> None:
+        """Of some sends there are rows that tell how long they took."""
+        for process in self.processes.values():
+            events: list[Event] = []
+            for event in process.events:
+                events.append(event)
+                if event["kind"] == "send" and self.times.random() < 0.5:
+                    told = {"kind": "sent", "detail": json.dumps({"took_ns": self.times.randint(1, 9)})}
+                    kept = ("group", "sender", "seq", "time", "true_time")
+                    events.append({column: event[column] for column in kept if column in event} | told)
+            process.events = events
+        self.features.add("completed sends")
 
     def _cut_some(self) -> None:
         """Of some that crashed the last rows were lost, or nobody wrote down that they crashed."""

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from plainchant.model import declarations
-from plainchant.scenario.model import Clock, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload
+from plainchant.scenario.model import Clock, Fault, LinkOverride, Memory, Network, RandomFaults, Scenario, Workload
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scenarios.md"
 BEGINNINGS: dict[type[Any], str] = {
     Scenario: "Top of the file:",
     Network: "`[network]`;",
     LinkOverride: "`[network]`;",
+    Memory: "`[memory]`, for",
     Workload: "`[[workload]]`:",
     Clock: "`[[clock]]` has",
     Fault: "`[[fault]]`, each",
@@ -35,7 +36,7 @@ def part(cls: type[Any]) -> str:
 @pytest.mark.parametrize("cls", BEGINNINGS, ids=lambda cls: cls.__name__)
 def test_every_declared_key_is_in_the_docs(cls: type[Any]) -> None:
     described = set(re.findall(r"`([^`]+)`", part(cls)))
-    tables = {"network", "workload", "clock", "fault", "random", "link"}  # these have parts of their own
+    tables = {"network", "memory", "workload", "clock", "fault", "random", "link"}  # these have parts of their own
     keys = {field.name for field, _ in declarations(cls)} - tables
     assert keys - described == set()
 
@@ -44,7 +45,7 @@ def test_every_declared_table_is_in_the_docs() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for cls, prefix in ((Scenario, ""), (Network, "network.")):
         for field in dataclasses.fields(cls):
-            if field.name in ("network", "random"):
+            if field.name in ("network", "memory", "random"):
                 assert f"`[{field.name}]`" in text
             elif field.name in ("workload", "clock", "fault", "link"):
                 assert f"`[[{prefix}{field.name}]]`" in text

@@ -3,7 +3,7 @@
     trace({"p": "view 1 p,q | send | deliver p 1 | end", "q": "view 1 p,q | deliver p 1 | end"})
 
 An event is a kind, what that kind needs, and ``column=value`` for anything else: ``view NUMBER MEMBERS``, ``send``
-(the next number is given), ``deliver SENDER SEQ`` (also ``reject``, ``block``, ``drop``), ``join``, ``leave``,
+(the next number is given), ``deliver SENDER SEQ`` (also ``sent``, ``reject``, ``block``, ``drop``), ``join``, ``leave``,
 ``crash``, ``end``, ``fault``. The group is ``g`` unless ``group=h`` says otherwise. What is left out is filled in:
 ``index``, the view in force, ``time`` (the index), and ``{"drained": true}`` in ``end`` rows. A history without
 ``crash``, ``end`` or its last ``leave`` is cut."""
@@ -20,8 +20,8 @@ import pyarrow as pa
 from plainchant.trace.reference import Verification, Violation, verify
 from plainchant.trace.schema import SCHEMA
 
-_ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "deliver", "reject", "block", "drop"})
-_NAMES_A_MESSAGE = frozenset({"deliver", "reject", "block", "drop"})
+_ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "sent", "deliver", "reject", "block", "drop"})
+_NAMES_A_MESSAGE = frozenset({"sent", "deliver", "reject", "block", "drop"})
 
 
 def trace(

@@ -84,6 +84,11 @@ BAD = [
         "a": f"{AB} | end",
         "b": f"{AB} | end",
     }, "s"),
+    ("validity: only one that leaves takes an outsider's message, without views", "validity", {
+        "s": "send | send | end",
+        "a": "join rank=1 | deliver s 1 rank=5 | leave rank=6",
+        "b": "join rank=4 | deliver s 2 rank=9 | end",
+    }, "b"),
     ("validity: only a crashed member takes an outsider's message", "validity", {
         "s": "send | end",
         "a": f"{AB} | deliver s 1 | crash",
@@ -183,6 +188,11 @@ GOOD = [
     ("validity: a timing fault excuses", "validity", {
         "a": f"{AB} | send | deliver a 1 | end",
         "b": f"{AB} | fault detail={{\"timing\":true}} | end",
+    }),
+    ("validity: an outsider's message is from before the only correct member joined", "validity", {
+        "s": "send | send | end",
+        "a": "join rank=1 | deliver s 1 rank=5 | leave rank=6",
+        "b": "join rank=7 | deliver s 2 rank=9 | end",
     }),
     ("validity: an outsider's message reaches one correct member only", "validity", {
         "s": "send | end",

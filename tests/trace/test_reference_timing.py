@@ -136,6 +136,14 @@ BOUNDED = [
         "b": "view 1 a,b true_time=0 | crash true_time=5",
         "b#1": "view 3 a,b#1 true_time=12 | crash true_time=20",
     }, "b#1"),
+    ("a send completes too late, which its own row tells", {"send": 50}, {
+        "a": 'join | send | send | sent a 2 detail={"took_ns":51} | end',
+    }, "a"),
+    ("a delivery takes too long among three, one of which has a timing fault", {"deliver": 80}, {
+        "a": "join | send | end",
+        "b": "join | deliver a 1 sent=100 true_time=181 | end",
+        "c": 'join | fault detail={"timing":true} | deliver a 1 sent=100 true_time=150 | end',
+    }, "b"),
 ]  # fmt: skip
 
 BOUNDED_GOOD = [
@@ -172,9 +180,25 @@ BOUNDED_GOOD = [
         "a": "view 1 a true_time=0 | view 2 a,b true_time=25 | view 3 a true_time=35 | end true_time=99",
         "b": "crash true_time=20",
     }),
+    ("a send completes in the last nanosecond", {"send": 50}, {
+        "a": 'join | send | sent a 1 detail={"took_ns":50} | end',
+        "b": 'join | sent a 1 detail={"took_ns":99} | end',
+    }),
+    ("who has a timing fault is late with its sends and deliveries, and others with its messages", {"send": 50, "deliver": 80}, {
+        "a": "join | send | deliver b 1 sent=100 true_time=190 | deliver c 1 sent=100 true_time=180 | end",
+        "b": 'join | fault detail={"timing":true} | send | sent b 1 detail={"took_ns":51} | deliver a 1 sent=1 true_time=99 | end',
+        "c": "join | send | deliver a 1 sent=1 true_time=81 | end",
+    }),
 ]  # fmt: skip
 
 BOUNDED_NOTHING = [
+    ("the send of a process with a timing fault", {"send": 50}, {
+        "a": 'join | send detail={"took_ns":51} | fault detail={"timing":true} | end',
+    }),
+    ("a completed send without its duration, or of somebody else", {"send": 50}, {
+        "a": 'join | send | sent a 1 | end',
+        "b": 'join | sent a 1 detail={"took_ns":51} | end',
+    }),
     ("a single turn", ROTATION, {"a": "view 1 a | token group=g time=5 | end"}),
     ("turns of no group", ROTATION, {"a": "token time=5 | token time=50 | end"}),
     ("a bound on clocks says nothing of sends and deliveries", {"clock": 1}, SLOW),

@@ -156,13 +156,20 @@ class Extent(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """Deliveries of a history whose duration is known, and the longest; the same for sends."""
+    """Deliveries of a history, of one sender, whose duration is known, and the longest."""
 
     process: str
+    sender: str
     deliveries: int
     longest: int
+
+
+class Taken(NamedTuple):
+    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest."""
+
+    process: str
     sends: int
-    longest_send: int
+    longest: int
 
 
 class Turns(NamedTuple):
@@ -209,6 +216,7 @@ class Slice:
     claims: list[tuple[str, str, int]]
     """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
     timed: list[Timed]
+    taken: list[Taken]
     ranks: list[Ranked] | None
     """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
     not looked at, and there are none."""
@@ -394,6 +402,8 @@ class Unit:
         keys = segment * self._senders + rows.sender.codes[where]
         order = stable_order(keys, self._segments * self._senders)
         where, keys = where[order], keys[order]
+        self._by_sender = where, keys
+        """Deliveries and their segment and sender, in the order of these."""
         seqs = rows.seq[where]
         self._delivered = _Spans(where, starts_of(np.diff(keys) != 0, np.diff(seqs) != 1)) if len(where) else _Spans.none()
         where, segment = self._message[~deliver], self._segment[~deliver]
@@ -514,21 +524,19 @@ class Unit:
         return _Ranks(self)
 
     def _times(self) -> None:
-        """Per history: how many durations are known, and the longest."""
-        histories = len(self._begins)
-        self._durations = np.zeros((histories, 4), np.int64)
-        self._durations[:, (1, 3)] = _NEVER
-        where = self._message[self._kinds[self._message] == _DELIVER]
+        """Per segment and sender: how many deliveries have a known duration, and the longest."""
+        where, keys = self._by_sender
+        del self._by_sender
         began, has_began = self.rows.ints("sent")
         ended, has_ended = self.rows.ints("true_time")
         for mask in (has_began, has_ended):
             if mask is not None:
-                where = where[mask[where]]
-        if len(where):
-            took, owners = ended[where] - began[where], self._dense[where]
-            starts = starts_of(np.diff(owners) != 0)
-            self._durations[owners[starts], 0] = np.diff(np.append(starts, len(where)))
-            self._durations[owners[starts], 1] = np.maximum.reduceat(took, starts)
+                known = mask[where]
+                where, keys = where[known], keys[known]
+        starts = starts_of(np.diff(keys) != 0) if len(where) else where
+        self._timed_heads: Ints = where[starts]
+        self._timed_counts: list[int] = np.diff(np.append(starts, len(where))).tolist()
+        self._longest: list[int] = np.maximum.reduceat(ended[where] - began[where], starts).tolist() if len(where) else []
         self._send_times()
         self._turn()
         self._deadlines()
@@ -591,17 +599,28 @@ class Unit:
             self._dated.setdefault(int(rows.run.codes[at]), []).append(Dated(*self._names(at), sender, count, most))
 
     def _send_times(self) -> None:
-        details = self.rows.codes("detail")
+        """Per history: how many sends have a known duration, and the longest."""
+        rows = self.rows
+        self._send_durations = np.zeros((len(self._begins), 2), np.int64)
+        self._send_durations[:, 1] = _NEVER
+        details = rows.codes("detail")
         sends = self._message[(self._kinds[self._message] == _SEND) & (details.codes[self._message] >= 0)]
+        code = next((code for code, value in enumerate(rows.kind.values) if value == "sent"), None)
+        if code is not None:
+            about = (rows.kind.codes == code) & (rows.group.codes >= 0) & (rows.sender.codes >= 0) & (details.codes >= 0)
+            about &= self._sender_process[rows.sender.codes] == rows.process.codes
+            if rows.has_seq is not None:
+                about &= rows.has_seq
+            sends = np.concatenate([sends, np.flatnonzero(about)])
         for at in sends.tolist():
             try:
                 took = msgspec.json.decode(details.values[details.codes[at]]).get("took_ns")
             except (msgspec.MsgspecError, AttributeError):
                 continue  # malformed: the run smells of it already
             if isinstance(took, int):
-                mine = self._durations[self._dense[at]]
-                mine[2] += 1
-                mine[3] = max(mine[3], took)
+                mine = self._send_durations[self._dense[at]]
+                mine[0] += 1
+                mine[1] = max(mine[1], took)
 
     def _choose_skeleton(self) -> None:
         control = np.flatnonzero(self._kinds >= _VIEW)
@@ -648,7 +667,8 @@ class Unit:
             stops=self._stops.get(run, []),
             moves=self._moves.get(run, []),
             claims=self._claims.get(run, []),
-            timed=part(listed.timed, listed.histories, run),
+            timed=part(listed.timed, listed.timed_bounds, run),
+            taken=part(listed.taken, listed.histories, run),
             ranks=ranks,
             blocks=blocks,
             rows=listed.counts[run],
@@ -769,7 +789,11 @@ class _Listed:
         loose = (last - first != ends - begins).tolist()
         final = unit._is_final[ends].tolist()
         self.extents = list(map(Extent, owners, first.tolist(), last.tolist(), loose, final))
-        self.timed = [Timed(owner, *values) for owner, values in zip(owners, unit._durations.tolist(), strict=True)]
+        self.taken = [Taken(owner, *values) for owner, values in zip(owners, unit._send_durations.tolist(), strict=True)]
+        heads = unit._timed_heads
+        ends_of = named(processes, rows.process, heads), named(senders, rows.sender, heads)
+        self.timed = list(map(Timed, *ends_of, unit._timed_counts, unit._longest))
+        self.timed_bounds = bounds(heads)
         self.histories = np.searchsorted(unit._run_of, np.arange(runs + 1)).tolist()
         self.counts = np.bincount(rows.run.codes, minlength=runs).tolist()
 

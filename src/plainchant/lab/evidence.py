@@ -289,16 +289,18 @@ class Evidence:
             found.setdefault(process, set()).add(group)
         return found
 
-    @cached_property
-    def longest(self) -> tuple[int, int, int, int]:
-        """Timed deliveries and the longest, timed sends and the longest."""
-        timed = [entry for part in self.slices for entry in part.timed]
-        return (
-            sum(entry.deliveries for entry in timed),
-            max((entry.longest for entry in timed), default=0),
-            sum(entry.sends for entry in timed),
-            max((entry.longest_send for entry in timed), default=0),
-        )
+    def longest_delivery(self) -> tuple[int, int]:
+        """Timed deliveries and the longest, among processes without a timing fault."""
+        untimely = self.facts.untimely
+        every = (entry for part in self.slices for entry in part.timed)
+        timed = [entry for entry in every if entry.process not in untimely and entry.sender not in untimely]
+        return sum(entry.deliveries for entry in timed), max((entry.longest for entry in timed), default=0)
+
+    def longest_send(self) -> tuple[int, int]:
+        """Timed sends and the longest, by processes without a timing fault."""
+        untimely = self.facts.untimely
+        taken = [entry for part in self.slices for entry in part.taken if entry.sends and entry.process not in untimely]
+        return sum(entry.sends for entry in taken), max((entry.longest for entry in taken), default=0)
 
     @cached_property
     def rotations(self) -> tuple[int, int]:

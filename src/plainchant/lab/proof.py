@@ -252,9 +252,15 @@ class Prover:
 
     def _may_lack(self, q: History, group: str, sender: str, first: int, low: int) -> None:
         """What was sent in one view, q need not deliver. Without views, owing differs from message to message."""
+        if not self._can_owe(q, group):
+            return
         seen = self.evidence.view_at(sender, first)
         if group not in self.run.viewed or seen is None or self.owing.owes(q, (group, sender, low)):
             raise Doubtful
+
+    def _can_owe(self, q: History, group: str) -> bool:
+        """Whether a process can owe anything in a group: who only sends to one without views cannot."""
+        return group in self.run.viewed or self.run.is_ever_member(q, group)
 
     def _reaches_some(self, sender: str, group: str, sent: Range) -> int:
         members = [q for q in self._correct[group] if self.run.is_ever_member(q, group)]
@@ -287,6 +293,8 @@ class Prover:
                     if q is p or not self._is_bound(p, q, view, group):
                         continue
                     theirs = sets.get((q.name, group), {})
+                    if not theirs and not self._can_owe(q, group):
+                        continue
                     if not all(_contains(theirs.get(sender, ()), wanted) for sender, wanted in by_sender.items()):
                         raise Doubtful
                     cases += size
@@ -544,13 +552,12 @@ class Prover:
     def bounded(self) -> int:
         """The longest of all is not too long; crashes and views are all in the skeleton."""
         bounds = bounds_of(self.run)
-        deliveries, longest, sends, longest_send = self.evidence.longest
         cases = 0
         if bounds.send is not None:
-            cases += self._within(sends, longest_send, bounds.send)
+            cases += self._within(*self.evidence.longest_send(), bounds.send)
         if bounds.deliver is not None:
             self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
-            cases += self._within(deliveries, longest, bounds.deliver)
+            cases += self._within(*self.evidence.longest_delivery(), bounds.deliver)
         if bounds.rotation is not None:
             cases += self._within(*self.evidence.rotations, bounds.rotation)
         if bounds.detection is not None:

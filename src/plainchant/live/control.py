@@ -45,6 +45,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     note: dict[str, Any] | None = None
     """The fault that brought this process about."""
+    memory: str = ""
+    """The common memory that all of them share, where the protocol has it."""
+    operations: bool = False
+    """Whether every operation on it is written down."""
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -93,6 +97,14 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     """The clock jumps."""
 
     offset: int
+    detail: dict[str, Any]
+
+
+class Slow(msgspec.Struct, frozen=True, tag="slow"):
+    """Operations on common memory take longer by ``delay``, for so long (ns)."""
+
+    delay: int
+    length: int
     detail: dict[str, Any]
 
 
@@ -157,7 +169,7 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = (
-    Begin | Note | Doom | Spare | Spoil | Omit | Step | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask | End
+    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask | End
 )
 
 

@@ -52,6 +52,7 @@ class Crew:
         given: Mapping[str, Any],
         run: str,
         duration: int,
+        memory: str = "",
     ) -> None:
         """``processes`` gets every process that is started, for whoever has to end them."""
         self.latest: dict[str, Process] = {}
@@ -73,6 +74,7 @@ class Crew:
         self._given = dict(given)
         self._run = run
         self._duration = duration
+        self._memory = memory
         self._peers = free_addresses(places) if namespaces is None else {place: namespaces.address(place) for place in places}
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
@@ -168,6 +170,8 @@ class Crew:
             trace=str(self._spools),
             run=self._run,
             note=note,
+            memory=self._memory,
+            operations=scenario.memory.operations,
         )
         await process.employ(task, self._on_change)
 

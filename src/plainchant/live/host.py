@@ -22,6 +22,8 @@ deadlines wait stream by stream, each with the moment at which it arrived, and c
 late. What has come is received before a timer expires, and the timer does not if the engine has moved it meanwhile. So nobody
 takes somebody for dead whose packets are here. (:data:`CATCH_UP` bounds what is read at once.)
 
+**Common memory.** Where the protocol has it, what engines spawn runs after turns, in turns of its own (:mod:`.memory.stepper`).
+
 **Loopback.** What an engine sends to its own process comes back in the same turn, unless the protocol wants it from the network
 (``Description.loopback``): then it goes through the socket as what others get does, and can be lost there.
 """
@@ -29,10 +31,11 @@ takes somebody for dead whose packets are here. (:data:`CATCH_UP` bounds what is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -69,8 +72,10 @@ from .presence import Hello, Presence
 from .transport import Address, Data, Transport
 
 if TYPE_CHECKING:
+    from ..memory import Procedure
     from ..sim.omissions import Omission
     from ..trace.spool import Spool
+    from .memory.stepper import Stepper
 
 MARGIN: Final = 160
 """Bytes of a packet that are not for messages: the fields of the packet, and two names."""
@@ -208,6 +213,12 @@ class LiveHost:
         self.groups: dict[str, Group] = {}
         self.spool: Spool | None = None
         self.presence: Presence
+        self.memory: Stepper | None = None
+        """Runs procedures, where the protocol has common memory and this process is where that is."""
+        self.has_views = True
+        """Whether views are written into the trace; see ``Description.views``."""
+        self.only_sends = False
+        """Whether this process is in groups without ever being a member that receives."""
         self._transport = transport
         self._codec = codec
         self._stopped = stopped
@@ -227,7 +238,8 @@ class LiveHost:
         self._streams: dict[str, dict[str, Waiting]] = {}
         """Streams that were asked for, by group and name."""
         self._sequence: dict[str, int] = {}
-        self._views: dict[str, int] = {}
+        self._views: dict[str, int | None] = {}
+        """The view of each group that this process is in; None where views are not numbered in the trace."""
         self._offered: dict[str, None] = {}
         self._leaving_groups: dict[str, None] = {}
         self._round_asked = False
@@ -363,11 +375,15 @@ class LiveHost:
         """A call in its place among what the engine asks for: for layers that speak to the application."""
         self._out.append((_call, function, arguments))
 
-    def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
-        raise ProtocolError(f"{self.me} spawns {name!r}, but a network host has no common memory")
+    def spawn(self, name: str, procedure: Procedure) -> None:
+        if self.memory is None:
+            raise ProtocolError(f"{self.me} spawns {name!r}, but it has no common memory")
+        self._out.append((_spawn, self.memory, name, procedure))
 
     def report(self, process: str, reason: Reason) -> None:
-        """There is no process membership service."""
+        """The presences of others are looked at when this turn is over; without common memory nobody knows."""
+        if self.memory is not None:
+            self._loop.call_soon(self.memory.look)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -405,12 +421,12 @@ class LiveHost:
         try:
             self.engine.receive(known[1], packet)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
         self._inside = False
         if self._out:
             self._apply()
         if self.countdown:
-            self._count_down()
+            self.count_down()
 
     def _omits(self, source: str, packet: Packet) -> bool:
         """Whether a fault has this packet dropped."""
@@ -434,7 +450,7 @@ class LiveHost:
         try:
             method(*arguments)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
         self._inside = False
         if self._out:
             self._apply()
@@ -474,6 +490,8 @@ class LiveHost:
                     send(addresses, encode(packet))
             except PlainchantError as error:
                 self._stop(Reason("transport", str(error)), {"by": "protocol", "reason": "transport", "text": str(error)})
+        if self.memory is not None:
+            self.memory.run()
 
     def later(self, method: Callable[..., None], *arguments: Any) -> None:
         """A call of the engine, as soon as it can be."""
@@ -488,8 +506,8 @@ class LiveHost:
             if not self.alive:
                 return
 
-    def _failed(self, error: Exception) -> None:
-        """The engine raised: what it asked for is dropped and the process halts."""
+    def failed(self, error: Exception) -> None:
+        """The engine raised, or a step of its procedures: what it asked for is dropped and the process halts."""
         self._out.clear()
         text = f"{type(error).__name__}: {error}"
         self._stop(Reason("exception", text), {"by": "protocol", "reason": "exception", "text": text})
@@ -507,7 +525,17 @@ class LiveHost:
         self._over(reason)
         for group in list(self.groups.values()):
             group.halted(reason)
+        if self.memory is not None:
+            self._leave_memory()
         self._stopped(reason)
+
+    def _leave_memory(self) -> None:
+        """Others see that this process is gone: by then its last word is written."""
+        assert self.memory is not None
+        if self.spool is not None:
+            with contextlib.suppress(TraceError):  # whoever ends the turn hears of it
+                self.spool.flush()
+        self.memory.stop()
 
     def _over(self, reason: Reason) -> None:
         self.alive = False
@@ -526,11 +554,21 @@ class LiveHost:
                 self.spool.row("end", self.clock(), detail=detail)
             self._over(Reason("closed", f"{self.me} was closed"))
         self._leaving.clear()
-        if self.spool is not None:
-            try:
-                self.spool.flush()
-            finally:
-                self.spool.close()
+        try:
+            if self.spool is not None:
+                try:
+                    self.spool.flush()
+                finally:
+                    self.spool.close()
+        finally:
+            if self.memory is not None:
+                self.memory.stop()
+
+    def set_clock(self, offset: int) -> None:
+        """The process's clock jumps."""
+        self.clock_offset += offset
+        if self.memory is not None:
+            self.memory.run()
 
     def _expire(self, timer: Timer) -> None:
         handle = self._timers[timer]
@@ -543,7 +581,7 @@ class LiveHost:
         del self._timers[timer]
         self.call(self.engine.expire, timer)
         if self.countdown:
-            self._count_down()
+            self.count_down()
 
     def _expire_due(self) -> None:
         """Timers that were set for now. What is set for now from here on waits for the loop: a turn has an end."""
@@ -553,9 +591,10 @@ class LiveHost:
             del self._due[timer]
             self.turn(self.engine.expire, timer)
             if self.countdown:
-                self._count_down()
+                self.count_down()
 
-    def _count_down(self) -> None:
+    def count_down(self) -> None:
+        """An event has been handled."""
         self.countdown -= 1
         if not self.countdown:
             self.turn_over()
@@ -673,10 +712,10 @@ class LiveHost:
         self._sequence.setdefault(group.name, 0)
         self.call(self.engine.join, group.name, how)
 
-    def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
-        """Writes a row of the host's own: start, fault."""
+    def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None:
+        """Writes a row of the host's own: start, fault, operation."""
         if self.spool is not None and self.alive:
-            self.spool.row(kind, self.clock(), detail=detail)
+            self.spool.row(kind, self.clock(), group=group, detail=detail)
             self.turn_over()
 
     def _ask_for_round(self) -> None:
@@ -767,12 +806,18 @@ def _install(host: LiveHost, view: View) -> None:
         host._queues[group] = Queue()
         host._sequence.setdefault(group, 0)
     is_first = group not in host._views
-    host._views[group] = view.number
+    if host.has_views:
+        host._views[group] = view.number
+    elif host.me in view.members or host.only_sends:
+        host._views[group] = None
+    else:
+        return
     if host.spool is not None:
         now = host.clock()
-        if is_first:
+        if is_first and not host.only_sends:
             host.spool.row("join", now, group=group, rank=view.rank)
-        host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=view.to_detail() or None)
+        if host.has_views:
+            host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=view.to_detail() or None)
     host.groups[group].add(view)
     if is_first and host._queues[group]:
         host._offered[group] = None
@@ -835,6 +880,10 @@ def _record(host: LiveHost, kind: str, group: str | None, detail: dict[str, Any]
     told = {name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()}
     view = host._views.get(group) if group is not None else None
     spool.row(kind, host.clock(), group=group, view=view, detail=told or None, **fields)
+
+
+def _spawn(host: LiveHost, memory: Stepper, name: str, procedure: Procedure) -> None:
+    memory.start(name, procedure)
 
 
 def _call(host: LiveHost, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:

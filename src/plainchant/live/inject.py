@@ -2,7 +2,7 @@
 
 What happens and who writes it down is as in the simulator (``sim.inject``): a fault of a process is a row at that process; a
 partition is one at the first live process of each part; a cut, clog or loss is one at its source, or at its target if it comes
-from anybody; what concerns everybody is a row at the first live process. Rows are written before the fault happens: a process
+from anybody; a memory module's crash is one at every live process; what else concerns everybody is a row at the first. Rows are written before the fault happens: a process
 that is to be killed or stopped is asked to write, and has answered.
 
 A process that is to omit packets writes a row for each when it drops it. Processes that their protocol halts come back if
@@ -28,6 +28,7 @@ from ..scenario.model import Fault, RandomFaults
 from ..sim.summary import describe_fault
 from . import control
 from .crew import Crew
+from .memory.server import MailboxServer
 from .process import Process
 
 Action = Callable[[], Awaitable[None]]
@@ -37,8 +38,16 @@ _SHORTEST_ABSENCE: Final = 1 * MS
 class Injector:
     """Puts a schedule of faults into effect until the time of faults is over."""
 
-    def __init__(self, crew: Crew, faults: Sequence[Fault], rates: RandomFaults, returning: Random) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        faults: Sequence[Fault],
+        rates: RandomFaults,
+        returning: Random,
+        memory: MailboxServer | None = None,
+    ) -> None:
         self._crew = crew
+        self._memory = memory
         self._faults = faults
         self._rates = rates
         self._returning = returning
@@ -66,6 +75,8 @@ class Injector:
             "omit": self._omit,
             "heal": self._heal,
             "step": self._step,
+            "module": self._module,
+            "slow": self._slow,
         }
         crew.gone = self._gone
 
@@ -221,6 +232,19 @@ class Injector:
         process = self._crew.running(fault.process)
         if process is not None:
             process.tell(control.Step(fault.offset, describe_fault(fault)))
+
+    # --- common memory ------------------------------------------------------------------------------------------------
+
+    async def _module(self, fault: Fault) -> None:
+        assert self._memory is not None
+        for process in self._crew.all_running:
+            await self._write(process, fault)
+        self._memory.crash_module(fault.module)
+
+    async def _slow(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.tell(control.Slow(fault.delay, fault.length, describe_fault(fault)))
 
     async def _write(self, process: Process, fault: Fault) -> None:
         """Has a process write a fault down; one that is stopped cannot."""

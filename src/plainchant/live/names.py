@@ -79,6 +79,20 @@ def family_of(address: Address) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
 
+def is_here(address: Address) -> bool:
+    """Whether a numeric address is one of this machine's: then a socket can be bound there.
+
+    >>> is_here(("127.0.0.1", 9)), is_here(("192.0.2.1", 9))
+    (True, False)
+    """
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address[0], 0))
+        except OSError:
+            return False
+    return True
+
+
 async def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
     """The numeric address of a host, in the system's own spelling; of the given family where one is given."""
     host, port = address

@@ -53,7 +53,7 @@ from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
 from ..wire import Stamped
 from .host import LiveHost, check_name
-from .names import family_of, format_address, packet_for, parse_address, resolve
+from .names import family_of, format_address, is_here, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
 from .udp import UdpTransport
@@ -98,6 +98,9 @@ class Node:
     ``agree`` is asked about groups that others propose (:meth:`form`): it gets an :class:`~plainchant.model.Invitation` and says
     whether this process wants to be in the group. A node that is given it can be asked as soon as it is open, another once it
     has joined a group; that one agrees to everything. Take the groups that come of it with :meth:`next_group`, and read them.
+
+    Protocols on common memory need all peers on one machine. Those with the same ``memory`` share it: any name, and by default
+    one that is made of the peers' addresses, so that unrelated programs do not meet.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Node:
         state: bool = False,
         groups: Mapping[str, Sequence[str]] | None = None,
         agree: Callable[[Invitation], bool] | None = None,
+        memory: str = "",
         description: Description | None = None,
     ) -> None:
         if me not in peers:
@@ -134,6 +138,7 @@ class Node:
         if agree is not None:
             self._check_proposes()
         self.agree = agree
+        self._memory = memory
         self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
         self._peers = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()
@@ -184,6 +189,8 @@ class Node:
         here = peers[self.place]
         if self._trace is not None:
             _check_trace(Path(self._trace))
+        if self._has_memory:
+            self._find_memory(peers)
         size = self._packet or min(packet_for(address) for address in peers.values())
         self._transport = self._make_transport(here, size)
         if isinstance(self._transport, UdpTransport):
@@ -216,6 +223,30 @@ class Node:
             if opened:
                 await self._transport.close()
             raise
+
+    @property
+    def _has_memory(self) -> bool:
+        """Whether the protocol has common memory and this process is where that is."""
+        description = self.description
+        return description.memory is not None and self.place not in description.remote(self._parameters)
+
+    def _find_memory(self, peers: Mapping[str, Address]) -> None:
+        """Fails unless there is a place for common memory, and all who need it are on this machine."""
+        from .memory.server import check_root
+
+        check_root()
+        if self._memory:
+            return
+        remote = self.description.remote(self._parameters)
+        elsewhere = [name for name, address in peers.items() if name not in remote and not is_here(address)]
+        if elsewhere:
+            where = ", ".join(f"{name} at {format_address(peers[name])}" for name in elsewhere)
+            raise UsageError(
+                f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}; say in its parameter "
+                "remote who acts for them, or choose another protocol"
+            )
+        addresses = sorted(format_address(address) for address in peers.values())
+        self._memory = sha256(" ".join(addresses).encode()).hexdigest()[:16]
 
     async def _take_name(self) -> None:
         """Finds out under which name this process is known, so that others can speak to it before it is in any group."""
@@ -483,7 +514,22 @@ class Node:
             name = self._presence.name
             run = self._run if self._run is not None else next_run(self._trace, name)
             spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
+        self._suit_host()
         self._host.begin(self._presence.name, self._make_engine, spool)
+
+    def _suit_host(self) -> None:
+        """Gives the host what this protocol needs of it."""
+        description, host = self.description, self._host
+        host.has_views = description.views
+        host.only_sends = self.place in description.only_send(self.parameters)
+        if not self._has_memory:
+            return
+        from .memory.server import MailboxServer
+        from .memory.stepper import Stepper
+
+        host.memory = Stepper(host, MailboxServer(self._memory))
+        if description.room is not None:
+            host.max_packet = description.room(self.parameters)
 
     def _check(self, parameters: Any, groups: Mapping[str, Sequence[str]]) -> None:
         """Fails if the parameters do not fit to the groups."""

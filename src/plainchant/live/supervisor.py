@@ -11,6 +11,9 @@ on until no process waits for anything during a whole settle period of the proto
 SIGCONT. A process that comes back is a new one, at the same address. What happens to packets happens in the processes' own
 transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
 
+**Common memory.** A run has a namespace of its own at the mailbox server. When all processes are ended, what they have left there
+is removed.
+
 **Nothing hangs and nothing is left behind.** Every wait has an end. Processes are ended by their ids whatever happens, and should
 the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -36,6 +40,7 @@ from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
 from .inject import Injector
+from .memory.server import MailboxServer
 from .namespaces import Namespaces
 from .process import LiveError, Process
 
@@ -125,6 +130,8 @@ def supervise(
         finally:
             for process in processes:
                 process.dismiss()
+            if supervisor.memory is not None:
+                supervisor.memory.remove_all()
 
 
 class _Supervisor:
@@ -137,6 +144,7 @@ class _Supervisor:
         self._progress = progress
         self._not_quiet: dict[str, str] = {}
         self.time_scale = 1.0
+        self.memory = MailboxServer(f"live {os.urandom(8).hex()}") if self._description.memory is not None else None
         self._crew: Crew
         self._injector: Injector
         self._begin = 0
@@ -147,9 +155,11 @@ class _Supervisor:
         """Runs to the end and says what happened."""
         scenario = self._scenario
         self._crew = Crew(
-            scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration
+            scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration,
+            memory=self.memory.namespace if self.memory is not None else "",
         )
-        self._injector = Injector(self._crew, scenario.fault, scenario.random, Random(f"{scenario.seed}/faults/returning"))
+        returning = Random(f"{scenario.seed}/faults/returning")
+        self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.memory)
         try:
             self._progress(f"starting {len(scenario.members)} processes")
             later = sorted((fault for fault in scenario.fault if fault.kind in ("restart", "join")), key=lambda fault: fault.at)
@@ -273,7 +283,9 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
     def longer(moment: int) -> Duration:
         return Duration(round(moment * factor))
 
-    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"))
+    description = describe(scenario.protocol)
+    copies = description.memory(description.parameters(**scenario.parameters)).copies if description.memory is not None else 0
+    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies)
     return dataclasses.replace(
         scenario,
         duration=longer(scenario.duration),

@@ -26,6 +26,7 @@ from typing import Any, Final, NoReturn
 
 from ..engine import Engine, Host
 from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
+from ..memory import Operate
 from ..model import Invitation, PlainchantError, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Workload
@@ -72,6 +73,7 @@ class Worker:
             run=task.run,
             incarnation=task.incarnation,
             groups=task.groups,
+            memory=task.memory,
             description=self._describe(),
         )
         if self._node.proposes:
@@ -94,6 +96,8 @@ class Worker:
             """Now the process has its name and its spool, and has done nothing yet."""
             if task.note is not None:
                 self._node.host.note("fault", task.note)
+            if self._node.host.memory is not None:
+                self._node.host.memory.tells_operations = task.operations
             return description.make(host, parameters)
 
         return dataclasses.replace(description, make=make)
@@ -121,6 +125,8 @@ class Worker:
         for sending in list(self._sending):
             self._stop_sending(sending)
         if over.state in ("left", "outside"):
+            if node.host.memory is not None:
+                node.host.memory.stop()
             await self._transport.close()  # without an ``end``, see above
         else:
             await node.close(drained=self._drained)
@@ -273,8 +279,13 @@ class Worker:
             case control.Omit(fault):
                 host.omissions.append(Omission(fault))
             case control.Step(offset, detail):
-                host.note("fault", detail)
-                host.clock_offset += offset
+                # Protocols on common memory compare clocks, which may differ by their skew and no more.
+                host.note("fault", detail | ({"timing": True} if host.memory is not None else {}))
+                host.set_clock(offset)
+            case control.Slow(delay, length, detail):
+                if host.memory is not None:
+                    host.note("fault", detail | {"timing": True})
+                    host.memory.slow_down(length, delay)
             case control.Enter(groups, detail):
                 for name in groups:
                     if self._group(name) is None and name not in self._outside:
@@ -323,13 +334,18 @@ class Worker:
 
             host.doom = end
             host.countdown = command.after_events
-        else:
-            host.note("fault", command.detail)
+            return
+        host.note("fault", command.detail)
+        if host.memory is None:
             self._transport.doom(lambda reached: die())
+        else:
+            host.memory.after = _die_while_sending
 
     def _spare(self) -> None:
         self._node.host.countdown = 0
         self._transport.spare()
+        if self._node.host.memory is not None:
+            self._node.host.memory.after = lambda operation: None
 
     def _waiting(self) -> str | None:
         """What this process still has to do before it is at rest."""
@@ -356,6 +372,12 @@ def die() -> NoReturn:
     """At once, without a last word."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit("a killed process does not come here")
+
+
+def _die_while_sending(operation: Operate) -> None:
+    """After a message is in the first copy, and in no other."""
+    if operation.name == "write" and operation.copy == 0:
+        die()
 
 
 def _die_with_parent() -> None:

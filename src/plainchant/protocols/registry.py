@@ -97,11 +97,12 @@ class Description:
 
 def protocols() -> dict[str, Description]:
     """All protocols by name, in the order in which people should meet them."""
+    from .mailbox import DESCRIPTION as mailbox
     from .newtop import DESCRIPTION as newtop
     from .rtcast import DESCRIPTION as rtcast
     from .sequencer import DESCRIPTION as sequencer
 
-    return {description.name: description for description in (sequencer, newtop, rtcast)}
+    return {description.name: description for description in (sequencer, newtop, rtcast, mailbox)}
 
 
 def describe(name: str) -> Description:

@@ -35,6 +35,8 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "omit": ("process", "at"),
     "heal": ("at",),
     "step": ("process", "at", "offset"),
+    "module": ("at", "module"),
+    "slow": ("process", "at", "delay", "length"),
 }
 _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "crash": ("at", "after_events", "mid_broadcast"),
@@ -53,7 +55,13 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "omit": ("source", "packet", "count"),
     "heal": (),
     "step": (),
+    "module": (),
+    "slow": (),
 }
+_IN_MEMORY: Final = ("module", "slow")
+"""Faults of common memory."""
+_ON_NETWORK: Final = ("partition", "cut", "clog", "loss", "omit", "heal")
+"""Faults of packets."""
 _PROPOSES: Final = ("form", "refuse", "close", "rename")
 """Faults that need a protocol whose processes form groups while they run."""
 _WAIT: Final = "the others would wait for the lost member for ever"
@@ -97,6 +105,10 @@ class _Check:
         for number, fault in enumerate(self.scenario.fault):
             self._fault(fault, ("fault", number))
         self._packet(self.scenario.random.omit_packet, ("random", "omit_packet"))
+        if self.description.memory is None:
+            self._no_memory()
+        else:
+            self._memory(self.description.memory(self.parameters).copies)
         if not self.description.changes(self.parameters):
             self._no_changes()
         if not self.description.proposes(self.parameters):
@@ -170,6 +182,38 @@ class _Check:
         for kind, what in _LOSES.items():
             if getattr(self.scenario.random, kind, 0):
                 self.reader.fail(("random", kind), f'{what} {told}; set it to 0, or take transport = "lossy"')
+
+    def _no_memory(self) -> None:
+        """A protocol that sends packets."""
+        name = self.description.name
+        only = f"{name} sends packets and has no common memory"
+        other = "or take a protocol on common memory"
+        if self.document.get("memory"):
+            self.reader.fail(("memory",), f"{only}; leave [memory] out, {other}")
+        for number, fault in enumerate(self.scenario.fault):
+            if fault.kind in _IN_MEMORY:
+                path = ("fault", number, "kind")
+                self.reader.fail(path, f"{only}, so there can be no fault of kind {fault.kind}; leave it out, {other}")
+        for kind in _IN_MEMORY:
+            if getattr(self.scenario.random, kind):
+                self.reader.fail(("random", kind), f"{only}, so there can be no faults of kind {kind}; set it to 0, {other}")
+
+    def _memory(self, copies: int) -> None:
+        """A protocol on common memory: modules that exist, and packets only of who is elsewhere."""
+        for number, fault in enumerate(self.scenario.fault):
+            if fault.module > copies:
+                path = ("fault", number, "module")
+                self.reader.fail(path, f"there is no module {fault.module}; with these parameters there are {copies}")
+        if self.description.remote(self.parameters):
+            return
+        only = f"with these parameters nobody sends packets with {self.description.name}"
+        for number, fault in enumerate(self.scenario.fault):
+            if fault.kind in _ON_NETWORK:
+                path = ("fault", number, "kind")
+                self.reader.fail(path, f"{only}, so a fault of kind {fault.kind} would do nothing; leave it out")
+        for kind in _ON_NETWORK:
+            if getattr(self.scenario.random, kind, 0):
+                self.reader.fail(("random", kind), f"{only}, so faults of kind {kind} would do nothing; set it to 0")
 
     def _network(self) -> None:
         network = self.scenario.network

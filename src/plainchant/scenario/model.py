@@ -83,6 +83,31 @@ class Network(Link):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """Common memory, for protocols on it: how long operations take, within the bounds that the protocol's parameters say."""
+
+    duration: str = parameter(
+        "uniform",
+        "what an operation takes: anything from 0 to its bound, always the bound, nothing, or one of the two",
+        choices=("uniform", "max", "min", "extremes"),
+    )
+    share: float = parameter(1.0, "the longest duration, as a share of the bound; above 1: bounds are exceeded", minimum=0)
+    service: Duration = parameter(
+        Duration(0),
+        "a module does one operation at a time, and each takes it for so long; others wait; 0: nobody waits",
+        unit="duration",
+        minimum=0,
+    )
+    detection: Duration = parameter(
+        Duration(10 * MS),
+        "how long after a crash the process membership service tells the others, unless one of them reports it before",
+        unit="duration",
+        minimum=0,
+    )
+    operations: bool = parameter(False, "write every operation into the trace, when it is over")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
     """Who sends what: ``[[workload]]``, as many as wanted."""
 
@@ -137,6 +162,8 @@ FAULTS = {
     "omit": "the process drops its next incoming packet, or the next `count` (of one packet, where packets say what they carry)",
     "heal": "ends every partition, cut, clog and loss",
     "step": "the process's clock jumps by `offset`",
+    "module": "a memory module crashes; every copy in it is lost",
+    "slow": "operations of the process on common memory take `delay` longer for `length`",
 }
 
 
@@ -153,16 +180,17 @@ class Fault:
     after_events: int = parameter(0, "crash: not at a time, but when the process has handled so many events", minimum=0)
     mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
     length: Duration = parameter(
-        Duration(0), "how long it lasts (pause, partition, cut, clog, loss); 0: until healed", unit="duration", minimum=0
+        Duration(0), "how long it lasts (pause, partition, cut, clog, loss, slow); 0: until healed", unit="duration", minimum=0
     )
     parts: tuple[tuple[str, ...], ...] = parameter((), "partition: the parts, as lists of processes; who is in none is alone")
     source: str = parameter("", "cut, clog, loss, omit: where packets come from; empty: any")
     target: str = parameter("", "cut, clog, loss: where packets go to; empty: any")
-    delay: Duration = parameter(Duration(0), "clog: added delay", unit="duration", minimum=0)
+    delay: Duration = parameter(Duration(0), "clog, slow: added delay", unit="duration", minimum=0)
     rate: float = parameter(0.0, "loss: share of packets lost", minimum=0, maximum=1)
     packet: str = parameter("", "omit: the kind of packet, one of the protocol's; empty: any")
     count: int = parameter(1, "omit: packets that are dropped", minimum=1)
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
+    module: int = parameter(0, "module: which one, counted from 1", minimum=0)
 
 
 _MOST_FAULTS: Final = 1000
@@ -193,9 +221,18 @@ class RandomFaults:
         0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0, maximum=_MOST_FAULTS
     )
     step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    step_most: Duration = parameter(Duration(50 * MS), "they are up to so much, either way", unit="duration", minimum=0)
     omit: float = parameter(0.0, "processes that drop incoming packets", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     omit_most: int = parameter(1, "they drop 1 to so many each", minimum=1)
     omit_packet: str = parameter("", "the kind of packet that they drop, one of the protocol's; empty: any")
+    module: float = parameter(
+        0.0, "memory modules that crash, all but one at the most", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
+    slow: float = parameter(
+        0.0, "processes whose operations on common memory take longer", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
+    slow_length: Duration = parameter(Duration(10 * MS), "mean length of that", unit="duration", minimum=0)
+    slow_delay: Duration = parameter(Duration(1 * MS), "how much longer they take, on average", unit="duration", minimum=0)
     most_lost: int = parameter(0, "never more processes crashed, paused or cut off at once than this; 0: a minority", minimum=0)
 
 
@@ -221,6 +258,7 @@ class Scenario:
     )
     parameters: dict[str, Any] = parameter(factory=dict, about="the protocol's own parameters")
     network: Network = parameter(factory=Network, about="the network")
+    memory: Memory = parameter(factory=Memory, about="common memory, for protocols on it")
     workload: tuple[Workload, ...] = parameter((), "who sends what")
     clock: tuple[Clock, ...] = parameter((), "clocks that are off")
     fault: tuple[Fault, ...] = parameter((), "what goes wrong, and when")

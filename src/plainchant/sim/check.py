@@ -17,7 +17,7 @@ from ..model import Declared, ScenarioError, declarations
 from ..protocols.registry import Description, describe
 from ..scenario.check import check
 from ..scenario.locate import Path
-from ..scenario.model import Clock, Delay, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload, groups_ever
+from ..scenario.model import Clock, Delay, Fault, LinkOverride, Memory, Network, RandomFaults, Scenario, Workload, groups_ever
 from ..scenario.read import Reader, dotted, hints
 
 DEFAULT_GROUP: Final = "g"
@@ -25,7 +25,7 @@ DEFAULT_GROUP: Final = "g"
 _LONGEST: Final = 2**62
 _OWN: Final = ("members", "later", "groups", "parameters")
 """Keys that are more, or less, than their type says."""
-_ONE: Final[dict[str, type[Any]]] = {"network": Network, "random": RandomFaults}
+_ONE: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "random": RandomFaults}
 _SEVERAL: Final[dict[str, type[Any]]] = {
     "network.link": LinkOverride, "workload": Workload, "clock": Clock, "fault": Fault,
 }

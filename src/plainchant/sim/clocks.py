@@ -5,7 +5,7 @@ A clock belongs to the machine, so all incarnations of a process read the same o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..scenario.model import Clock
 
@@ -24,9 +24,38 @@ class ProcessClock:
     def read(self, now: int) -> int:
         return now + int(now * self.drift) + self.offset
 
+    def when(self, reading: int) -> int:
+        """The true time at which it shows this, or more, for the first time."""
+        if not self.drift:
+            return reading - self.offset
+        now = int((reading - self.offset) / (1 + self.drift))
+        while self.read(now) < reading:
+            now += 1
+        while self.read(now - 1) >= reading:
+            now -= 1
+        return now
+
+    def lowest(self, until: int) -> int:
+        """How far it is ahead of true time, at the least, until a time."""
+        return self.offset + min(0, int(until * self.drift))
+
+    def highest(self, until: int) -> int:
+        return self.offset + max(0, int(until * self.drift))
+
     def step(self, offset: int) -> None:
         self.offset += offset
         self.exact = not self.offset and not self.drift
+
+
+def agreeing(clocks: Sequence[ProcessClock], skew: int, until: int) -> tuple[int, int]:
+    """How far, at the least and at the most, clocks are ahead of true time of which as many as possible differ by ``skew`` at the
+    most until a time. Clocks that are outside of that are wrong."""
+
+    def inside(low: int) -> int:
+        return sum(low <= clock.lowest(until) and clock.highest(until) <= low + skew for clock in clocks)
+
+    low = max((clock.lowest(until) for clock in clocks), key=inside, default=0)
+    return low, low + skew
 
 
 def clock_of(process: str, clocks: Iterable[Clock]) -> ProcessClock:

@@ -14,16 +14,14 @@ from typing import Final
 from ..model import MS, SECOND, Duration
 from ..scenario.model import Fault, RandomFaults, Scenario
 
-_KINDS: Final = ("crash", "pause", "partition", "cut", "clog", "leave", "step", "omit")
+_KINDS: Final = ("crash", "pause", "partition", "cut", "clog", "leave", "step", "omit", "module", "slow")
 _FOREVER: Final = 1 << 62
 _CLOG: Final = 20 * MS
 """Mean delay that a slow link adds."""
-_STEP: Final = 50 * MS
-"""Clock steps are up to so much, either way."""
 
 
-def draw_faults(scenario: Scenario, random: Random) -> tuple[Fault, ...]:
-    """The random faults of a scenario, in order of time."""
+def draw_faults(scenario: Scenario, random: Random, copies: int = 0) -> tuple[Fault, ...]:
+    """The random faults of a scenario, in order of time; ``copies`` is the number of memory modules."""
     rates = scenario.random
     moments: list[tuple[int, str]] = []
     for kind in _KINDS:
@@ -34,7 +32,7 @@ def draw_faults(scenario: Scenario, random: Random) -> tuple[Fault, ...]:
             if time >= scenario.duration:
                 break
             moments.append((int(time), kind))
-    drawn = _Schedule(scenario, random)
+    drawn = _Schedule(scenario, random, copies)
     for time, kind in sorted(moments):
         drawn.add(time, kind)
     # Who would come back after the faults are over does not.
@@ -54,11 +52,13 @@ class _Absence:
 class _Schedule:
     """Adds faults one by one, in order of time, as long as not too many processes are lost."""
 
-    def __init__(self, scenario: Scenario, random: Random) -> None:
+    def __init__(self, scenario: Scenario, random: Random, copies: int) -> None:
         self.faults: list[Fault] = []
         self._members = scenario.members
         self._rates: RandomFaults = scenario.random
         self._random = random
+        self._copies = copies
+        self._scheduled = scenario.fault
         self._limit = self._rates.most_lost or (len(self._members) - 1) // 2
         self._absences = _scheduled_absences(scenario.fault, self._members)
 
@@ -114,13 +114,29 @@ class _Schedule:
         self.faults.append(Fault(kind="clog", at=time, source=source, target=target, delay=delay, length=length))
 
     def _step(self, time: Duration, present: list[str]) -> None:
-        offset = self._random.randint(-_STEP, _STEP)
-        self.faults.append(Fault(kind="step", at=time, process=self._random.choice(present), offset=offset))
+        offset = self._random.randint(-self._rates.step_most, self._rates.step_most)
+        process = self._random.choice(present)
+        # Where clocks are compared, one that was set is wrong for ever.
+        if not self._copies or self._lose([process], time, _FOREVER):
+            self.faults.append(Fault(kind="step", at=time, process=process, offset=offset))
 
     def _omit(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
         count = self._random.randint(1, self._rates.omit_most)
         self.faults.append(Fault(kind="omit", at=time, process=process, packet=self._rates.omit_packet, count=count))
+
+    def _module(self, time: Duration, present: list[str]) -> None:
+        crashed = {fault.module for fault in (*self._scheduled, *self.faults) if fault.kind == "module"}
+        left = [number for number in range(1, self._copies + 1) if number not in crashed]
+        if len(left) > 1:
+            self.faults.append(Fault(kind="module", at=time, module=self._random.choice(left)))
+
+    def _slow(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        length = self._length(self._rates.slow_length)
+        if self._lose([process], time, time + length):
+            delay = self._length(self._rates.slow_delay)
+            self.faults.append(Fault(kind="slow", at=time, process=process, delay=delay, length=length))
 
     def _come_back(self, process: str, back: int) -> None:
         if back != _FOREVER:
@@ -158,7 +174,7 @@ def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...]) -> 
         end = fault.at + fault.length if fault.length else _FOREVER
         if fault.kind in ("crash", "leave"):
             absences.append(_Absence(fault.process, fault.at, _FOREVER))
-        elif fault.kind == "pause":
+        elif fault.kind in ("pause", "slow"):
             absences.append(_Absence(fault.process, fault.at, end))
         elif fault.kind == "cut" and fault.source:
             cut_off.append(_Absence(fault.source, fault.at, end))

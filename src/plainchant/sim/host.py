@@ -7,7 +7,8 @@ else (packets, halting, callbacks) in ``effects``, each with its position among 
 the turn is applied: packets leave in order, rows join the history, then application callbacks run, and what they ask
 for becomes new turns, first in, first out. If the method raises, ``out`` and ``effects`` are dropped and the process
 halts. A crash in the middle of a broadcast, and ``halt``, cut both off at that position. Timers need no place in the
-outbox: a process whose effects are dropped is dead, and so are its timers.
+outbox: a process whose effects are dropped is dead, and so are its timers. Procedures on common memory are resumed in turns too
+(:mod:`.memory`).
 
 **Events.** The kernel hands packets straight to an ordinary process. One that is not ordinary (``special``: dead,
 paused, busy, with a clock of its own, to crash after so many events) gets everything by way of its :class:`Processor`.
@@ -21,12 +22,13 @@ them; their ``send`` rows have a deadline, on the process's own clock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
 
 from ..engine import Engine
+from ..memory import Procedure
 from ..model import (
     PACK_OVERHEAD,
     Admit,
@@ -117,7 +119,7 @@ class SimHost:
         self.history = history
         self.rows = history.rows
         self.random = Random(f"{world.seed}/engine/{name}")
-        self.max_packet = world.network.settings.max_packet
+        self.max_packet = world.max_packet
         self.clock_ = clock
         self.now = self.local = world.kernel.now
         self.alive = True
@@ -313,12 +315,14 @@ class SimHost:
         detail = view.to_detail()
         if detail:
             extra["detail"] = detail
-        first = group not in self.joined and self.me in view.members
+        first = group not in self.joined and (self.me in view.members or self.base in self._world.only_send)
         if first:
             self.joined[group] = None
-            self._row("join", group, rank=view.rank)
-        self.views[group] = view.number
-        self._row("view", group, extra=extra)
+            if self.base not in self._world.only_send:
+                self._row("join", group, rank=view.rank)
+        if self._world.views:
+            self.views[group] = view.number
+            self._row("view", group, extra=extra)
         if group not in self.groups:
             self.groups[group] = None
             self.effects.append((len(self.out), _CALL, self._world.entered, (self, group)))
@@ -360,7 +364,8 @@ class SimHost:
 
     def left(self, group: str, rank: int | None = None) -> None:
         self._drop_unsent(group)
-        self._row("leave", group, rank=rank)
+        if self.base not in self._world.only_send:
+            self._row("leave", group, rank=rank)
         self._forget(group)
         if self.watcher is not None:
             self.effects.append((len(self.out), _CALL, self.watcher.left, (group,)))
@@ -402,11 +407,15 @@ class SimHost:
     def halt(self, reason: Reason) -> None:
         self.effects.append((len(self.out), _HALT, reason, None))
 
-    def spawn(self, name: str, procedure: Generator[Any, Any, None]) -> None:
-        raise ProtocolError(f"{self.me} spawns {name!r}, but this simulated network has no common memory")
+    def spawn(self, name: str, procedure: Procedure) -> None:
+        memory = self._world.memory
+        if memory is None:
+            raise ProtocolError(f"{self.me} spawns {name!r}, but its protocol is described as one without common memory")
+        self.effects.append((len(self.out), _CALL, memory.begin, (self, name, procedure)))
 
     def report(self, process: str, reason: Reason) -> None:
-        """There is no process membership service."""
+        if self._world.memory is not None:
+            self.effects.append((len(self.out), _CALL, self._world.memory.reported, (self, process)))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -703,6 +712,14 @@ class SimHost:
             self._row(kind, None, extra={"detail": detail} if detail else None)
             self._keep()
 
+    def note_inside(self, kind: str, detail: dict[str, Any], group: str | None = None) -> None:
+        """Writes a row of the host's own during a turn."""
+        self._row(kind, group, extra={"detail": detail})
+
+    def crash_inside(self, detail: dict[str, Any]) -> None:
+        """Stops for ever during a turn, which does nothing more."""
+        self._stop("crashed", "in the middle of a broadcast", {"by": "fault", **detail})
+
     def crash(self, detail: dict[str, Any], text: str = "by a fault") -> None:
         """Stops for ever, between two events."""
         if self.alive:
@@ -807,20 +824,21 @@ class SimHost:
         kind = packet.__class__
         kernel.interrupts[kind] = kernel.interrupts.get(kind, 0) + 1
         self.turn(self.receive, source, packet)
-        self._count_down()
+        self.count_down()
 
     def _receive_own(self, packet: Any) -> None:
         self._world.kernel.events += 1
         self.turn(self.receive, self.me, packet)
-        self._count_down()
+        self.count_down()
 
     def _expire(self, timer: Timer) -> None:
         if self.timers.take_due(timer):
             self._world.kernel.events += 1
             self.turn(self.engine.expire, timer)
-            self._count_down()
+            self.count_down()
 
-    def _count_down(self) -> None:
+    def count_down(self) -> None:
+        """An event was handled: perhaps it was the last before a crash."""
         if self.countdown:
             self.countdown -= 1
             if not self.countdown:

@@ -20,6 +20,7 @@ from ..scenario.model import Fault, RandomFaults
 from .clocks import ProcessClock
 from .host import SimHost
 from .kernel import Kernel
+from .memory import SimMemory
 from .network import SimNetwork
 from .omissions import Omission
 from .summary import describe_fault
@@ -32,6 +33,7 @@ class Population(Protocol):
     """Who takes part; the simulation."""
 
     latest: dict[str, SimHost]
+    memory: SimMemory | None
 
     def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
         """A new incarnation starts and enters these groups."""
@@ -89,6 +91,8 @@ class Injector:
             "omit": self._omit,
             "heal": self._heal,
             "step": self._step,
+            "module": self._module,
+            "slow": self._slow,
         }
 
     def schedule(self, faults: Iterable[Fault]) -> None:
@@ -107,6 +111,8 @@ class Injector:
         """No further faults; those that are under way end."""
         self._over = True
         self._network.calm()
+        if self._population.memory is not None:
+            self._population.memory.calm()
         for host in self._population.latest.values():
             host.countdown = 0
             host.mid_crash = None
@@ -232,12 +238,32 @@ class Injector:
 
     def _step(self, fault: Fault) -> None:
         host = self._alive(fault.process)
+        memory = self._population.memory
         if host is not None:
-            host.note("fault", describe_fault(fault))
+            # Protocols on common memory compare clocks, which may differ by their skew and no more.
+            host.note("fault", describe_fault(fault) | ({"timing": True} if memory is not None else {}))
         # A clock goes on, and can be set, while the process is down.
         self._population.clock(fault.process).step(fault.offset)
         if host is not None:
             host.refresh()
+            if memory is not None:
+                memory.clock_was_set(host)
+
+    # --- common memory ------------------------------------------------------------------------------------------------
+
+    def _module(self, fault: Fault) -> None:
+        memory = self._population.memory
+        assert memory is not None
+        if memory.crash_module(fault.module):
+            for host in list(self._population.latest.values()):
+                host.note("fault", describe_fault(fault))
+
+    def _slow(self, fault: Fault) -> None:
+        host, memory = self._alive(fault.process), self._population.memory
+        assert memory is not None
+        if host is not None:
+            host.note("fault", describe_fault(fault) | {"timing": True})
+            memory.slow_down(host, self._kernel.now + fault.length, fault.delay)
 
     # --- the network --------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,11 @@ class Processor:
         costly = self._settings.send_cost or self._settings.receive_cost or self._core.shared
         return not (costly or self.paused_until or self._inbox)
 
+    @property
+    def busy(self) -> bool:
+        """Whether what is to be done now has to wait."""
+        return bool(self.paused_until or self._inbox or self._core.free_at > self._kernel.now)
+
     def receive(self, function: Callable[..., None], *arguments: Any) -> bool:
         """A packet arrives; False if there is no room for it."""
         limit = self._settings.buffer

@@ -65,7 +65,7 @@ class SendTimes:
     def prune(self, group: str, sender: str) -> None:
         """Forgets what every live member of the group is past."""
         key = (group, sender)
-        marks = [host.marks.get(key, 0) for host in self._hosts if host.alive and group in host.views]
+        marks = [host.marks.get(key, 0) for host in self._hosts if host.alive and group in host.joined]
         self._windows[key].forget(min(marks, default=0) - STRETCH)
 
     def remember(self, group: str, sender: str, batch: Batch, part: Part) -> None:

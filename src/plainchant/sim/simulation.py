@@ -24,11 +24,12 @@ from ..scenario.model import Fault, Scenario, Workload, groups_ever
 from ..wire import Codec
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
-from .clocks import ProcessClock, clock_of
+from .clocks import ProcessClock, agreeing, clock_of
 from .faults import draw_faults
 from .host import History, SimHost
 from .inject import Injector
 from .kernel import Kernel
+from .memory import SimMemory
 from .network import SimNetwork
 from .sends import SendTimes
 from .summary import Summary, describe_fault
@@ -98,28 +99,37 @@ class Simulation:
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
         self._injector = Injector(self._kernel, self._network, self, middle, scenario.random, halted)
+        self.memory = self._make_memory()
+        room = self.description.room
         self._world = World(
             scenario.seed,
             self._kernel,
             self._network,
             SendTimes(self.hosts),
-            self._injector.stopped,
+            self._stopped,
             self._entered_by_itself,
             self._renamed,
             self._agrees,
+            room(self.parameters) if room is not None else scenario.network.max_packet,
+            self.memory,
+            self.description.views,
+            self.description.only_send(self.parameters),
             self.description.admits(self.parameters),
             tolerate,
             accept_rows,
         )
         self._clocks: dict[str, ProcessClock] = {}
+        self._agreeing = self._find_agreeing()
         self._entered: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
         self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
-        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn")))
+        copies = self.description.memory(self.parameters).copies if self.description.memory is not None else 0
+        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies))
         self._start_detail = self._describe_start()
-        self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters))
+        unnoticed = scenario.memory.detection if self.memory is not None else 0
+        self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
         self._quiet_since: int | None = None
         self._not_quiet: dict[str, str] = {}
         self._quiet = False
@@ -199,6 +209,8 @@ class Simulation:
         host.note("start", self._start_detail)
         if fault is not None:
             host.note("fault", describe_fault(fault))
+        if self.memory is not None:
+            self._begin_in_memory(host, self.memory)
         attendant = self._attendants[host.me] = Attendant(host, self._application(host))
         host.turn(host.engine.start)
         for group, how in groups.items():
@@ -255,6 +267,34 @@ class Simulation:
                 duration = self.scenario.duration
                 sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
         return sources
+
+    # --- common memory ------------------------------------------------------------------------------------------------
+
+    def _make_memory(self) -> SimMemory | None:
+        if self.description.memory is None:
+            return None
+        layout = self.description.memory(self.parameters)
+        return SimMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
+
+    def _find_agreeing(self) -> tuple[int, int]:
+        clocks = [self.clock(base) for base in (*self.scenario.members, *self.scenario.later)]
+        return agreeing(clocks, getattr(self.parameters, "skew", 0), self._longest)
+
+    @property
+    def _longest(self) -> int:
+        return self.scenario.duration + self.scenario.drain
+
+    def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
+        memory.started(host)
+        low, high = self._agreeing
+        clock = host.clock_
+        if not low <= clock.lowest(self._longest) <= clock.highest(self._longest) <= high:
+            host.note("fault", {"fault": "clock", "timing": True, "offset": clock.offset, "drift": clock.drift})
+
+    def _stopped(self, host: SimHost) -> None:
+        self._injector.stopped(host)
+        if self.memory is not None:
+            self.memory.stopped(host)
 
     # --- the two phases -----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..model import Invitation
     from .host import SimHost
     from .kernel import Kernel
+    from .memory import SimMemory
     from .network import SimNetwork
     from .sends import SendTimes
 
@@ -31,6 +32,14 @@ class World:
     which wait would have had."""
     agrees: Callable[[SimHost, Invitation], str]
     """Whether a process agrees to be in a group that is proposed to it: why not, or nothing."""
+    max_packet: int
+    """Bytes of messages that go together."""
+    memory: SimMemory | None = None
+    """Common memory, if the protocol is one on it."""
+    views: bool = True
+    """Whether views are written into the trace."""
+    only_send: frozenset[str] = frozenset()
+    """Processes that are in groups without receiving anything there."""
     admits: bool = False
     """Whether the protocol, with its parameters, can guarantee deadlines."""
     tolerate: bool = False

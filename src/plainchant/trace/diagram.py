@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..model import MS, US
 from .diagram_layout import Layout, Row, message_of
-from .diagram_marks import RING_SHEET, SHEET, SIGNS, TONES, TURN
+from .diagram_marks import MEMORY_SHEET, RING_SHEET, SHEET, SIGNS, TONES, TURN
 from .diagram_rows import MESSAGES, Scene, scene
 from .explain_membership import about, parts_in, sentence
 from .explain_rows import Event
@@ -74,7 +74,8 @@ class _Picture:
         """Signs that stand in the picture, for the legend."""
         self.free: dict[tuple[str, int], float] = {}
         """From where on there is room for labels, by lane and level."""
-        sheet = f"{SHEET}\n{RING_SHEET}" if shown.is_ring else SHEET
+        special = [RING_SHEET] * shown.is_ring + [MEMORY_SHEET] * shown.is_memory
+        sheet = "\n".join([SHEET, *special])
         self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=sheet)
 
     def _title(self) -> str:
@@ -239,6 +240,10 @@ class _Picture:
                 return "install", f"{len(parts)} parts" if len(parts) > 1 else "", "formtext"
             case "leave":
                 return "leave", "leaves", "soft"
+            case "fault":
+                return "untimely", "late", "bad"
+            case "late" | "reject" if "stamp" in detail:
+                return "rejected", "rejects", "bad"
             case "suspect":
                 return "suspect", f"{self._names(row)}?", "bad"
             case "refute" if detail.get("late"):
@@ -360,6 +365,10 @@ def _plain(event: Event) -> str | None:
             return f"{event.process} has left {event.group}"
         case "crash":
             return crash_words(event.process, event.detail)
+        case "fault":
+            return f"{event.process}: {fault_words(event.detail)}"
+        case "late" | "reject" if "stamp" in event.detail:
+            return f"{event.process} rejects {event.name if event.seq is not None else 'a message'}"
     return None
 
 

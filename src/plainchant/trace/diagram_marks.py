@@ -41,6 +41,11 @@ RING_SHEET: Final = """
 """.strip()
 """What a picture of a token ring needs besides."""
 
+MEMORY_SHEET: Final = """
+.untimely{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.rejected{fill:#fbeceb;stroke:#b3261e;stroke-width:1.6}
+""".strip()
+"""What a picture of a run on common memory needs besides."""
+
 TONES: Final = 6
 
 
@@ -143,6 +148,17 @@ def _omission(picture: Drawing, x: float, y: float, tone: str, title: str) -> No
     picture.add("circle", "omission", title=title, cx=x, cy=y, r=6)
 
 
+def _untimely(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.add("circle", "untimely", title=title, cx=x, cy=y, r=5)
+    picture.line(x, y, x, y - 4, "untimely")
+    picture.line(x, y, x + 3, y, "untimely")
+
+
+def _rejected(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+    picture.box(x - 5, y - 5, 10, 10, "rejected", title=title)
+    picture.line(x - 5, y + 5, x + 5, y - 5, "rejected")
+
+
 def _diamond(x: float, y: float) -> list[tuple[float, float]]:
     return [(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]
 
@@ -175,5 +191,7 @@ SIGNS: Final[dict[str, tuple[Sign, str]]] = {
     "ask": (_ask, "asks for packets that it misses"),
     "again": (_again, "sends packets again"),
     "omission": (_omission, "has missed packets for good"),
+    "untimely": (_untimely, "an operation took longer than its bound"),
+    "rejected": (_rejected, "decides to reject a message"),
 }
 """Signs by name, in the legend's order, with their meanings."""

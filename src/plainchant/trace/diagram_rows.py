@@ -28,15 +28,19 @@ MESSAGES: Final = 20
 MARKS_MAX: Final = 600
 FAULTS_MAX: Final = 8
 TURNS_MAX: Final = 60
+LATE_MAX: Final = 60
+"""So many timing faults are drawn."""
 
 _TELLING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "elect", "view", "leave", "crash")
 _RING: Final = ("request", "query", "usend", "collision", "reject", "ask", "retransmit", "receive")
 """What is drawn besides of a token ring."""
+_IN_MEMORY: Final = ("late", "reject")
+"""What is drawn besides of a protocol on common memory."""
 _IN_A_TURN: Final = ("send", "suspect", "confirm", "query", "usend", "retransmit", "ask")
 _STATES: Final = ("view", "leave", "crash", "end")
 _QUIET_STAGES: Final = ("beacon", "opening", "enter", "decided")
 """Stages that every member goes through with every other, or that a view's mark shows at the same instant."""
-_JOINED: Final = ("suspect", "refute", "confirm", "remove")
+_JOINED: Final = ("suspect", "refute", "confirm", "remove", "late", "reject")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +87,8 @@ class Scene:
     """What is left out, in sentences."""
     is_ring: bool
     """Whether it is a token ring."""
+    is_memory: bool
+    """Whether it is a run on common memory, or has rows as such runs have them."""
 
 
 def scene(
@@ -97,9 +103,14 @@ def scene(
     rows = _Chosen(table, group)
     low = first if first is not None else rows.least
     high = last if last is not None else rows.most
-    marks = rows.of(_TELLING + (("null",) if nulls else ()) + (_RING if rows.is_ring else ()), low, high)
-    marks, also = _joined([row for row in marks if not _is_quiet(row)])
+    special = _RING if rows.is_ring else _IN_MEMORY if rows.is_memory else ()
+    marks = rows.of(_TELLING + (("null",) if nulls else ()) + special, low, high)
     sent, notes = _messages(rows, rows.of(("send", "deliver"), low, high), messages)
+    untimely = [row for row in rows.of(("fault",), low, high) if _is_timing(row) and row["process"] in rows.begins]
+    if len(untimely) > LATE_MAX:
+        notes.append(f"{LATE_MAX} of {len(untimely):,} timing faults are drawn")
+        untimely = [untimely[len(untimely) * place // LATE_MAX] for place in range(LATE_MAX)]
+    marks, also = _joined([row for row in (*marks, *untimely) if not _is_quiet(row)])
     tokens = rows.of(("token",), low, high) if rows.is_ring else []
     if len(tokens) > TURNS_MAX:
         notes.append(f"{len(tokens):,} turns are not drawn: choose a stretch with at most {TURNS_MAX}")
@@ -130,6 +141,7 @@ def scene(
         turns=tuple(_turns(tokens, drawn)),
         notes=tuple(notes),
         is_ring=rows.is_ring,
+        is_memory=rows.is_memory or bool(untimely),
     )
 
 
@@ -140,6 +152,7 @@ class _Chosen:
         self._rows = Rows(table)
         self._group = group
         self.is_ring = self._rows.protocol() == "rtcast"
+        self.is_memory = self._rows.protocol() == "mailbox"
         self._when = self._rows.when - next(iter(beginnings(table).values()), 0)
         self.least, self.most = int(self._when.min()), int(self._when.max())
         own = self._rows.group == self._rows.code("group", group) if group is not None else self._rows.mask()
@@ -234,11 +247,11 @@ def _spread(messages: Sequence[Message], most: int) -> list[Message]:
 
 
 def _faults(rows: Iterable[Row], low: int) -> list[Row]:
-    """Faults that come in the picture or last into it, each once; a crash has its own mark."""
+    """Faults that come in the picture or last into it, each once; a crash has its own mark, and so has what was late."""
     once: dict[tuple[int, str], Row] = {}
     healed = [row["moment"] for row in rows if row["detail"].get("fault") == "heal"]
     for row in rows:
-        if row["detail"].get("fault") in ("crash", "join", "leave", "restart"):
+        if row["detail"].get("fault") in ("crash", "join", "leave", "restart") or _is_timing(row):
             continue
         row["until"] = _until(row, healed)
         if row["moment"] >= low or (row["until"] is not None and row["until"] > low):
@@ -246,12 +259,17 @@ def _faults(rows: Iterable[Row], low: int) -> list[Row]:
     return list(once.values())
 
 
+def _is_timing(row: Row) -> bool:
+    """Whether a fault is that an operation took too long."""
+    return row["detail"].get("fault") == "timing"
+
+
 def _until(row: Row, healed: Sequence[int]) -> int | None:
     """When a fault is over; None if it does not last."""
     length = row["detail"].get("length")
     if isinstance(length, int) and length > 0:
         return int(row["moment"]) + length
-    if row["detail"].get("fault") not in ("partition", "cut", "clog", "loss", "pause"):
+    if row["detail"].get("fault") not in ("partition", "cut", "clog", "loss", "pause", "slow"):
         return None
     return next((when for when in healed if when > row["moment"]), 2**62)
 

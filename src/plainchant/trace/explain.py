@@ -3,8 +3,9 @@
 A story is a list of steps in the order in which they happened, each with what happened and, where the trace says or
 suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left
 out, and what it only suggests is called probable. ``explain_rows`` finds rows, ``explain_why`` derives reasons (with
-``explain_blocks`` and ``explain_ring``, where protocols differ), ``explain_view`` tells of views, ``explain_process`` of
-processes, ``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs from files of any size.
+``explain_blocks``, ``explain_ring`` and ``explain_mailbox``, where protocols differ), ``explain_view`` tells of views,
+``explain_process`` of processes, ``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs
+from files of any size.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..model import UsageError
+from .explain_mailbox import act as act_on_memory
 from .explain_process import ProcessStory
 from .explain_rows import Event, Message, Rows
 from .explain_view import ViewList, ViewStory
@@ -120,7 +122,7 @@ class _Life:
         self._why = why
         self._message = message
         self._group, self._sender, _ = message
-        self._naming = naming
+        self._naming = [*naming, *why.mailbox.about(message)]
         self._send = next((event for event in naming if event.kind == "send"), None)
         delivered: dict[str, Event] = {}
         for event in naming:
@@ -143,6 +145,9 @@ class _Life:
 
     def _sentence(self, event: Event) -> str:
         who = event.process
+        does = act_on_memory(event)
+        if does is not None:
+            return f"{who} {does}"
         match event.kind:
             case "send":
                 view = self._rows.view_at(event, self._group)
@@ -180,6 +185,8 @@ class _Life:
         return f", {span(event.when - since)} after its send" if event.when > since else ", at once"
 
     def _as_number(self, event: Event) -> str:
+        if self._why.mailbox.is_there:
+            return ""
         block = self._why.blocks.number(event)
         if block is not None:
             return f", in block {block}"
@@ -268,6 +275,10 @@ class _Life:
             view = self._rows.view_at(event, self._group)
             if view is not None:
                 return list(view.members)
+        if self._why.mailbox.is_there and self._naming:
+            ranks = [event.rank for event in self._delivered.values() if event.rank is not None]
+            sent = self._send.when if self._send is not None else self._naming[0].when
+            return self._why.mailbox.members(self._message, ranks[0] if ranks else None, sent)
         rows = self._rows
         taking_part = rows.mask("join", "deliver") & (rows.group == rows.code("group", self._group))
         codes = set(np.unique(rows.process[taking_part]).tolist())
@@ -303,6 +314,9 @@ class _Life:
         lost = sender_end is not None and sender_end.kind == "crash"
         between = self._between(process)
         if not self._delivered:
+            decided = self._why.mailbox.outcome(self._message)
+            if decided is not None:
+                return decided
             return "nobody delivers it" + (f"; {self._sender} crashed, and it was lost" if lost else "") + between
         where = listed(self._delivered, most=_TOLD_OF_ALL)
         parted = self._parted(process)

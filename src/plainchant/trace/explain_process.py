@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ..model import UsageError
+from .explain_mailbox import act as act_on_memory
 from .explain_membership import about, sentence
 from .explain_rows import Event, Ints, Rows
 from .explain_why import Why, touches
@@ -22,6 +23,8 @@ _OWN: Final = (
     "view", "leave", "refused", "crash", "state", "elect", "suspect", "confirm", "query", "collision", "request", "reject",
     "admit", "release", "receive", "drop",
 )
+_IN_MEMORY: Final = (*_OWN, "join", "late", "block")
+"""What is told besides of a protocol on common memory."""
 _OF_IT: Final = ("suspect", "refute", "remove")
 """What others say of a process."""
 _STEPS_MAX: Final = 200
@@ -50,14 +53,20 @@ class ProcessStory:
 
     def _own_steps(self) -> Told:
         told: Told = []
-        for event in self._rows.find(*_OWN, process=self._process):
+        for event in self._rows.find(*(_IN_MEMORY if self._why.mailbox.is_there else _OWN), process=self._process):
             what, because = self._step(event)
             if what:
                 told.append((event, what, None if because is not None and because in what else because))
         return told
 
     def _step(self, event: Event) -> tuple[str, str | None]:
+        does = act_on_memory(event)
+        if does is not None:
+            of = f" ({event.name})" if event.seq is not None else ""
+            return f"{self._process} {does}{of}", self._why.clause(event)
         match event.kind:
+            case "join":
+                return f"{self._process} is a receiver of {event.group} from now on", None
             case "refused":
                 return f"{self._process} is not let into {event.group}", self._why.clause(event)
             case "view":
@@ -89,8 +98,9 @@ class ProcessStory:
         begin, end = (int(self._rows.when[self._own][edge]) for edge in (0, -1))
         for row in self._rows.find("fault", after=begin - 1, until=end):
             mine = row.detail.get("process") == place and row.detail.get("fault") != "crash"
+            own = row.process == self._process and row.detail.get("fault") in ("timing", "module")
             words = f"fault: {fault_words(row.detail)}" + (f" at {place}" if mine else "")
-            if (mine or touches(row.detail, self._process, "")) and words not in seen:
+            if (mine or own or touches(row.detail, self._process, "")) and words not in seen:
                 seen.add(words)
                 told.append((row, words, None))
         return told

@@ -28,7 +28,10 @@ from .validation import validate
 SMALL: Final = 500_000
 """Runs with at most so many rows are read and validated whole."""
 
-_COMMON: Final = ("send", "deliver", "null", "receive", "retransmit", "drop", "block", "unblock", "accept", "token", "stable")
+_COMMON: Final = (
+    "send", "deliver", "null", "receive", "retransmit", "drop", "block", "unblock", "accept", "token", "stable",
+    "sent", "decide", "late", "operation",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,7 @@ import numpy as np
 
 from ..model import MS
 from .explain_blocks import Blocks
+from .explain_mailbox import Mailbox
 from .explain_membership import evidence, parts_in
 from .explain_ring import Ring
 from .explain_rows import Event, Message, Rows, ints
@@ -49,6 +50,7 @@ class Why:
         self._origin = origin
         self.blocks = Blocks(rows, self.moment, is_whole=is_whole)
         self.ring = Ring(rows, self.moment)
+        self.mailbox = Mailbox(rows, self.moment)
         self._plausible: dict[tuple[str, str], bool] = {}
 
     def moment(self, when: int) -> str:
@@ -72,7 +74,7 @@ class Why:
                 return evidence(event)  # their situation says no more than they do
             case "crash":
                 return self.ring.stopped(event) or given(event)
-        return given(event)
+        return self.mailbox.clause(event) or given(event)
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -106,6 +108,7 @@ class Why:
             *self._repeated(first, sent),
             *self._held(first, sent),
             *self._resilience(first, sent),
+            *self.mailbox.waited((*naming, *self.mailbox.about(first.message)), first),
         ]
         safe = self.ring.safe()
         clauses += [safe] if safe is not None else []
@@ -146,7 +149,8 @@ class Why:
             clauses.append(f"it probably waited for {behind.name}, which comes before it and came at the same instant")
         if late:
             clauses += self.faults(event.process, first.process, first.when, event.when)
-            if not clauses and self._rows.is_global:
+            clauses += self.mailbox.own(event, since)
+            if not clauses and self._rows.is_global and not self.mailbox.is_there:
                 received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
                 clauses.append(self._unknown(event, first, received))
         return "; ".join(clauses) or None
@@ -289,7 +293,7 @@ class Why:
         healed = sorted(row.when for row in rows if row.detail.get("fault") == "heal")
         found: list[tuple[Event, int | None]] = []
         for row in rows:
-            if row.detail.get("fault") not in ("pause", "partition", "cut", "clog", "loss"):
+            if row.detail.get("fault") not in ("pause", "slow", "partition", "cut", "clog", "loss"):
                 continue
             length = row.detail.get("length")
             place = bisect_right(healed, row.when)
@@ -396,7 +400,7 @@ def touches(detail: dict[str, Any], process: str, other: str) -> bool:
     """Whether a fault stops a process or stands between two of them. (Faults name places: ``p3`` is also ``p3#1``.)"""
     place, opposite = process.partition("#")[0], other.partition("#")[0]
     match detail.get("fault"):
-        case "pause":
+        case "pause" | "slow":
             return detail.get("process") == place
         case "partition":
             parts = [part for part in detail.get("parts", []) if place in part]

@@ -90,7 +90,14 @@ def fault_words(detail: Mapping[str, Any]) -> str:
 
     >>> fault_words({"fault": "partition", "length": 60000000, "parts": [["p1", "p2"], ["p3"]]})
     'partition, length 60ms, p1 p2 | p3'
+    >>> fault_words({"fault": "timing", "timing": True, "operation": "write", "copy": 0, "took_ns": 3_000_000})
+    'timing: write in copy 1 took 3.0 ms'
     """
+    match detail:
+        case {"fault": "module", "module": int(module)}:
+            return f"memory module {module} crashes, and with it every copy that is in it"
+        case {"fault": "timing", "operation": str()}:
+            return f"timing: {operation_words(detail)}"
     words = [str(detail.get("fault", detail.get("kind", "")))]
     for key, value in detail.items():
         if key in ("length", "delay", "offset") and isinstance(value, int):
@@ -99,13 +106,32 @@ def fault_words(detail: Mapping[str, Any]) -> str:
             words.append(f"{key} {sign}{exact if len(exact) < _EXACT_MAX else span(abs(value))}")
         elif key == "parts":
             words.append(" | ".join(" ".join(part) for part in value))
-        elif key not in ("fault", "kind", "process"):
+        elif key not in ("fault", "kind", "process", "timing"):
             words.append(f"{key} {value}")
     return ", ".join(words)
 
 
+def operation_words(detail: Mapping[str, Any]) -> str:
+    """An operation on common memory that took too long; copies are counted from 1.
+
+    >>> operation_words({"operation": "write", "copy": 0, "took_ns": 3_000_000, "bound_ns": 100_000})
+    'write in copy 1 took 3.0 ms instead of 100 us'
+    >>> operation_words({"operation": "wait", "took_ns": 3_000_000, "bound_ns": 0})
+    'a wait ended 3.0 ms late'
+    """
+    copy, took, bound = whole(detail, "copy"), whole(detail, "took_ns"), whole(detail, "bound_ns")
+    if detail.get("operation") == "wait" and took is not None:
+        return f"a wait ended {span(took)} late"
+    told = str(detail.get("operation", "an operation")) + (f" in copy {copy + 1}" if copy is not None else "")
+    told += f" took {span(took)}" if took is not None else " took too long"
+    return told + (f" instead of {span(bound)}" if took is not None and bound is not None else "")
+
+
 def crash_words(process: str, detail: Mapping[str, Any]) -> str:
     """How a process stopped for ever."""
+    operation, copy = detail.get("operation"), whole(detail, "copy")
+    if detail.get("mid_broadcast") and isinstance(operation, str) and copy is not None:
+        return f"{process} crashes in the middle of a Send, after its {operation} in copy {copy + 1}"
     if "text" in detail:
         return f"{process} halts: {detail['text']}"
     if detail.get("mid_broadcast"):

@@ -81,6 +81,10 @@ KINDS: Final = (
     "state",
     "usend",
     "udeliver",
+    "sent",
+    "decide",
+    "late",
+    "operation",
 )
 """Kinds with a meaning; the later ones serve metrics and explanations."""
 

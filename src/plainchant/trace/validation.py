@@ -41,7 +41,7 @@ class _Start(_Version):
 
 
 class _Send(msgspec.Struct):
-    """What verifiers read in the ``detail`` of a ``send`` row."""
+    """What verifiers read in the ``detail`` of a ``send`` or ``sent`` row."""
 
     took_ns: int | None = None
 
@@ -57,6 +57,7 @@ _decode_start: Final = msgspec.json.Decoder(_Start).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     "send": msgspec.json.Decoder(_Send),
+    "sent": msgspec.json.Decoder(_Send),
     "view": msgspec.json.Decoder(_View),
 }
 

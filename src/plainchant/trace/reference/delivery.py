@@ -89,7 +89,8 @@ def self_delivery(report: Report) -> None:
 
 def validity(report: Report) -> None:
     """A message of a sender correct in g is delivered before ``end`` by every process correct in g that owes it; of a
-    sender that is no member (when it sends): by some correct member, if there is one."""
+    sender that is no member (when it sends): by some correct member, if there is one, and, in a group without views, if there is
+    one that owes it."""
     correct = {group: report.run.correct_in(group) for group in report.run.groups}
     for sender in report.run.all:
         for send in sender.sends:
@@ -118,6 +119,8 @@ def _reaches_all(report: Report, send: Event, correct: list[History]) -> None:
 
 def _reaches_some(report: Report, send: Event, correct: list[History]) -> None:
     members = [q for q in correct if report.run.is_ever_member(q, send.message[0])]
+    if send.message[0] not in report.run.viewed:
+        members = [q for q in members if send.message in q.first or report.owing.owes(q, send.message)]
     if members:
         report.cases += 1
         if not any(send.message in q.first for q in members):

@@ -104,7 +104,7 @@ class View:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Event:
-    """A row about a message: ``send``, ``deliver``, ``reject`` or ``block``, with the view in force there."""
+    """A row about a message: ``send``, ``sent``, ``deliver``, ``reject`` or ``block``, with the view in force there."""
 
     process: ProcessId
     index: int
@@ -154,6 +154,8 @@ class History:
     repeats: list[Event] = dataclasses.field(default_factory=list)
     traffic: list[Event] = dataclasses.field(default_factory=list)
     """Sends and first deliveries, in their order: what happened-before is made of."""
+    completed: list[Event] = dataclasses.field(default_factory=list)
+    """``sent`` rows about messages of its own. A skeleton has none that count."""
     rejects: list[Event] = dataclasses.field(default_factory=list)
     blocks: list[Event] = dataclasses.field(default_factory=list)
     views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
@@ -249,6 +251,11 @@ class Run:
                 known.setdefault((group, sender), set()).add(seq)
         return {key: sorted(seqs) for key, seqs in known.items()}
 
+    @cached_property
+    def untimely(self) -> frozenset[ProcessId]:
+        """Processes with a timing fault."""
+        return frozenset(history.name for history in self.all if history.timing_fault)
+
     @property
     def all(self) -> list[History]:
         return list(self.histories.values())
@@ -332,10 +339,15 @@ class Run:
                 _end_stay(history, groups[row], index, row)
                 history.breaks.setdefault(groups[row], []).append(index)
                 taking_part = _is_still_member(history)
-            elif kind in ("reject", "block") and seqs[row] is not None and groups[row] is not None:
+            elif kind in ("reject", "block", "sent") and seqs[row] is not None and groups[row] is not None:
                 message = (groups[row], senders[row], seqs[row])
                 event = Event(name, index, message, in_force.get(groups[row]), row, False)
-                (history.rejects if kind == "reject" else history.blocks).append(event)
+                if kind == "reject":
+                    history.rejects.append(event)
+                elif kind == "block":
+                    history.blocks.append(event)
+                elif senders[row] == name:
+                    history.completed.append(event)
             elif kind == "start":
                 self._start(row)
             elif kind == "end":

@@ -120,22 +120,28 @@ def bounds_of(run: Run) -> Bounds:
 
 
 def bounded(report: Report) -> None:
-    """No send (``took_ns`` in its ``detail``), no delivery (``true_time - sent``), no rotation of the token and no detection
-    of a crash takes longer than the run's stated bound.
+    """No send (``took_ns`` in its ``detail``, or in that of its ``sent`` row), no delivery (``true_time - sent``), no rotation of
+    the token and no detection of a crash takes longer than the run's stated bound.
 
     ``bounds`` in ``start`` rows names it ``send``, ``deliver`` (or ``delivery``), ``rotation`` and ``detection``; a run that
     states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
+
+    Sends of a process with a timing fault are no cases, nor are deliveries by one or of a message of one: bounds are kept by who
+    keeps time itself.
 
     A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
     leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
     :func:`detections`."""
     bounds = bounds_of(report.run)
+    untimely = report.run.untimely
     for history in report.run.all:
-        if bounds.send is not None:
-            for send in history.sends:
+        if bounds.send is not None and history.name not in untimely:
+            for send in (*history.sends, *history.completed):
                 _within(report, send, report.run.columns.detail(send.row).get("took_ns"), bounds.send, "sends")
-        if bounds.deliver is not None:
+        if bounds.deliver is not None and history.name not in untimely:
             for delivery in history.first.values():
+                if delivery.message[1] in untimely:
+                    continue
                 ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
                 took = None if ended is None or began is None else ended - began
                 _within(report, delivery, took, bounds.deliver, "delivers")

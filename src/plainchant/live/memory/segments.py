@@ -1,0 +1,360 @@
+"""A memory module that real processes share: a file, mapped by each of them, with one copy of a mailbox in it.
+
+Theory of operation
+-------------------
+**One at a time.** A step holds an exclusive ``flock`` on the file. Each process has a file description of its own, so the kernel
+gives the lock back when its holder dies, however it dies. Nobody waits for the lock in the kernel: who does not get it tries
+again, soon at first, then less often. Who has not got it after :data:`PATIENCE` (its holder is stopped) makes the module crash:
+processes that are stopped must not stop others.
+
+**All or nothing.** A record has two banks and a selector, one byte, which says where the valid one is. What a step puts goes into
+the bank that is not valid; when the step has come to its end the selectors change. One change is one store. Several are first
+written into a journal, which is then marked as whole: who gets the lock next and finds it marked makes the changes again. So a
+process that is killed at any instruction leaves everything as it was before the step, or as it was after it; a step that raises
+changes nothing. The data of a message has no second bank: it is written while nobody can have a reason to read it.
+
+**A crash of the module** is one byte, which never changes back. It is looked at when a step begins and when it has ended; from
+then on every step fails, for everybody, also for who was stopped in the middle of one.
+
+Entries that were read before are remembered with their bytes, so that what has not changed is not decoded again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ...memory import FAILED, MOST_PLACES, Connection, Entry, Layout
+from ...model import PlainchantError, UsageError
+
+PATIENCE: Final = 0.25
+"""Seconds after which the holder of a lock is taken to be stopped."""
+LONGEST_PROCESS: Final = 64
+"""Bytes of a process's name."""
+MAGIC: Final = b"plchmem1"
+
+_CRASHED: Final = 8
+_WHOLE: Final = 9
+"""Where the header says that the module has crashed, and that the journal is whole."""
+_LAYOUT: Final = struct.Struct("<IIII")
+_LAYOUT_AT: Final = 16
+_HEADER: Final = 64
+_COUNT: Final = struct.Struct("<I")
+_CHANGE: Final = struct.Struct("<IB")
+_CONNECTION: Final = struct.Struct(f"<qqBB{LONGEST_PROCESS}s")
+_ENTRY: Final = struct.Struct(f"<qqqqqQQQQIHBBB{LONGEST_PROCESS}s")
+_PAGE: Final = 4096
+# Selectors: nothing yet, the first or second bank; of entries also: removed, with what is left in the first or second bank.
+_NOTHING: Final = 0
+_REMOVED: Final = 2
+"""Added to the selector of an entry that is there."""
+_THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
+_SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
+_FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
+_YIELDS: Final = 40
+"""So often who waits for a lock only lets others run; then it sleeps."""
+_SHORTEST_SLEEP: Final = 20e-6
+_LONGEST_SLEEP: Final = 1e-3
+_COUNTED: Final = 5e-3
+"""Seconds of one attempt that count as waiting, at the most: who was stopped itself has not waited."""
+
+
+class CommonMemoryError(PlainchantError):
+    """Common memory that cannot be made or used."""
+
+
+def size_of(layout: Layout) -> int:
+    """Bytes of a module's file."""
+    return _Places(layout).end
+
+
+class _Places:
+    """Where in the file everything is."""
+
+    def __init__(self, layout: Layout) -> None:
+        entries = layout.places * layout.slots
+        self.journal = _HEADER
+        self.connection_selectors = self.journal + _COUNT.size + _CHANGE.size * (layout.places + entries)
+        self.entry_selectors = self.connection_selectors + layout.places
+        self.connections = _aligned(self.entry_selectors + entries, 64)
+        self.entries = self.connections + 2 * _CONNECTION.size * layout.places
+        self.data = _aligned(self.entries + 2 * _ENTRY.size * entries, _PAGE)
+        self.end = self.data + entries * layout.room
+
+
+def _aligned(position: int, to: int) -> int:
+    return -(-position // to) * to
+
+
+def check_layout(layout: Layout) -> None:
+    """Fails if a mailbox cannot be so large."""
+    if not 1 <= layout.places <= MOST_PLACES or layout.copies < 1 or layout.slots < 1 or layout.room < 0:
+        raise UsageError(
+            f"a mailbox has at least one copy and one slot a place, and 1 to {MOST_PLACES} places, not "
+            f"{layout.copies} copies, {layout.slots} slots and {layout.places} places; choose others"
+        )
+
+
+def make(path: Path, layout: Layout) -> None:
+    """Makes the file of a module, empty, with all its memory: who writes into it later must not find that there is none left."""
+    check_layout(layout)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(file, 0, size_of(layout))
+        os.pwrite(file, _LAYOUT.pack(layout.copies, layout.places, layout.slots, layout.room), _LAYOUT_AT)
+        os.pwrite(file, MAGIC, 0)
+    except OSError as error:
+        raise CommonMemoryError(
+            f"no room for {size_of(layout)} bytes of common memory in {path.parent}: {error.strerror}; make room there, or "
+            "choose fewer places, slots or copies, or a smaller room"
+        ) from error
+    finally:
+        os.close(file)
+
+
+class Segment:
+    """One module as one process has it; a ``Copy`` (:mod:`plainchant.memory`) for the time of a step."""
+
+    def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
+        self.path = path
+        self.gave_up = False
+        """Whether this process made the module crash, because it could not get the lock."""
+        self._patience = patience
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if os.pread(self._file, len(MAGIC), 0) != MAGIC:
+                raise CommonMemoryError(f"{path} is no module of a mailbox; remove it")
+            self.layout = Layout(*_LAYOUT.unpack(os.pread(self._file, _LAYOUT.size, _LAYOUT_AT)))
+            self._at = _Places(self.layout)
+            self._memory = mmap.mmap(self._file, self._at.end)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._changes: dict[int, int] = {}
+        """Selectors that the step that runs changes."""
+        count = self.layout.places * self.layout.slots
+        self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
+        self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def operate(self, step: Callable[[Segment], Any]) -> Any:
+        """Runs a step while nobody else does; FAILED if the module has crashed."""
+        memory = self._memory
+        if not self._lock():
+            return FAILED
+        try:
+            if memory[_CRASHED]:
+                return FAILED
+            if memory[_WHOLE]:
+                self._make_changes()
+            result = step(self)
+            if self._changes:
+                self._commit()
+        finally:
+            self._changes.clear()
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        return FAILED if memory[_CRASHED] else result
+
+    def _lock(self) -> bool:
+        """Gets the lock; False: it could not be had, and the module has crashed."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return self._lock_later()
+        return True
+
+    def _lock_later(self) -> bool:
+        waited = 0.0
+        attempts = 0
+        pause = _SHORTEST_SLEEP
+        before = time.monotonic()
+        while waited < self._patience:
+            attempts += 1
+            if attempts <= _YIELDS:
+                os.sched_yield()
+            else:
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_SLEEP)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                now = time.monotonic()
+                waited += min(now - before, _COUNTED)
+                before = now
+                if self._memory[_CRASHED]:
+                    return False
+            else:
+                return True
+        self.gave_up = True
+        self.crash()
+        return False
+
+    def _commit(self) -> None:
+        """The step's changes become valid, all at once."""
+        memory = self._memory
+        if len(self._changes) == 1:
+            for position, selector in self._changes.items():
+                memory[position] = selector
+            return
+        at = self._at.journal
+        _COUNT.pack_into(memory, at, len(self._changes))
+        at += _COUNT.size
+        for change in self._changes.items():
+            _CHANGE.pack_into(memory, at, *change)
+            at += _CHANGE.size
+        memory[_WHOLE] = 1
+        for position, selector in self._changes.items():
+            memory[position] = selector
+        memory[_WHOLE] = 0
+
+    def _make_changes(self) -> None:
+        """Somebody was killed while it made its changes: they are made again."""
+        memory = self._memory
+        (count,) = _COUNT.unpack_from(memory, self._at.journal)
+        first = self._at.journal + _COUNT.size
+        for at in range(first, first + count * _CHANGE.size, _CHANGE.size):
+            position, selector = _CHANGE.unpack_from(memory, at)
+            memory[position] = selector
+        memory[_WHOLE] = 0
+
+    # --- crashes ------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_crashed(self) -> bool:
+        return bool(self._memory[_CRASHED])
+
+    def crash(self) -> None:
+        """From here on everything in this module is lost, for everybody."""
+        self._memory[_CRASHED] = 1
+
+    def close(self) -> None:
+        """Lets go of the memory; it stays for the others."""
+        self._memory.close()
+        os.close(self._file)
+
+    # --- the records --------------------------------------------------------------------------------------------------
+
+    def _selector(self, position: int) -> int:
+        changed = self._changes.get(position)
+        return changed if changed is not None else self._memory[position]
+
+    def _selectors(self, first: int, count: int) -> bytes:
+        """A row of selectors, as the step that runs has them."""
+        selectors = self._memory[first : first + count]
+        if not self._changes:
+            return selectors
+        changed = bytearray(selectors)
+        for position, selector in self._changes.items():
+            if first <= position < first + count:
+                changed[position - first] = selector
+        return bytes(changed)
+
+    def connections(self) -> Iterator[tuple[int, Connection]]:
+        selectors = self._selectors(self._at.connection_selectors, self.layout.places)
+        for found in _SOMEBODY.finditer(selectors):
+            place = found.start()
+            yield place, self._decoded_connection(place, selectors[place])
+
+    def connection(self, place: int) -> Connection | None:
+        selector = self._selector(self._at.connection_selectors + place)
+        return None if selector == _NOTHING else self._decoded_connection(place, selector)
+
+    def _decoded_connection(self, place: int, selector: int) -> Connection:
+        at = self._at.connections + (2 * place + selector - 1) * _CONNECTION.size
+        raw = self._memory[at : at + _CONNECTION.size]
+        known = self._known_connections[place]
+        if known is not None and known[0] == raw:
+            return known[1]
+        entry, exit_, gone, length, name = _CONNECTION.unpack(raw)
+        connection = Connection(name[:length].decode(), entry, exit_, bool(gone))
+        self._known_connections[place] = (raw, connection)
+        return connection
+
+    def connect(self, place: int, connection: Connection) -> None:
+        position = self._at.connection_selectors + place
+        bank = 2 if self._memory[position] == 1 else 1
+        name = _encoded(connection.process)
+        at = self._at.connections + (2 * place + bank - 1) * _CONNECTION.size
+        _CONNECTION.pack_into(self._memory, at, connection.entry, connection.exit, connection.gone, len(name), name)
+        self._changes[position] = bank
+
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        selectors = self._selectors(self._at.entry_selectors, len(self._known_entries))
+        for found in _THERE.finditer(selectors):
+            slot = found.start()
+            yield slot, self._decoded(slot, selectors[slot])
+
+    def entry(self, slot: int) -> Entry | None:
+        selector = self._selector(self._at.entry_selectors + slot)
+        if selector == _NOTHING:
+            return None
+        return self._decoded(slot, selector - _REMOVED if selector > _REMOVED else selector)
+
+    def _decoded(self, slot: int, bank: int) -> Entry:
+        at = self._at.entries + (2 * slot + bank - 1) * _ENTRY.size
+        raw = self._memory[at : at + _ENTRY.size]
+        known = self._known_entries[slot]
+        if known is not None and known[0] == raw:
+            return known[1]
+        stamp, first, offset, total, size, listed, done, seen, voted, count, place, flags, decided, length, name = (
+            _ENTRY.unpack(raw)
+        )
+        sender = name[:length].decode()
+        filled, available, local = bool(flags & _FILLED), bool(flags & _AVAILABLE), bool(flags & _LOCAL)
+        entry = Entry(
+            stamp, place, sender, first, count, offset, total, size, filled, available, listed, done, seen, voted, local,
+            _DECISIONS[decided], bool(flags & _IS_REMOVED),
+        )
+        self._known_entries[slot] = (raw, entry)
+        return entry
+
+    def put(self, slot: int, entry: Entry) -> None:
+        position = self._at.entry_selectors + slot
+        bank = 2 if self._memory[position] in (1, 1 + _REMOVED) else 1
+        name = _encoded(entry.sender)
+        flags = (
+            (_FILLED if entry.filled else 0) | (_AVAILABLE if entry.available else 0) | (_LOCAL if entry.local else 0)
+            | (_IS_REMOVED if entry.removed else 0)
+        )
+        _ENTRY.pack_into(
+            self._memory, self._at.entries + (2 * slot + bank - 1) * _ENTRY.size, entry.stamp, entry.first, entry.offset,
+            entry.total, entry.size, entry.listed, entry.done, entry.seen, entry.voted, entry.count, entry.place, flags,
+            _DECISIONS.index(entry.decision), len(name), name,
+        )
+        self._changes[position] = bank + _REMOVED if entry.removed else bank
+
+    def data(self, slot: int) -> bytes:
+        entry = self.entry(slot)
+        if entry is None:
+            return b""
+        at = self._at.data + slot * self.layout.room
+        return self._memory[at : at + entry.size]
+
+    def fill(self, slot: int, data: bytes) -> None:
+        if len(data) > self.layout.room:
+            raise UsageError(f"a slot has room for {self.layout.room} bytes, not for {len(data)}; choose a larger room")
+        at = self._at.data + slot * self.layout.room
+        self._memory[at : at + len(data)] = data
+
+
+_DECISIONS: Final = (None, False, True)
+_encoded_names: dict[str, bytes] = {}
+
+
+def _encoded(name: str) -> bytes:
+    """A process's name as bytes; names come again and again."""
+    known = _encoded_names.get(name)
+    if known is None:
+        known = name.encode()
+        if len(known) > LONGEST_PROCESS:
+            raise UsageError(f"the name {name!r} has more than {LONGEST_PROCESS} bytes; choose a shorter one")
+        _encoded_names[name] = known
+    return known

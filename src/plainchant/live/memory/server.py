@@ -1,0 +1,572 @@
+"""The mailbox server: which mailboxes there are on this machine, who is connected to them, and who of them has died.
+
+Theory of operation
+-------------------
+The server is no process but a directory, which all processes of a user share, and rules that all of them keep. A mailbox has a
+folder in it, named by a digest of the mailbox's name and its *namespace* (who belongs together: two programs whose groups have
+the same name do not meet). In the folder are
+
+- a file for each memory module (:mod:`.segments`),
+- a *presence* file for each process that is connected, on which it holds a lock (``flock``) as long as it lives: who gets the
+  lock knows that it has died,
+- a *bell* for each (a FIFO): a time in it says that there may be something new in the memory since then,
+- the *register*: who is in which place.
+
+Whatever changes folders or registers happens under one lock for all of them. A register is written anew and renamed, so somebody
+who is killed leaves the old one or the new one; who reads it needs no lock.
+
+**The process membership service** is made of presences: :meth:`Attachment.failures` looks at those of the others. Who goes in
+good order is taken out of the register before it gives up its presence; so who is in the register without one has died. Who frees
+the place of somebody that has died notes its name in the register, for others who have not looked meanwhile.
+
+**Nothing is left behind.** The last who goes removes the folder, and the directory if it is empty. A mailbox whose processes have
+all been killed is *stale*: whoever connects to that name next removes it before, and ``plainchant doctor --memory --clean``
+removes all such.
+
+A process must not be forked while it is connected: its child would hold its presence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ...memory import Layout, Port
+from ...model import UsageError
+from .segments import PATIENCE, CommonMemoryError, Segment, check_layout, make
+
+SHARED: Final = Path("/dev/shm")
+"""Where Linux has files that are only memory."""
+LOCK: Final = "lock"
+REGISTER: Final = "register"
+BUSY: Final = 5.0
+"""Seconds after which whoever holds the server's lock is taken to be stopped."""
+MOST_FAILED: Final = 64
+"""Names of those who have died that a register keeps."""
+_BELL: Final = struct.Struct("<q")
+_BELLS: Final = 8192 * _BELL.size
+_PAUSE: Final = 2e-4
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """Who is in a place. ``token`` names its files."""
+
+    place: int
+    process: str
+    token: str
+    pid: int
+
+
+class Register(msgspec.Struct, frozen=True):
+    """A mailbox, and who is connected to it."""
+
+    namespace: str
+    mailbox: str
+    layout: Layout
+    epoch: int
+    seats: tuple[Seat, ...] = ()
+    failed: tuple[str, ...] = ()
+    """Processes whose places were freed by others."""
+    forgotten: int = 0
+    """How many names there were before these."""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Register).decode
+
+
+class Refused(CommonMemoryError):
+    """The mailbox server does not do what it was asked for, and why."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A mailbox that there is, as people want to see it."""
+
+    register: Register
+    directory: str
+    alive: tuple[str, ...]
+    crashed: tuple[int, ...]
+    """Modules that have crashed, from 1."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether everybody who was connected has died."""
+        return bool(self.register.seats) and not self.alive
+
+
+def default_root() -> Path:
+    """The directory of this user's mailboxes: in memory where the system has files there, else among temporary files."""
+    base = SHARED if SHARED.is_dir() and os.access(SHARED, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+    return base / f"plainchant-{os.getuid()}"
+
+
+class MailboxServer:
+    """The mailboxes of one namespace."""
+
+    def __init__(self, namespace: str, *, root: Path | None = None, patience: float = PATIENCE) -> None:
+        self.namespace = namespace
+        self.root = root if root is not None else default_root()
+        self._patience = patience
+
+    def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
+        """Makes a mailbox to which nobody is connected; ``epoch`` is the time from which its timestamps count."""
+        with self._locked():
+            if self._current(mailbox) is not None:
+                raise Refused(f"there is a mailbox {mailbox!r} already; connect to it, or choose another name")
+            self._create(mailbox, layout, epoch)
+
+    def connect(self, mailbox: str, layout: Layout, process: str, epoch: int) -> Attachment:
+        """A place at a mailbox, which is made if there is none of that name."""
+        with self._locked():
+            register = self._current(mailbox)
+            if register is None:
+                register = self._create(mailbox, layout, epoch)
+            if register.layout != layout:
+                raise Refused(
+                    f"mailbox {mailbox!r} has {_sizes(register.layout)}, and {process} wants {_sizes(layout)}; give all of them "
+                    "the same parameters"
+                )
+            if any(seat.process == process for seat in register.seats):
+                raise Refused(f"a process named {process} is connected to mailbox {mailbox!r} already; choose another name")
+            taken = {seat.place for seat in register.seats}
+            place = next((place for place in range(layout.places) if place not in taken), None)
+            if place is None:
+                raise Refused(f"all {layout.places} places of mailbox {mailbox!r} are taken; give it more places")
+            seat = Seat(place, process, os.urandom(6).hex(), os.getpid())
+            return self._attach(mailbox, msgspec.structs.replace(register, seats=(*register.seats, seat)), seat)
+
+    def _attach(self, mailbox: str, register: Register, seat: Seat) -> Attachment:
+        directory = self._directory(mailbox)
+        with contextlib.ExitStack() as undo:
+            presence = os.open(directory / f"presence-{seat.token}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            undo.callback(os.close, presence)
+            fcntl.flock(presence, fcntl.LOCK_EX)
+            os.mkfifo(directory / f"bell-{seat.token}", 0o600)
+            # With a writer of its own the FIFO never ends.
+            bell = os.open(directory / f"bell-{seat.token}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            undo.callback(os.close, bell)
+            segments = []
+            for number in range(register.layout.copies):
+                segments.append(Segment(module_path(directory, number), patience=self._patience))
+                undo.callback(segments[-1].close)
+            write_register(directory, register)
+            undo.pop_all()
+        return Attachment(self, directory, register, seat, segments, presence, bell)
+
+    def disconnect(self, mailbox: str, place: int, process: str) -> None:
+        """Frees the place of a process that has died; one that lives frees its own (:meth:`Attachment.disconnect`)."""
+        with self._locked():
+            directory = self._directory(mailbox)
+            register = read_register(directory)
+            if register is None:
+                return
+            seat = next((seat for seat in register.seats if seat.place == place and seat.process == process), None)
+            if seat is None or is_alive(directory, seat):
+                return
+            self.free(directory, register, seat, failed=True)
+
+    def free(self, directory: Path, register: Register, seat: Seat, *, failed: bool) -> None:
+        """Takes somebody out of a register; a mailbox to which nobody is connected is removed. The lock is held."""
+        seats = tuple(other for other in register.seats if other.token != seat.token)
+        if not seats:
+            shutil.rmtree(directory)
+            return
+        names = (*register.failed, seat.process) if failed else register.failed
+        dropped = max(0, len(names) - MOST_FAILED)
+        changed = msgspec.structs.replace(register, seats=seats, failed=names[dropped:], forgotten=register.forgotten + dropped)
+        write_register(directory, changed)
+        for file in ("presence", "bell"):
+            (directory / f"{file}-{seat.token}").unlink(missing_ok=True)
+
+    def remove(self, mailbox: str) -> None:
+        """Removes a mailbox to which nobody is connected; those who have died do not count."""
+        with self._locked():
+            directory = self._directory(mailbox)
+            register = read_register(directory)
+            if register is None:
+                raise Refused(f"there is no mailbox {mailbox!r}; there are: {', '.join(self._names()) or 'none'}")
+            alive = [seat.process for seat in register.seats if is_alive(directory, seat)]
+            if alive:
+                raise Refused(f"mailbox {mailbox!r} is in use by {', '.join(alive)}; end them, or have them leave, first")
+            shutil.rmtree(directory)
+
+    def names(self) -> list[str]:
+        """The mailboxes of this namespace."""
+        return self._names()
+
+    def _names(self) -> list[str]:
+        return sorted(found.register.mailbox for found in mailboxes(self.root) if found.register.namespace == self.namespace)
+
+    def crash_module(self, number: int) -> None:
+        """Makes module ``number`` (from 1) of every mailbox of this namespace crash: for tests and injected faults."""
+        for found in mailboxes(self.root):
+            path = module_path(Path(found.directory), number - 1)
+            if found.register.namespace == self.namespace and path.exists():
+                segment = Segment(path)
+                segment.crash()
+                segment.close()
+
+    def remove_all(self) -> None:
+        """Removes every mailbox of this namespace, whoever is connected: for whoever has ended all processes."""
+        if not self.root.is_dir():
+            return
+        with self._locked():
+            for found in mailboxes(self.root):
+                if found.register.namespace == self.namespace:
+                    shutil.rmtree(found.directory)
+
+    def _directory(self, mailbox: str) -> Path:
+        return self.root / sha256(f"{self.namespace}\0{mailbox}".encode()).hexdigest()[:24]
+
+    def _current(self, mailbox: str) -> Register | None:
+        """The register of a mailbox; what is stale, or was never made to the end, is removed. The lock is held."""
+        directory = self._directory(mailbox)
+        register = read_register(directory)
+        stale = register is not None and register.seats and not any(is_alive(directory, seat) for seat in register.seats)
+        if directory.exists() and (register is None or stale):
+            shutil.rmtree(directory)
+            return None
+        return register
+
+    def _create(self, mailbox: str, layout: Layout, epoch: int) -> Register:
+        check_layout(layout)
+        directory = self._directory(mailbox)
+        directory.mkdir(mode=0o700)
+        try:
+            for number in range(layout.copies):
+                make(module_path(directory, number), layout)
+            register = Register(self.namespace, mailbox, layout, epoch)
+            write_register(directory, register)
+        except BaseException:
+            shutil.rmtree(directory)
+            raise
+        return register
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with locked(self.root):
+            yield
+
+
+class Attachment:
+    """A process's place at a mailbox: its port, the modules, its bell, and what it knows of the others."""
+
+    def __init__(
+        self,
+        server: MailboxServer,
+        directory: Path,
+        register: Register,
+        seat: Seat,
+        segments: list[Segment],
+        presence: int,
+        bell: int,
+    ) -> None:
+        self.port = Port(seat.place, register.epoch)
+        self.segments = segments
+        self.bell = bell
+        """A file: when it is readable, somebody has rung (:meth:`hear`)."""
+        self._server = server
+        self._directory = directory
+        self._seat = seat
+        self._presence = presence
+        self._others: dict[str, _Other] = {}
+        self._version = (0, 0)
+        self._told = register.forgotten + len(register.failed)
+        """So many of those who have died are no news."""
+        self._failed: list[str] = []
+        self._register = str(directory / REGISTER)
+        self._open = True
+
+    def ring(self) -> None:
+        """Tells all others that there may be something new."""
+        self._refresh()
+        bell = _BELL.pack(time.time_ns())
+        for other in self._others.values():
+            other.ring(bell)
+
+    def hear(self) -> int | None:
+        """The time (of the system's clock) of the first ring that was not heard yet; None: nobody has rung."""
+        try:
+            rings = os.read(self.bell, _BELLS)
+        except BlockingIOError:
+            return None
+        first: int = _BELL.unpack_from(rings)[0]
+        return first
+
+    def failures(self) -> list[str]:
+        """Those who have died since this was asked last."""
+        self._refresh()
+        dead = [other for other in self._others.values() if other.has_died()]
+        if dead:
+            # Who goes in good order leaves the register first.
+            self._refresh()
+            for other in dead:
+                if self._others.get(other.seat.token) is other:
+                    self._failed.append(other.seat.process)
+                    other.close()
+                    other.is_known_dead = True
+        failed, self._failed = self._failed, []
+        return failed
+
+    def _refresh(self) -> None:
+        """Reads the register if it has changed."""
+        try:
+            status = os.stat(self._register)
+        except FileNotFoundError:
+            return
+        version = (status.st_ino, status.st_mtime_ns)
+        if version == self._version:
+            return
+        register = read_register(self._directory)
+        if register is None:
+            return
+        self._version = version
+        told = register.failed[max(0, self._told - register.forgotten) :]
+        self._told = register.forgotten + len(register.failed)
+        there = {seat.token: seat for seat in register.seats if seat.token != self._seat.token}
+        known_dead = set()
+        for token in list(self._others):
+            if token not in there:
+                other = self._others.pop(token)
+                other.close()
+                if other.is_known_dead:
+                    known_dead.add(other.seat.process)
+        for token, seat in there.items():
+            if token not in self._others:
+                self._others[token] = _Other(self._directory, seat)
+        self._failed += [name for name in told if name not in known_dead]
+
+    def disconnect(self) -> None:
+        """Goes in good order: nobody takes this process for one that has died."""
+        if not self._open:
+            return
+        try:
+            with locked(self._server.root):
+                register = read_register(self._directory)
+                if register is not None:
+                    self._server.free(self._directory, register, self._seat, failed=False)
+        finally:
+            self._close()
+
+    def abandon(self) -> None:
+        """Goes as if this process had died: the others find out, and who is the last removes everything."""
+        if not self._open:
+            return
+        try:
+            with locked(self._server.root):
+                self._close()
+                register = read_register(self._directory)
+                if register is not None and not any(is_alive(self._directory, seat) for seat in register.seats):
+                    shutil.rmtree(self._directory)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        for other in self._others.values():
+            other.close()
+        self._others.clear()
+        for segment in self.segments:
+            segment.close()
+        os.close(self._presence)
+        os.close(self.bell)
+
+
+class _Other:
+    """Another process at the same mailbox: how to see whether it lives, and how to ring."""
+
+    def __init__(self, directory: Path, seat: Seat) -> None:
+        self.seat = seat
+        self.is_known_dead = False
+        self._presence = _open_if_there(directory / f"presence-{seat.token}", os.O_RDONLY)
+        self._bell = _open_if_there(directory / f"bell-{seat.token}", os.O_WRONLY | os.O_NONBLOCK)
+
+    def has_died(self) -> bool:
+        """Whether its presence can be had. (One that has just gone in good order has given it up, too.)"""
+        return self._presence >= 0 and not _is_locked(self._presence)
+
+    def ring(self, bell: bytes) -> None:
+        if self._bell < 0:
+            return
+        try:
+            os.write(self._bell, bell)
+        except BlockingIOError:
+            return  # it is full of bells already
+        except BrokenPipeError:
+            os.close(self._bell)
+            self._bell = -1
+
+    def close(self) -> None:
+        for file in (self._presence, self._bell):
+            if file >= 0:
+                os.close(file)
+        self._presence = self._bell = -1
+
+
+def _open_if_there(path: Path, flags: int) -> int:
+    """A file, or -1: it is gone, or, if it is a bell, nobody hears it."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENXIO):
+            return -1
+        raise
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+def is_alive(directory: Path, seat: Seat) -> bool:
+    """Whether a process that is in the register lives."""
+    file = _open_if_there(directory / f"presence-{seat.token}", os.O_RDONLY)
+    if file < 0:
+        return False
+    try:
+        return _is_locked(file)
+    finally:
+        os.close(file)
+
+
+def module_path(directory: Path, copy: int) -> Path:
+    """The file of a copy's module; copies are counted from 0, modules from 1."""
+    return directory / f"module-{copy + 1}"
+
+
+def read_register(directory: Path) -> Register | None:
+    try:
+        return _decode((directory / REGISTER).read_bytes())
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise CommonMemoryError(f"{directory / REGISTER} is no register of a mailbox ({error}); remove {directory}") from error
+
+
+def write_register(directory: Path, register: Register) -> None:
+    new = directory / f"{REGISTER}.new"
+    new.write_bytes(_encode(register))
+    new.replace(directory / REGISTER)
+
+
+def _sizes(layout: Layout) -> str:
+    return f"{layout.copies} copies, {layout.places} places, {layout.slots} slots and room for {layout.room} bytes"
+
+
+# --- the directory of all mailboxes of a user ---------------------------------------------------------------------------
+
+
+def mailboxes(root: Path | None = None) -> list[Found]:
+    """All mailboxes that there are now, of every namespace."""
+    directory = root if root is not None else default_root()
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for folder in sorted(directory.iterdir()):
+            register = read_register(folder) if folder.is_dir() else None
+            if register is not None:
+                alive = tuple(seat.process for seat in register.seats if is_alive(folder, seat))
+                found.append(Found(register, str(folder), alive, _crashed(folder, register.layout.copies)))
+    return found
+
+
+def _crashed(folder: Path, copies: int) -> tuple[int, ...]:
+    crashed = []
+    for number in range(copies):
+        with contextlib.suppress(FileNotFoundError), contextlib.closing(Segment(module_path(folder, number))) as segment:
+            if segment.has_crashed:
+                crashed.append(number + 1)
+    return tuple(crashed)
+
+
+def clean(root: Path | None = None) -> list[Found]:
+    """Removes what is stale, and what was never made to the end; returns the mailboxes that were removed."""
+    directory = root if root is not None else default_root()
+    if not directory.is_dir():
+        return []
+    with locked(directory):
+        stale = [found for found in mailboxes(directory) if found.is_stale]
+        for found in stale:
+            shutil.rmtree(found.directory)
+        for folder in directory.iterdir():
+            if folder.is_dir() and read_register(folder) is None:
+                shutil.rmtree(folder)
+    return stale
+
+
+def check_root() -> None:
+    """Fails unless mailboxes can be made."""
+    with locked(default_root()):
+        return
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Holds the server's lock; the directory is there as long as it is held, and if it is empty no longer."""
+    file = _take_lock(root)
+    try:
+        yield
+    finally:
+        try:
+            if [entry.name for entry in os.scandir(root)] == [LOCK]:
+                (root / LOCK).unlink()
+                # Somebody who has come meanwhile makes itself a new lock, and needs the directory.
+                with contextlib.suppress(OSError):
+                    root.rmdir()
+        finally:
+            os.close(file)
+
+
+def _take_lock(root: Path) -> int:
+    """The lock's file, locked. Whoever had it before may have removed it: then it is another file, or none."""
+    for _ in range(round(BUSY / _PAUSE)):
+        _make_root(root)
+        try:
+            file = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            here: Any = os.stat(root / LOCK)
+        except BlockingIOError:
+            here = None
+            time.sleep(_PAUSE)
+        except FileNotFoundError:
+            here = None
+        if here is not None and here.st_ino == os.fstat(file).st_ino:
+            return file
+        os.close(file)
+    raise Refused(f"the lock of {root} could not be had in {BUSY:g} s; is a process stopped there? Let it go on, or end it")
+
+
+def _make_root(root: Path) -> None:
+    """The directory, this user's own and nobody else's."""
+    try:
+        root.mkdir(mode=0o700, exist_ok=True)
+        status = root.lstat()
+    except FileNotFoundError:
+        return  # somebody has just removed it: the next attempt makes it
+    except OSError as error:
+        raise CommonMemoryError(
+            f"no common memory can be made at {root}: {error.strerror}; mailboxes need a writable {root.parent}"
+        ) from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise UsageError(f"{root} is not a directory that is yours alone; remove it, or have its owner remove it")

@@ -1,0 +1,383 @@
+"""Runs the procedures of one process on common memory, in the thread of its event loop.
+
+Theory of operation
+-------------------
+**Steps and turns.** What a procedure does between two requests is a turn of its host like any other: what it asks for is applied,
+the spool is written, and only then does its next request happen. So nobody sees in the memory what a process has done without its
+trace saying so. The steps themselves are outside turns: the clock goes on while they run. Procedures that are ready take turns,
+one request each; after :data:`AT_ONCE` of them the loop comes round.
+
+**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them (:data:`AHEAD`), because
+waking takes its time, and what is left is waited for busily. A ``Nap`` ends when somebody has rung: others do so after an
+operation that is ``news``; so it need not end when it would where nobody rings, only now and then, in case a bell was lost
+(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once.
+
+**Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
+waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
+there, that is a timing fault, for the trace: the first one of a kind, then one a second with a count.
+
+**Failures.** :data:`LOOK_EVERY` the presences of others are looked at, and the engine is told who has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ...engine import Engine
+from ...memory import FAILED, Connect, Disconnect, Nap, Operate, Procedure, Request, Until
+from ...model import MS, SECOND, US, Failure, PlainchantError, ProtocolError
+from .segments import CommonMemoryError
+from .server import Attachment, MailboxServer
+from .timers import ClockTimer
+
+AT_ONCE: Final = 64
+AHEAD: Final = 80 * US
+"""So long before a time the loop is woken; what is nearer is waited for busily."""
+BACKSTOP: Final = 20 * MS
+LOOK_EVERY: Final = 20 * MS
+HEARING: Final = 500 * US
+"""So long after a ring the operation that follows a nap is due: a process without bells would look about then."""
+
+
+class MemoryHost(Protocol):
+    """What a stepper needs of its host."""
+
+    me: str
+    alive: bool
+    engine: Engine
+    clock_offset: int
+    countdown: int
+
+    def clock(self) -> int: ...
+
+    def turn(self, method: Callable[..., None], *arguments: Any) -> None: ...
+
+    def turn_over(self) -> None: ...
+
+    def call(self, method: Callable[..., None], *arguments: Any) -> None: ...
+
+    def failed(self, error: Exception) -> None: ...
+
+    def count_down(self) -> None: ...
+
+    def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None: ...
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Running:
+    """A procedure and where it stands."""
+
+    name: str
+    procedure: Procedure
+    due: int
+    """When the request before has ended, or was to end."""
+    request: Request | None = None
+    looked: int = 0
+    """How much news there was when its last operation began."""
+    wake: int = 0
+    """Which of its waits is under way; 0: none."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Late:
+    """Timing faults of one kind of operation."""
+
+    told: int
+    count: int = 0
+
+
+class Stepper:
+    """The procedures of one process."""
+
+    def __init__(self, host: MemoryHost, server: MailboxServer) -> None:
+        self.server = server
+        self.operations = 0
+        self.late = 0
+        """Operations that took longer than their bounds."""
+        self.after: Callable[[Operate], None] = lambda operation: None
+        """Called after each operation, before anybody hears of it: for tests' faults."""
+        self.tells_operations = False
+        """Whether every operation is written into the trace."""
+        self._slow_until = 0
+        self._delay = 0
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._timer = ClockTimer(self._on_time)
+        self._attached: dict[str, Attachment] = {}
+        self._ready: deque[tuple[_Running, Any]] = deque()
+        self._waits: list[tuple[int, int, _Running]] = []
+        self._numbers = 0
+        self._napping: dict[_Running, None] = {}
+        self._news = 0
+        self._is_running = False
+        self._asked = False
+        self._looking: asyncio.TimerHandle | None = None
+        self._late: dict[str, _Late] = {}
+        self._stuck: set[tuple[str, int]] = set()
+
+    def start(self, name: str, procedure: Procedure) -> None:
+        """A procedure that runs from here on."""
+        self._ready.append((_Running(name, procedure, self._host.clock()), None))
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Does what can be done now."""
+        if self._is_running or not self._host.alive:
+            return
+        self._is_running = True
+        try:
+            self._run_some()
+        finally:
+            self._is_running = False
+        if self._host.alive:
+            self._arm()
+
+    def _run_some(self) -> None:
+        host, ready = self._host, self._ready
+        for _ in range(AT_ONCE):
+            self._wake_due()
+            if not ready:
+                if not self._waits or self._waits[0][0] - host.clock() > AHEAD:
+                    return
+                self._await_next()
+                continue
+            self._advance(*ready.popleft())
+            if not host.alive:
+                return
+        if not self._asked:
+            self._asked = True
+            self._loop.call_soon(self._again)
+
+    def _again(self) -> None:
+        self._asked = False
+        self.run()
+
+    def _await_next(self) -> None:
+        """Waits busily for a time that is near."""
+        clock, until = self._host.clock, self._waits[0][0]
+        give_up = time.monotonic_ns() + 2 * AHEAD
+        while clock() < until and time.monotonic_ns() < give_up:
+            continue
+
+    def _wake_due(self) -> None:
+        waits = self._waits
+        if not waits:
+            return
+        now = self._host.clock()
+        # Naps may end early: nobody waits busily for their end.
+        while waits and waits[0][0] <= (now + AHEAD if waits[0][2] in self._napping else now):
+            _, number, running = heapq.heappop(waits)
+            if running.wake == number:
+                if running in self._napping:
+                    del self._napping[running]
+                    running.due = now
+                running.wake = 0
+                self._ready.append((running, None))
+
+    def _arm(self) -> None:
+        waits = self._waits
+        while waits and waits[0][2].wake != waits[0][1]:
+            heapq.heappop(waits)
+        self._timer.set(waits[0][0] - self._host.clock_offset - AHEAD if waits and not self._ready else None)
+
+    def _advance(self, running: _Running, result: Any) -> None:
+        """The procedure gets what it has asked for and goes on to its next request."""
+        host = self._host
+        host.turn(self._resume, running, result)
+        host.turn_over()
+        request = running.request
+        if request is None or not host.alive:
+            return
+        try:
+            self._begin(running, request)
+        except Exception as error:
+            host.failed(error)
+
+    def _resume(self, running: _Running, result: Any) -> None:
+        running.request = None
+        try:
+            running.request = running.procedure.send(result)
+        except StopIteration:
+            return
+
+    def _begin(self, running: _Running, request: Request) -> None:
+        match request:
+            case Operate():
+                self._operate(running, request)
+            case Until(time=moment):
+                running.due = max(running.due, moment)
+                self._wait(running, moment)
+            case Nap(time=moment):
+                if running.looked != self._news:
+                    running.due = self._host.clock()
+                    running.looked = self._news
+                    self._ready.append((running, None))
+                else:
+                    self._napping[running] = None
+                    self._wait(running, max(moment, self._host.clock() + BACKSTOP))
+            case Connect():
+                self._ready.append((running, self._connect(request)))
+                running.due = self._host.clock()
+            case Disconnect():
+                self._disconnect(request)
+                self._ready.append((running, None))
+                running.due = self._host.clock()
+
+    def _wait(self, running: _Running, until: int) -> None:
+        self._numbers += 1
+        running.wake = self._numbers
+        heapq.heappush(self._waits, (until, self._numbers, running))
+
+    def _operate(self, running: _Running, request: Operate) -> None:
+        attached = self._attached.get(request.mailbox)
+        if attached is None:
+            raise ProtocolError(f"{self._host.me} works on mailbox {request.mailbox!r} without being connected to it")
+        running.looked = self._news
+        segment = attached.segments[request.copy]
+        began = self._host.clock() if self.tells_operations else 0
+        if self._slow_until:
+            self._be_slow()
+        result = segment.operate(request.step)
+        self.operations += 1
+        ended = self._host.clock()
+        took = ended - running.due
+        running.due = ended
+        self._ready.append((running, result))
+        self.after(request)
+        if segment.gave_up and (request.mailbox, request.copy) not in self._stuck:
+            self._note_stuck(request)
+        if took > request.bound:
+            self._note_late(request, took, ended)
+        if self.tells_operations:
+            detail = {"operation": request.name, "copy": request.copy, "began": began, "failed": result is FAILED}
+            self._host.note("operation", detail, request.mailbox)
+        if request.news:
+            self._news += 1
+            running.looked += 1
+            attached.ring()
+            self._end_naps(ended)
+        if self._host.countdown:
+            self._host.count_down()
+
+    def slow_down(self, length: int, delay: int) -> None:
+        """A test's fault: for so long (ns) operations take longer by ``delay``."""
+        self._slow_until = time.monotonic_ns() + length
+        self._delay = delay
+
+    def _be_slow(self) -> None:
+        if time.monotonic_ns() < self._slow_until:
+            time.sleep(self._delay / SECOND)
+        else:
+            self._slow_until = 0
+
+    def _note_late(self, request: Operate, took: int, now: int) -> None:
+        self.late += 1
+        late = self._late.get(request.name)
+        if late is not None and 0 <= now - late.told < SECOND:
+            late.count += 1
+            return
+        detail = {"fault": "timing", "timing": True, "operation": request.name, "copy": request.copy, "took_ns": took}
+        count = late.count + 1 if late is not None else 1
+        self._late[request.name] = _Late(now)
+        self._host.note("fault", {**detail, "bound_ns": request.bound, "count": count})
+
+    def _note_stuck(self, request: Operate) -> None:
+        """A module whose lock could not be had: for everybody it has crashed."""
+        self._stuck.add((request.mailbox, request.copy))
+        text = f"the lock of module {request.copy + 1} of {request.mailbox} could not be had: whoever holds it is stopped"
+        self._host.note("fault", {"fault": "module", "module": request.copy + 1, "text": text})
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def _end_naps(self, due: int) -> None:
+        for running in self._napping:
+            running.wake = 0
+            running.due = due
+            running.looked = self._news
+            self._ready.append((running, None))
+        self._napping.clear()
+
+    def _hear(self, attached: Attachment) -> None:
+        """Somebody may have rung."""
+        rung = attached.hear()
+        if rung is not None:
+            self._news += 1
+            self._end_naps(min(self._host.clock(), rung + self._host.clock_offset + HEARING))
+
+    def _on_bell(self, attached: Attachment) -> None:
+        self._hear(attached)
+        self.run()
+
+    def _on_time(self) -> None:
+        # Who was stopped finds its timer and bells at the same time; the bells are older.
+        if self._napping:
+            for attached in self._attached.values():
+                self._hear(attached)
+        self.run()
+
+    # --- the mailbox server -------------------------------------------------------------------------------------------
+
+    def _connect(self, request: Connect) -> Any:
+        host = self._host
+        if request.mailbox in self._attached:
+            return f"{host.me} is connected to mailbox {request.mailbox!r} already; disconnect first"
+        try:
+            attached = self.server.connect(request.mailbox, request.layout, host.me, host.clock())
+        except CommonMemoryError as error:
+            return str(error)
+        self._attached[request.mailbox] = attached
+        self._loop.add_reader(attached.bell, self._on_bell, attached)
+        self._look_later()
+        return attached.port
+
+    def _disconnect(self, request: Disconnect) -> None:
+        if request.process != self._host.me:
+            self.server.disconnect(request.mailbox, request.place, request.process)
+        elif (attached := self._attached.pop(request.mailbox, None)) is not None:
+            self._loop.remove_reader(attached.bell)
+            attached.disconnect()
+
+    def _look_later(self) -> None:
+        if self._looking is None and self._attached:
+            self._looking = self._loop.call_later(LOOK_EVERY / SECOND, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self.look()
+        self._look_later()
+
+    def look(self) -> None:
+        """Looks who has died."""
+        failed = {name: mailbox for mailbox, attached in self._attached.items() for name in attached.failures()}
+        for name, mailbox in failed.items():
+            if self._host.alive:
+                self._host.call(self._host.engine.notice, Failure(name, f"{name} has died: its presence at {mailbox} is gone"))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Nothing more is done; to others this process has died, unless it is disconnected."""
+        self._timer.close()
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        self._ready.clear()
+        self._waits.clear()
+        self._napping.clear()
+        problem: PlainchantError | None = None
+        for mailbox in list(self._attached):
+            attached = self._attached.pop(mailbox)
+            self._loop.remove_reader(attached.bell)
+            try:
+                attached.abandon()
+            except PlainchantError as error:
+                problem = error
+        if problem is not None:
+            raise problem

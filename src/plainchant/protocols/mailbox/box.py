@@ -1,0 +1,115 @@
+"""One process's hold on a mailbox: its place, the copies it has found dead, and how it asks for operations."""
+
+from __future__ import annotations
+
+from ...engine import Host
+from ...memory import Connection, Copy, Entry, Layout, Operate, Step
+from ...model import GroupId
+from .parameters import Parameters
+from .rules import Rules
+from .times import Times
+
+Key = tuple[int, int]
+"""Timestamp and place of the sender: the name of a message, and its place in the order."""
+
+
+class Box:
+    """What all procedures of a process share."""
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules) -> None:
+        self.host = host
+        self.group = group
+        self.parameters = parameters
+        self.rules = rules
+        self.times = Times(parameters, rules, parameters.places)
+        self.copies = parameters.copies
+        self.layout = layout(parameters)
+        self.place = -1
+        self.mask = 0
+        self.epoch = 0
+        self.first = 0
+        """The first copy that this process has not found dead when it looked for messages."""
+
+    @property
+    def clock(self) -> int:
+        return self.host.clock()
+
+    def rank(self, stamp: int, place: int = 0) -> int:
+        """A timestamp as the trace's order key."""
+        return (stamp - self.epoch) * 64 + place
+
+    # --- operations, by their bounds ----------------------------------------------------------------------------------
+
+    def write(self, copy: int, step: Step, size: int) -> Operate:
+        return Operate(self.group, copy, "write", step, self.parameters.write, size=size)
+
+    def flag(self, copy: int, step: Step) -> Operate:
+        return Operate(self.group, copy, "flag", step, self.parameters.flag, news=copy == self.copies - 1)
+
+    def look(self, copy: int, step: Step) -> Operate:
+        return Operate(self.group, copy, "look", step, self.parameters.decide)
+
+    def decide(self, copy: int, step: Step) -> Operate:
+        return Operate(self.group, copy, "decide", step, self.parameters.decide)
+
+    def read(self, copy: int, step: Step, size: int) -> Operate:
+        return Operate(self.group, copy, "read", step, self.parameters.read, size=size)
+
+    def finish(self, copy: int, step: Step) -> Operate:
+        return Operate(self.group, copy, "finish", step, self.parameters.finish)
+
+    def list(self, copy: int, step: Step) -> Operate:
+        return Operate(self.group, copy, "list", step, self.parameters.flag, news=True)
+
+    # --- what steps have in common ------------------------------------------------------------------------------------
+
+    def is_over(self, entry: Entry) -> bool:
+        """Whether everybody has done with an entry, and it has been kept for as long as it has to be."""
+        return not entry.listed & ~entry.done and self.host.clock() >= entry.stamp + self.times.kept
+
+    def sweep(self, copy: Copy) -> None:
+        """Removes what is over."""
+        for slot, entry in list(copy.entries()):
+            if self.is_over(entry):
+                copy.put(slot, changed(entry, removed=True))
+
+
+def layout(parameters: Parameters) -> Layout:
+    return Layout(parameters.copies, parameters.places, parameters.slots, parameters.room)
+
+
+def receivers(copy: Copy, stamp: int) -> int:
+    """Who gets a decision flag in a message with this timestamp."""
+    return sum(1 << place for place, connection in copy.connections() if receives(connection, stamp))
+
+
+def receives(connection: Connection, stamp: int) -> bool:
+    """Whether a connection is a receiver's at this time.
+
+    >>> [receives(Connection("p", entry=5, exit=9), stamp) for stamp in (4, 5, 8, 9)]
+    [False, True, True, False]
+    """
+    return bool(connection.entry) and not connection.gone and connection.entry <= stamp and not 0 < connection.exit <= stamp
+
+
+def find(copy: Copy, slot: int, key: Key) -> Entry | None:
+    """The entry of a message in a copy, removed or not; None: it is not there."""
+    entry = copy.entry(slot)
+    return entry if entry is not None and (entry.stamp, entry.place) == key else None
+
+
+_FIELDS = Entry.__struct_fields__
+
+
+def changed(entry: Entry, **fields: object) -> Entry:
+    """The same entry with other fields."""
+    return Entry(*[fields.get(name, getattr(entry, name)) for name in _FIELDS])  # type: ignore[arg-type]
+
+
+def majority(listed: int) -> int:
+    """How many of these receivers make a quorum.
+
+    >>> [majority((1 << count) - 1) for count in (1, 2, 3, 4, 5)]
+    [1, 2, 2, 3, 3]
+    """
+    return listed.bit_count() // 2 + 1

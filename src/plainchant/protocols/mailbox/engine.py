@@ -1,0 +1,256 @@
+"""The engine of ``mailbox``: one process in one group, its procedures on the group's mailbox, and what starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ...engine import Engine, Host
+from ...memory import FAILED, Connect, Connection, Copy, Nap, Port, Procedure, Request, Until
+from ...model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from . import membership
+from .box import Box
+from .message import Message
+from .parameters import Parameters
+from .receiving import Receiver
+from .rules import RULES, Rules
+from .sending import Outgoing, Sender
+from .times import TICK
+
+_NOTHING = Outgoing(Batch(0, 0, b""))
+"""Stands for a message that is not taken yet: a slot is waited for."""
+
+
+def base(process: ProcessId) -> str:
+    """The process without its incarnation.
+
+    >>> base("p3#1")
+    'p3'
+    """
+    return process.partition("#")[0]
+
+
+class Mailbox(Engine):
+    """One group. It sends one message at a time; the next is taken when the last was decided."""
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+        self.host = host
+        self.group = group
+        self.box = Box(host, group, parameters, rules)
+        self.sender = Sender(self.box)
+        self.receiver = Receiver(self.box, self._decided, self._go)
+        self.only_sends = base(host.me) in parameters.senders
+        self.connected = False
+        self.sends = False
+        """Whether the group is formed, so that messages may be sent."""
+        self.outgoing: Outgoing | None = None
+        self.failed: dict[ProcessId, None] = {}
+        """Processes that have failed, as far as the membership service has said."""
+        self.collecting = 0
+        self.leaving = False
+        self.going = False
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        if isinstance(how, Propose):
+            raise ProtocolError("mailbox has no proposed groups")
+        self.host.spawn("join", self._enter(how))
+
+    def _enter(self, how: Form | Join) -> Procedure:
+        box, receiver = self.box, self.receiver
+        port = yield Connect(self.group, box.layout)
+        if not isinstance(port, Port):
+            self.host.refused(self.group, Reason("no place", port))
+            return
+        box.place, box.mask, box.epoch = port.place, 1 << port.place, port.epoch
+        self.connected = True
+        for process in list(self.failed):
+            self._collect(process)
+        if self.only_sends:
+            yield from membership.connect(box)
+        else:
+            receiver.forms = isinstance(how, Form)
+            receiver.entry = yield from membership.enter(box)
+            self.host.record("state", self.group, state="entered", entry=receiver.entry)
+            self.host.spawn("scan", receiver.scan())
+        if isinstance(how, Form) or self.only_sends:
+            yield from self._know(how.members if isinstance(how, Form) else ())
+        while not (self.only_sends or receiver.started):
+            yield Until(box.times.instant(box.clock + 1))
+        self.sends = True
+        self._send_next()
+
+    def _know(self, members: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
+        """Waits until all of these are connected, and begins with those who receive."""
+        box = self.box
+        while True:
+            found = yield from self._connections()
+            if found is None:
+                return
+            there = {connection.process: connection for connection in found}
+            if all(name in there or name in self.failed for name in members):
+                break
+            yield Nap(box.times.instant(box.clock + 1))
+        receiving = [connection for connection in found if connection.entry and not connection.gone]
+        formed = [connection for connection in receiving if connection.process in members] or receiving
+        last = max((connection.entry for connection in formed), default=box.clock)
+        yield Until(last + box.parameters.skew + TICK)
+        names = tuple(connection.process for connection in formed)
+        if self.only_sends:
+            number = max(1, last - box.epoch)
+            self.host.install(View(self.group, number, names, names, rank=box.rank(last)))
+        else:
+            self.receiver.start(names, last)
+
+    def _connections(self) -> Generator[Request, Any, list[Connection] | None]:
+        """Who is connected, by the first copy that is alive."""
+
+        def listed(copy: Copy) -> list[Connection]:
+            return [connection for _, connection in copy.connections()]
+
+        for copy in range(self.box.copies):
+            found = yield self.box.look(copy, listed)
+            if found is not FAILED:
+                return list(found)
+        self._no_copy()
+        return None
+
+    def _no_copy(self) -> None:
+        text = f"all {self.box.copies} copies of {self.group} have failed"
+        self.host.halt(Reason("no copy", text, {"copies": self.box.copies}))
+
+    def leave(self, group: GroupId) -> None:
+        self.leaving = True
+        self._leave_if_idle()
+
+    def _leave_if_idle(self) -> None:
+        """Leaves once what was taken has been decided."""
+        if self.leaving and self.outgoing is None and self.sends and not self.going:
+            self.going = True
+            if self.only_sends:
+                self._go()
+            else:
+                self.host.spawn("leave", self._leave())
+
+    def _leave(self) -> Procedure:
+        self.receiver.exit = yield from membership.leave(self.box, self.receiver.entry)
+        self.host.record("state", self.group, state="leaving", exit=self.receiver.exit)
+
+    def _go(self) -> None:
+        self.host.spawn("leave", self._disconnect())
+
+    def _disconnect(self) -> Procedure:
+        yield from membership.collect(self.box, self.box.place, self.host.me)
+        self.connected = self.sends = False
+        self.host.left(self.group, self.box.rank(self.receiver.exit) if self.receiver.exit else None)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def ready(self, group: GroupId) -> None:
+        self._send_next()
+
+    def _send_next(self) -> None:
+        if self.sends and self.outgoing is None and not self.going and self.host.peek(self.group) is not None:
+            # Nothing is taken before there is a slot for it, and this is no message yet.
+            self.outgoing = _NOTHING
+            self.host.spawn("send", self._send())
+
+    def _send(self) -> Procedure:
+        box, sender = self.box, self.sender
+        alive = yield from sender.wait_for_slot()
+        if not alive:
+            self._no_copy()
+            return
+        outgoing = self.outgoing
+        stamp = max(box.clock, sender.last + 1)
+        if box.parameters.schedule:
+            stamp += -stamp % box.parameters.schedule
+            yield Until(stamp)
+        if outgoing is None or outgoing is _NOTHING:
+            batch = self.host.take(self.group, box.parameters.room)
+            if batch is None:
+                self.outgoing = None
+                self._leave_if_idle()
+                return
+            outgoing = self.outgoing = Outgoing(batch)
+        yield from sender.send(outgoing, stamp)
+        batch, took = outgoing.batch, box.clock - stamp
+        if batch.count:
+            seq = batch.first + batch.count - 1
+            attempt = outgoing.attempts
+            self.host.record("sent", self.group, sender=self.host.me, seq=seq, took_ns=took, stamp=stamp, attempt=attempt)
+        if self.only_sends:
+            self._ended((yield from sender.outcome(outgoing)))
+
+    def _decided(self, message: Message) -> None:
+        outgoing = self.outgoing
+        if outgoing is not None and message.key == outgoing.key:
+            self._ended(bool(message.verdict))
+        elif not message.verdict and message.entry.sender not in self.failed:
+            sender = message.entry.sender
+            text = f"a message of {sender} was rejected by {self.host.me}: it was late, or its sender has crashed"
+            self.host.report(sender, Reason("rejected", text, {"stamp": message.stamp}))
+
+    def _ended(self, accepted: bool) -> None:
+        """It is known what became of this process's own message."""
+        outgoing = self.outgoing
+        assert outgoing is not None
+        if accepted:
+            self.outgoing = None
+            self._send_next()
+            self._leave_if_idle()
+            return
+        if self.box.parameters.rejected == "halt":
+            text = f"a message of {self.host.me} was rejected, so it was late in sending it, and halts"
+            self.host.halt(Reason("rejected", text, {"stamp": outgoing.key[0]}))
+            return
+        self.host.spawn("send", self._send())
+
+    # --- failures and pressure ----------------------------------------------------------------------------------------
+
+    def notice(self, event: Any) -> None:
+        if isinstance(event, Failure):
+            if event.process not in self.failed and event.process != self.host.me:
+                self.failed[event.process] = None
+                if self.connected:
+                    self._collect(event.process)
+        elif isinstance(event, Pressure):
+            self.receiver.press(event.full)
+
+    def _collect(self, process: ProcessId) -> None:
+        self.collecting += 1
+        self.host.spawn("collect", self._collect_from(process))
+
+    def _collect_from(self, process: ProcessId) -> Procedure:
+        """Sees to what a process that has failed leaves behind, in whatever place it was."""
+
+        def place_of(copy: Copy) -> int | None:
+            return next((place for place, connection in copy.connections() if connection.process == process), None)
+
+        for copy in range(self.box.copies):
+            place = yield self.box.look(copy, place_of)
+            if place is not FAILED and place is not None:
+                yield from membership.collect(self.box, place, process)
+                break
+        self.collecting -= 1
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        if self.outgoing is not None:
+            return Reason("undecided", f"a message of {self.host.me} in {self.group} is being sent")
+        if self.collecting:
+            return Reason("collecting", f"{self.host.me} collects what a process that has failed has left behind")
+        if (self.leaving and self.connected) or not self.sends:
+            return Reason("changing", f"{self.host.me} is on its way into {self.group}, or out of it")
+        return self.receiver.waiting()
+
+    def snapshot(self) -> tuple[object, ...]:
+        """Everything that decides what happens next, for the explorer."""
+        outgoing = self.outgoing
+        sending = None if outgoing is None else (outgoing.key, outgoing.slot, outgoing.attempts, outgoing.batch.first)
+        return (
+            self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting, self.leaving, self.going,
+            self.sender.last, self.receiver.snapshot(),
+        )

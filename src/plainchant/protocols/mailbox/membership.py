@@ -1,0 +1,71 @@
+"""The list of receivers: Join and Leave with their timestamps (A.1), and collecting what somebody who is gone leaves behind
+(3.3.2).
+
+A receiver enters at a timestamp so far ahead that every copy lists it when the first message after it is sent, and leaves in the
+same way; then it reads what is earlier. Who is not done in time takes a later timestamp.
+
+Nobody waits for a process that has crashed, or left: whoever hears of it marks it in every copy, votes and sets decision flags
+in its name, and tells the mailbox server. Several may do so at once; each step changes nothing that was done. """
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ...memory import FAILED, Connection, Copy, Disconnect, Request
+from ...model import ProcessId
+from .box import Box, changed
+from .times import TICK
+
+
+def enter(box: Box) -> Generator[Request, Any, int]:
+    """Adds this process to the list of receivers; its entry timestamp."""
+    while True:
+        entry = box.clock + box.times.join + box.parameters.skew + TICK
+        yield from _write(box, Connection(box.host.me, entry))
+        if box.clock <= entry - box.parameters.skew:
+            return entry
+
+
+def connect(box: Box) -> Generator[Request, Any, None]:
+    """Adds this process to those that only send."""
+    yield from _write(box, Connection(box.host.me))
+
+
+def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
+    """Says when this process stops receiving; its exit timestamp."""
+    while True:
+        leaving = box.clock + box.times.join + box.parameters.skew + TICK
+        yield from _write(box, Connection(box.host.me, entry, leaving))
+        if box.clock <= leaving - box.parameters.skew:
+            return leaving
+
+
+def _write(box: Box, connection: Connection) -> Generator[Request, Any, None]:
+    for copy in range(box.copies):
+        yield box.list(copy, lambda copy: copy.connect(box.place, connection))
+
+
+def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, None]:
+    """Sees to it that nobody waits for a process that is gone."""
+    mask = 1 << place
+    exit_ = box.clock + box.times.join + box.parameters.skew + TICK
+
+    def mark(copy: Copy) -> int:
+        connection = copy.connection(place)
+        if connection is None or connection.process != process:
+            return 0
+        left = connection.exit or exit_
+        if not connection.gone:
+            copy.connect(place, Connection(process, connection.entry, left, gone=True))
+        for slot, entry in list(copy.entries()):
+            if entry.listed & mask and not entry.done & mask:
+                copy.put(slot, changed(entry, voted=entry.voted | mask, done=entry.done | mask))
+        box.sweep(copy)
+        return left
+
+    for copy in range(box.copies):
+        left = yield box.list(copy, mark)
+        if left is not FAILED and left:
+            exit_ = left
+    yield Disconnect(box.group, place, process)

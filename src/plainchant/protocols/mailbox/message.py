@@ -1,0 +1,39 @@
+"""A message as a receiver knows it, from its first look to the end."""
+
+from __future__ import annotations
+
+from ...memory import Entry
+from .box import Key
+
+
+class Message:
+    """Its name, where it is, and what has become of it."""
+
+    __slots__ = ("begun", "copy", "decided", "entry", "key", "listener", "slot", "verdict", "wanted")
+
+    def __init__(self, slot: int, entry: Entry, *, wanted: bool, listener: bool) -> None:
+        self.slot = slot
+        self.key: Key = (entry.stamp, entry.place)
+        self.entry = entry
+        self.wanted = wanted
+        """Whether it is delivered if it is accepted: it was sent while this process was a receiver."""
+        self.listener = listener
+        """This process has no decision flag in it."""
+        self.begun = False
+        self.verdict: bool | None = None
+        """The decision of the copies so far."""
+        self.copy = -1
+        """The copy whose decision was the first that it followed."""
+        self.decided = False
+        """The verdict is final."""
+
+    @property
+    def stamp(self) -> int:
+        return self.key[0]
+
+    def follow(self, copy: int) -> None:
+        if self.copy < 0 and self.verdict is not None:
+            self.copy = copy
+
+    def snapshot(self) -> tuple[object, ...]:
+        return (self.slot, self.key, self.entry, self.wanted, self.listener, self.begun, self.verdict, self.decided)

@@ -1,0 +1,75 @@
+"""The parameters of ``mailbox``: which protocol, how many copies, and how long operations take at the most."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from ...memory import MOST_PLACES
+from ...model import US, Duration, UsageError, format_duration, parameter
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    """Bounds are those of one operation on one copy, waiting for the memory included."""
+
+    tolerate: str = parameter(
+        "timing",
+        "failures of processes that are tolerated: crash (the first protocol), or timing failures as well (the second)",
+        choices=("crash", "timing"),
+    )
+    copies: int = parameter(
+        2, "copies of a mailbox, each in a memory module of its own; all but one may fail", minimum=1, maximum=9
+    )
+    write: Duration = parameter(Duration(100 * US), "to write a message (ds)", unit="duration", minimum=1)
+    flag: Duration = parameter(
+        Duration(50 * US), "to set an availability flag (df), or to change the list of receivers", unit="duration", minimum=1
+    )
+    decide: Duration = parameter(
+        Duration(50 * US), "to look at the queue, or for one step of a decision (dd)", unit="duration", minimum=1
+    )
+    read: Duration = parameter(Duration(100 * US), "to read a message (dr)", unit="duration", minimum=1)
+    finish: Duration = parameter(
+        Duration(50 * US), "to set a decision flag and to remove the message if it was the last (dfd)", unit="duration", minimum=1
+    )
+    skew: Duration = parameter(Duration(50 * US), "largest difference between two clocks (e)", unit="duration", minimum=0)
+    poll: Duration = parameter(
+        Duration(500 * US), "receivers look for messages once in this time (p)", unit="duration", minimum=1
+    )
+    schedule: Duration = parameter(
+        Duration(0),
+        "off-line schedule: sends begin at multiples of this, and receivers know when to look; 0: they look every `poll`",
+        unit="duration",
+        minimum=0,
+    )
+    expiry: Duration = parameter(
+        Duration(0),
+        "a message that most receivers have not seen so long after its timestamp is rejected (X); 0: as short as is safe",
+        unit="duration",
+        minimum=0,
+    )
+    rejected: str = parameter(
+        "again",
+        "what a process does whose own message was rejected because it was late: send it again, or halt",
+        choices=("again", "halt"),
+    )
+    senders: tuple[str, ...] = parameter((), "processes that only send", example='["p3"]')
+    remote: Mapping[str, str] = parameter(
+        factory=dict,
+        about="processes that are not where the memory is, each with the one there that acts for it",
+        keys="process",
+        example='{ p4 = "p1" }',
+    )
+    places: int = parameter(16, "processes that can be connected to a mailbox at once", minimum=1, maximum=MOST_PLACES)
+    slots: int = parameter(8, "messages of one sender that a mailbox holds; with more it waits", minimum=1, maximum=1024)
+    room: int = parameter(65536, "bytes that a message in the mailbox may have", unit="bytes", minimum=64, maximum=1 << 26)
+
+    def __post_init__(self) -> None:
+        period = self.schedule or self.poll
+        if period < 2 * self.decide:
+            name = "schedule" if self.schedule else "poll"
+            looks = f"a look may take {format_duration(self.decide)}"
+            raise UsageError(f"receivers look every {format_duration(period)}, but {looks}; let {name} be twice that at least")
+        for process, acting in self.remote.items():
+            if acting in self.remote:
+                raise UsageError(f"{acting} acts for {process}, but is remote itself; name a process where the memory is")

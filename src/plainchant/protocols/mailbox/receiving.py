@@ -1,0 +1,425 @@
+"""Receive: looking for messages, having them decided, reading them in the order of their timestamps, setting flags (Fig. 2).
+
+Theory of operation
+-------------------
+**Looking.** A receiver looks at the queue of the first copy that it has not found dead, at *instants* of its own clock that are
+the same for all (``Times.instant``). What is complete at an instant, or never will be, is decided together, beginning at that
+instant: intact receivers begin the same messages at the same reading of their clocks. So decisions on many messages are under
+way at once and a busy receiver is late for none.
+
+**Order.** Messages wait in the order of their names (timestamp, place). The first is taken off when it is decided and a look that
+began ``Times.settled`` after its timestamp has shown all that can come before it: the second look, since an earlier one may have
+been inserted while this one waited. Changes of membership stand in the same order, at their timestamps.
+
+**Reading** is separate from deciding: one message after the other, from the first copy that is alive. Then the decision flags are
+set. With the second protocol that is postponed until every receiver has had time to read, also those without a flag (A.1.2); with
+an application that has no room it waits until it has, so that senders run out of slots.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Final, cast
+
+from ...memory import FAILED, Connection, Copy, Entry, Nap, Request, Until
+from ...model import Batch, ProcessId, Reason, View
+from . import first, second
+from .box import Box, Key, changed, find
+from .message import Message
+
+Found = tuple[list[tuple[int, Entry]], list[tuple[int, Connection]]]
+
+_ALL: Final = 1 << 62
+
+
+class Receiver:
+    """Finds messages, decides on them and delivers them; ``decided`` is told what became of each."""
+
+    def __init__(self, box: Box, decided: Callable[[Message], None], over: Callable[[], None]) -> None:
+        self.box = box
+        self.entry = 0
+        self.exit = 0
+        self._decided = decided
+        self._over = over
+        """Called when everything that this process has to read before its exit is read."""
+        self.forms = False
+        """Whether this process is among those who form the group, and begins when all are there."""
+        self.started = False
+        self.stopped = False
+        self.order: list[tuple[Key, Message]] = []
+        self.known: dict[Key, Message] = {}
+        self.instant = box.clock
+        """The last one at which this process has looked."""
+        self.horizon = 0
+        """Nothing up to this timestamp that was not seen yet will be accepted."""
+        self.passed: Key = (0, 0)
+        self.listed: dict[ProcessId, Connection] = {}
+        """Everybody in the list of receivers, as it was last seen."""
+        self.members: dict[ProcessId, None] = {}
+        self.changes: list[tuple[int, int, ProcessId]] = []
+        """Entries (1) and exits (0) that are not in a view yet."""
+        self.queue: deque[Message | View] = deque()
+        self.reading = False
+        self.pressed = False
+        self.withheld: list[list[Message]] = []
+        self.deciding = 0
+        self.finishing = 0
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def scan(self) -> Generator[Request, Any, None]:
+        """Looks for messages until this process has left."""
+        box, times = self.box, self.box.times
+        while not self.stopped:
+            instant = self._next_instant()
+            needed = self._needed()
+            # A look that begins between two instants has to be over at the next.
+            yield Until(needed) if 0 < needed <= instant - box.parameters.decide else Nap(instant, needed)
+            began = box.clock
+            reached = instant if began >= instant else None
+            self.instant = reached or self.instant
+            while (found := (yield box.look(box.first, self._look))) is FAILED:
+                box.first += 1
+                if box.first == box.copies:
+                    text = f"all {box.copies} copies of {box.group} have failed"
+                    box.host.halt(Reason("no copy", text, {"copies": box.copies}))
+                    return
+                if times.first:
+                    yield Until(box.clock + box.parameters.decide + times.extra)
+                    began = box.clock
+            self._looked(found, began, reached)
+
+    def _next_instant(self) -> int:
+        """The instant after the last one; of several that have gone by the latest."""
+        times = self.box.times
+        return max(times.instant(self.instant + 1), times.instant(self.box.clock + 1 - times.period))
+
+    def _look(self, copy: Copy) -> Found:
+        self.box.sweep(copy)
+        return list(copy.entries()), list(copy.connections())
+
+    def _needed(self) -> int:
+        """When there is something to do, as far as is known; 0: never."""
+        times = self.box.times
+        due = [
+            message.stamp + times.settled if message.begun else times.instant(message.stamp + times.complete)
+            for _, message in self.order
+            if message.stamp > self.horizon
+        ]
+        due += [stamp + times.settled for stamp in self._changes_due() if stamp > self.horizon]
+        return max(min(due), self.box.clock + 1) if due else 0
+
+    def _changes_due(self) -> list[int]:
+        due = [stamp for stamp, _, _ in self.changes[:1]]
+        if self.entry and not self.started:
+            due.append(self.entry)
+        return [*due, self.exit] if self.exit else due
+
+    def _looked(self, found: Found, began: int, instant: int | None) -> None:
+        """What a look has shown that began at ``began``; at an instant, decisions begin."""
+        box = self.box
+        if self.stopped:
+            return
+        entries, connections = found
+        for slot, entry in entries:
+            self._see(slot, entry)
+        self._see_connections(connections)
+        present = {(entry.stamp, entry.place) for _, entry in entries}
+        for key in [key for key, message in self.known.items() if message.decided and key not in present and key <= self.passed]:
+            del self.known[key]
+        if not box.rules.look_again:
+            self.horizon = _ALL
+            self._begin([message for _, message in self.order if not message.begun], None)
+        else:
+            self.horizon = max(self.horizon, began - box.times.settled)
+            self._begin_due(began if instant is None else instant, instant)
+        self.advance()
+
+    def _see(self, slot: int, entry: Entry) -> None:
+        box = self.box
+        key = (entry.stamp, entry.place)
+        if key in self.known:
+            return
+        wanted = self.entry <= entry.stamp and not 0 < self.exit <= entry.stamp
+        flagged = bool(entry.listed & ~entry.done & box.mask)
+        listener = not entry.listed & box.mask and wanted and box.rules.listen and not box.times.first
+        if not (flagged or listener):
+            return
+        message = self.known[key] = Message(slot, entry, wanted=wanted, listener=listener)
+        if key <= self.passed and box.times.first:
+            # Only a sender with a timing failure can be so late; what the seed calls unread are later messages.
+            message.begun = message.decided = True
+            message.verdict = None
+            self._tell_late(message, "it came after later messages had been read")
+            self._finish([message])
+            return
+        insort(self.order, (key, message), key=lambda item: item[0])
+
+    def _begin_due(self, now: int, instant: int | None) -> None:
+        """Begins what is complete, or never will be. With the second protocol those that become so at an instant go together and
+        wait for it; each that is later than that goes on its own, at once."""
+        times = self.box.times
+        due = now - times.complete
+        fresh = [message for _, message in self.order if not message.begun and message.stamp <= due]
+        if times.first:
+            self._begin(fresh, now)
+            return
+        if instant is not None:
+            self._begin([message for message in fresh if message.stamp > due - times.period], instant)
+        for message in fresh:
+            if message.stamp <= due - times.period:
+                self._begin([message], now)
+
+    def _begin(self, batch: list[Message], instant: int | None) -> None:
+        """Has messages decided together: those of an instant, or one that is late."""
+        if not batch:
+            return
+        box = self.box
+        times = box.times
+        for message in batch:
+            message.begun = True
+        if instant is None:
+            for message in batch:
+                self._decide([message], times.instant(message.stamp + times.complete))
+            return
+        if times.first:
+            self._decide(batch, box.clock)
+            return
+        for group in ([each for each in batch if not each.listener], [each for each in batch if each.listener]):
+            if group:
+                self._decide(group, instant + box.parameters.decide)
+
+    def _decide(self, batch: list[Message], begin: int) -> None:
+        self.deciding += 1
+        self.box.host.spawn("decide", self._decision(batch, begin, self.box.first))
+
+    def _decision(self, batch: list[Message], begin: int, start: int) -> Generator[Request, Any, None]:
+        box = self.box
+        yield Until(begin)
+        if box.times.first:
+            yield from first.decide(box, batch, start)
+        elif batch[0].listener:
+            yield from second.listen(box, batch, begin, start)
+        else:
+            yield from second.decide(box, batch, begin, start)
+        for message in batch:
+            message.decided = True
+            self._tell_decision(message, begin)
+            self._decided(message)
+        self.deciding -= 1
+        self.advance()
+
+    def _tell_decision(self, message: Message, begin: int) -> None:
+        box, entry = self.box, message.entry
+        name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
+        took = {"took_ns": box.clock - begin, "after_ns": box.clock - entry.stamp}
+        made = {"stamp": entry.stamp, "decision": int(bool(message.verdict)), "copy": message.copy}
+        box.host.record("decide", box.group, **made, **name, **took)
+        if not message.verdict:
+            # Where a late message is sent again, under the same number, nobody can say yet that it is never delivered.
+            kind = "reject" if box.parameters.rejected == "halt" else "late"
+            text = "most receivers did not see it in time with its flag set" if not box.times.first else "its flag was not set"
+            for seq in range(entry.first, entry.first + entry.count):
+                box.host.record(kind, box.group, sender=entry.sender, seq=seq, stamp=entry.stamp, text=text)
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def _see_connections(self, connections: list[tuple[int, Connection]]) -> None:
+        for _, connection in connections:
+            process = connection.process
+            if not connection.entry:
+                continue
+            before = self.listed.get(process)
+            if before == connection:
+                continue
+            self.listed[process] = connection
+            if before is None and process not in self.members and not connection.gone:
+                insort(self.changes, (connection.entry, 1, process))
+            elif before is not None and before.entry != connection.entry and (before.entry, 1, process) in self.changes:
+                self.changes.remove((before.entry, 1, process))
+                insort(self.changes, (connection.entry, 1, process))
+            if connection.exit and not (before is not None and before.exit):
+                insort(self.changes, (connection.exit, 0, process))
+
+    def start(self, members: tuple[ProcessId, ...], stamp: int) -> None:
+        """The group has been formed of these; what they send from now on is delivered."""
+        self.members = dict.fromkeys(members)
+        self.changes = [change for change in self.changes if change[0] > stamp or change[2] not in self.members]
+        self.started = True
+        self.queue.append(self._view(stamp, members))
+        self.advance()
+
+    def _view(self, stamp: int, joined: tuple[ProcessId, ...] = (), left: ProcessId = "") -> View:
+        box = self.box
+        gone = {left: Reason("left", f"{left} is no longer a receiver of {box.group}")} if left else {}
+        number = max(1, stamp - box.epoch)
+        own = box.rank(self.entry) if box.host.me in joined else box.rank(stamp)
+        return View(box.group, number, tuple(self.members), joined, gone, rank=own)
+
+    def advance(self) -> None:
+        """Takes off the front of the order what can be."""
+        while self.started or self._may_start():
+            change = self.changes[0] if self.changes and self.changes[0][0] <= self.horizon else None
+            head = self.order[0][1] if self.order else None
+            if change is not None and (head is None or change[0] <= head.stamp):
+                self._change(*self.changes.pop(0))
+            elif head is not None and head.decided and head.stamp <= self.horizon:
+                self.order.pop(0)
+                self._take_off(head)
+            else:
+                break
+        if (self.queue or self._is_at_end()) and not self.reading:
+            self.reading = True
+            self.box.host.spawn("read", self._read())
+
+    def _may_start(self) -> bool:
+        """Whether this process, which joins a group that exists, has got to its entry."""
+        if self.forms or not self.entry or self.horizon < self.entry:
+            return False
+        earlier = [name for stamp, kind, name in self.changes if kind and stamp <= self.entry]
+        gone = [name for stamp, kind, name in self.changes if not kind and stamp <= self.entry]
+        self.changes = [change for change in self.changes if change[0] > self.entry]
+        self.members = dict.fromkeys(name for name in earlier if name not in gone)
+        self.members[self.box.host.me] = None
+        self.started = True
+        self.queue.append(self._view(self.entry, (self.box.host.me,)))
+        return True
+
+    def _change(self, stamp: int, enters: int, process: ProcessId) -> None:
+        if enters:
+            if process not in self.members:
+                self.members[process] = None
+                self.queue.append(self._view(stamp, (process,)))
+        elif process in self.members and process != self.box.host.me:
+            del self.members[process]
+            self.queue.append(self._view(stamp, left=process))
+
+    def _take_off(self, message: Message) -> None:
+        if message.key > self.passed:
+            self.passed = message.key
+        elif message.verdict and message.wanted:
+            message.verdict = False
+            self._tell_late(message, "later messages had been delivered before it was accepted")
+        if message.verdict and message.wanted:
+            self.queue.append(message)
+        else:
+            self._finish([message])
+
+    def _is_at_end(self) -> bool:
+        """Whether nothing is left to read before this process's exit."""
+        is_past = bool(self.exit) and self.horizon >= self.exit and not self.stopped
+        return is_past and not any(message.stamp < self.exit for _, message in self.order)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Generator[Request, Any, None]:
+        """Delivers what is in the queue, in order."""
+        box = self.box
+        finished: list[Message] = []
+        while self.queue:
+            item = self.queue.popleft()
+            if isinstance(item, View):
+                box.host.install(item)
+                continue
+            found = yield from self._fetch(item)
+            if found is not None:
+                entry, data = found
+                batch = Batch(entry.first, entry.count, data, entry.offset, entry.total)
+                box.host.deliver(box.group, entry.sender, batch, box.rank(*item.key))
+            finished.append(item)
+        self.reading = False
+        if finished:
+            self._finish(finished)
+        if self._is_at_end():
+            self.stopped = True
+            self._over()
+
+    def _fetch(self, message: Message) -> Generator[Request, Any, tuple[Entry, bytes] | None]:
+        def fetch(copy: Copy) -> tuple[Entry, bytes] | None:
+            entry = find(copy, message.slot, message.key)
+            return (entry, copy.data(message.slot)) if entry is not None and entry.filled else None
+
+        for copy in range(self.box.first, self.box.copies):
+            found = yield self.box.read(copy, fetch, message.entry.size)
+            if found is not FAILED and found is not None:
+                return cast("tuple[Entry, bytes]", found)
+        self._tell_late(message, "it was accepted, but no copy has it any more")
+        return None
+
+    def _finish(self, batch: list[Message]) -> None:
+        if self.pressed:
+            self.withheld.append(batch)
+            return
+        flagged = [message for message in batch if not message.listener]
+        if flagged:
+            self.finishing += 1
+            self.box.host.spawn("finish", self._set_flags(flagged))
+
+    def press(self, full: bool) -> None:
+        """The application has no room for more, or has room again."""
+        self.pressed = full
+        if not full:
+            withheld, self.withheld = self.withheld, []
+            for batch in withheld:
+                self._finish(batch)
+
+    def _set_flags(self, batch: list[Message]) -> Generator[Request, Any, None]:
+        """Sets this process's decision flags, and removes what was the last to be."""
+        box = self.box
+        if box.times.kept and any(message.verdict for message in batch):
+            yield Until(max(message.stamp for message in batch) + box.times.kept)
+
+        def set_flags(copy: Copy) -> None:
+            for message in batch:
+                entry = find(copy, message.slot, message.key)
+                if entry is not None and not entry.removed:
+                    entry = changed(entry, done=entry.done | box.mask)
+                    copy.put(message.slot, entry)
+            if box.rules.atomic_remove:
+                box.sweep(copy)
+
+        def complete(copy: Copy) -> list[int]:
+            entries = ((message.slot, find(copy, message.slot, message.key)) for message in batch)
+            return [slot for slot, entry in entries if entry is not None and not entry.listed & ~entry.done]
+
+        for copy in range(box.copies):
+            if (yield box.finish(copy, set_flags)) is FAILED or box.rules.atomic_remove:
+                continue
+            slots = yield box.finish(copy, complete)
+            if slots is not FAILED and slots:
+                yield box.finish(copy, partial(_remove, slots))
+        self.finishing -= 1
+
+    def _tell_late(self, message: Message, text: str) -> None:
+        entry = message.entry
+        name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
+        self.box.host.record("late", self.box.group, stamp=message.stamp, text=text, **name)
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        if self.order:
+            text = f"{len(self.order)} messages in {self.box.group} are not decided, or may not be delivered yet"
+            return Reason("undecided", text, {"messages": len(self.order)})
+        if self.queue or self.reading or self.finishing or self.changes:
+            return Reason("unread", f"{self.box.host.me} is reading in {self.box.group}")
+        return None
+
+    def snapshot(self) -> tuple[object, ...]:
+        """Everything that decides what happens next, for the explorer."""
+        ahead = bisect_left([key for key, _ in self.order], self.passed)
+        return (
+            self.entry, self.exit, self.started, self.stopped, self.horizon, self.passed, ahead, self.reading, self.finishing,
+            self.deciding, tuple(message.snapshot() for message in self.known.values()), tuple(self.changes),
+            tuple(item.number if isinstance(item, View) else item.key for item in self.queue), tuple(self.members),
+        )
+
+
+def _remove(slots: list[int], copy: Copy) -> None:
+    for slot in slots:
+        entry = copy.entry(slot)
+        if entry is not None:
+            copy.put(slot, changed(entry, removed=True))

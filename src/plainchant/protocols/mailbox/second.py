@@ -1,0 +1,164 @@
+"""The decision of the second protocol, which tolerates timing failures too (3.4.2): a majority decides.
+
+A copy is used in three atomic steps, at fixed times of its slot (see ``times``): *join in* (a decision from an earlier copy is
+written into D; else who sees the message before it expires says so: nxp), *vote* (who finds the a-flag set, and a majority that
+saw the message in time, sets LD, as long as there is no quorum; everybody counts itself: nrd), *settle* (with a quorum D becomes
+LD, and what is in D is the decision). D is set once in a copy and then followed by everybody, whatever the time: that is
+consensus.
+
+Who has a decision writes it into the next copies without waiting. A message that is absent from a copy is decided on there all
+the same, in a place that its sender finds if it comes after all; else two receivers that come before and after it would wait for
+different quorums. For processes that are gone ``leaving.collect`` has voted. """
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from ...memory import FAILED, Copy, Entry, Request, Until
+from .box import Box, changed, find, majority, receivers
+from .message import Message
+
+
+def decide(box: Box, batch: list[Message], begin: int, start: int) -> Generator[Request, Any, None]:
+    """Decides on messages together; the slot of copy i begins at ``begin`` and i slots, by this process's clock."""
+    times, decision_field = box.times, box.rules.decision_field
+    for copy in range(start, box.copies):
+        for message in batch:
+            message.follow(copy - 1)
+        if not decision_field or any(message.verdict is None for message in batch):
+            yield Until(begin + copy * times.slot)
+        slot = max(begin + copy * times.slot, box.clock)
+        open_ = yield box.decide(copy, partial(_join_in, box, batch))
+        if open_ is FAILED or not open_:
+            continue
+        yield Until((slot if box.rules.wait == "corrected" else box.clock) + times.vote)
+        if (yield from _vote(box, copy, open_)) is FAILED:
+            continue
+        if box.rules.wait == "corrected":
+            yield Until(slot + times.settle)
+        while open_:
+            open_ = yield box.decide(copy, partial(_settle, box, open_))
+            if open_ is FAILED:
+                break
+            if open_:
+                yield Until(box.clock + box.parameters.decide)
+    for message in batch:
+        message.follow(box.copies - 1)
+
+
+def _join_in(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
+    """Lines 12 to 20; those for which this copy has no decision yet."""
+    undecided = []
+    for message in batch:
+        entry = _entry(box, message, copy)
+        if entry is None:
+            continue
+        if entry.removed:
+            message.verdict = message.verdict if entry.decision is None else entry.decision
+            continue
+        decision = entry.decision
+        if decision is None and box.rules.decision_field:
+            decision = message.verdict
+        if decision is not None:
+            message.verdict = decision
+            copy.put(message.slot, changed(entry, decision=decision, voted=entry.voted | box.mask))
+            continue
+        if box.host.clock() < message.stamp + box.times.expiry:
+            entry = changed(entry, seen=entry.seen | box.mask)
+        copy.put(message.slot, entry)
+        undecided.append(message)
+    return undecided
+
+
+def _entry(box: Box, message: Message, copy: Copy) -> Entry | None:
+    """The message's entry in a copy, or an empty one; None: the slot has another message, so everybody has done with this one."""
+    entry = copy.entry(message.slot)
+    if entry is not None and (entry.stamp, entry.place) == message.key:
+        return entry
+    if not box.rules.placeholders or (entry is not None and (not entry.removed or entry.stamp > message.stamp)):
+        return None
+    listed = receivers(copy, message.stamp)
+    return Entry(message.stamp, message.entry.place, message.entry.sender, listed=listed | box.mask)
+
+
+def _vote(box: Box, copy: int, batch: list[Message]) -> Generator[Request, Any, Any]:
+    """Lines 22 to 28: LD and nrd, together."""
+    if box.rules.atomic_votes:
+        return (yield box.decide(copy, partial(_count_in, box, batch)))
+    changes = yield box.decide(copy, partial(_would_change, batch))
+    if changes is FAILED:
+        return FAILED
+    yield box.decide(copy, partial(_change, changes))
+    return (yield box.decide(copy, partial(_only_count, box, batch)))
+
+
+def _count_in(box: Box, batch: list[Message], copy: Copy) -> None:
+    _change(_would_change(batch, copy), copy)
+    _only_count(box, batch, copy)
+
+
+def _would_change(batch: list[Message], copy: Copy) -> list[Message]:
+    """Those for which LD is to be set."""
+    setting = []
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is not None and entry.available and not entry.local:
+            quorum = majority(entry.listed)
+            if entry.seen.bit_count() >= quorum > entry.voted.bit_count():
+                setting.append(message)
+    return setting
+
+
+def _change(batch: list[Message], copy: Copy) -> None:
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is not None and not entry.removed:
+            copy.put(message.slot, changed(entry, local=True))
+
+
+def _only_count(box: Box, batch: list[Message], copy: Copy) -> None:
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is not None and not entry.removed:
+            copy.put(message.slot, changed(entry, voted=entry.voted | box.mask))
+
+
+def _settle(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
+    """Lines 29 to 34; those that have no quorum yet."""
+    without = []
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is None:
+            continue
+        if entry.decision is None:
+            if entry.voted.bit_count() < majority(entry.listed):
+                without.append(message)
+                continue
+            entry = changed(entry, decision=entry.local)
+            copy.put(message.slot, entry)
+        message.verdict = entry.decision if box.rules.decision_field else entry.local
+    return without
+
+
+def listen(box: Box, batch: list[Message], begin: int, start: int) -> Generator[Request, Any, None]:
+    """Follows the decision on messages in which this process has no flag (A.1.2), and changes nothing."""
+
+    def overhear(copy: Copy) -> bool:
+        """Whether all of them are decided in this copy."""
+        everywhere = True
+        for message in batch:
+            entry = find(copy, message.slot, message.key)
+            if entry is None or (entry.removed and entry.decision is None):
+                continue
+            if entry.decision is None:
+                everywhere = everywhere and not entry.listed & ~entry.done
+            else:
+                message.verdict = entry.decision
+        return everywhere
+
+    for copy in range(start, box.copies):
+        yield Until(begin + copy * box.times.slot + box.times.settle)
+        while (yield box.decide(copy, overhear)) is False:
+            yield Until(box.clock + box.parameters.decide)

@@ -1,0 +1,123 @@
+"""Send: a message is written into every copy, then every copy's availability flag is set (Fig. 1).
+
+A process sends one message at a time, and into a slot of its own that is free in every copy: so a mailbox never overflows, and
+who finds no free slot waits before it takes anything from its application.
+
+A copy may have a place for the message before it comes: a receiver that is early has left its vote there (second protocol). The
+sender fills it and leaves the votes as they are. If everybody has done with it already, the message was rejected for being late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ...memory import FAILED, Copy, Entry, Request, Until
+from ...model import Batch
+from .box import Box, Key, changed, find, receivers
+
+
+class Outgoing:
+    """A message that this process sends, until it knows how that ended."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.key: Key = (0, 0)
+        self.slot = 0
+        self.attempts = 0
+
+
+class Sender:
+    """Writes messages into this process's slots."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        self.last = 0
+        """The timestamp of the last message."""
+        self._slot = 0
+
+    def wait_for_slot(self) -> Generator[Request, Any, bool]:
+        """Waits until the next slot is free in every copy; whether there is a copy at all."""
+        box = self.box
+        slot = box.place * box.layout.slots + self._slot
+
+        def is_free(copy: Copy) -> bool:
+            entry = copy.entry(slot)
+            if entry is None or entry.removed:
+                return True
+            if not box.is_over(entry):
+                return False
+            copy.put(slot, changed(entry, removed=True))
+            return True
+
+        copy = 0
+        alive = blocked = False
+        while copy < box.copies:
+            free = yield box.look(copy, is_free)
+            if free is False:
+                if not blocked:
+                    text = f"all {box.layout.slots} slots of {box.host.me} hold messages that not everybody has read"
+                    box.host.record("block", box.group, reason="slots", text=text)
+                blocked = True
+                yield Until(box.times.instant(box.clock + 1))
+                continue
+            alive = alive or free is not FAILED
+            copy += 1
+        if blocked:
+            box.host.record("unblock", box.group)
+        return alive
+
+    def send(self, outgoing: Outgoing, stamp: int) -> Generator[Request, Any, None]:
+        """The procedure of the seed: 3.3.1."""
+        box = self.box
+        batch = outgoing.batch
+        self.last = stamp
+        key = outgoing.key = (stamp, box.place)
+        slot = outgoing.slot = box.place * box.layout.slots + self._slot
+        outgoing.attempts += 1
+        self._slot = (self._slot + 1) % box.layout.slots
+
+        def insert(copy: Copy) -> None:
+            there = find(copy, slot, key)
+            if there is not None and there.removed:
+                return
+            copy.fill(slot, batch.body)
+            fields = (batch.first, batch.count, batch.offset, batch.total, len(batch.body), True)
+            if there is None:
+                copy.put(slot, Entry(stamp, box.place, box.host.me, *fields, listed=receivers(copy, stamp)))
+            else:
+                names = ("first", "count", "offset", "total", "size", "filled")
+                copy.put(slot, changed(there, **dict(zip(names, fields, strict=True))))
+
+        def make_available(copy: Copy) -> None:
+            there = find(copy, slot, key)
+            if there is not None and not there.removed:
+                copy.put(slot, changed(there, available=True))
+
+        for copy in range(box.copies):
+            yield box.write(copy, insert, len(batch.body))
+        for copy in range(box.copies):
+            yield box.flag(copy, make_available)
+
+    def outcome(self, outgoing: Outgoing) -> Generator[Request, Any, bool]:
+        """How a message ended that this process does not receive itself: the decision in the last copy that is alive."""
+        box = self.box
+        verdict = True
+
+        def ended(copy: Copy) -> bool | None:
+            there = find(copy, outgoing.slot, outgoing.key)
+            if there is None:
+                return False
+            return True if there.decision is None and not there.listed & ~there.done else there.decision
+
+        yield Until(box.clock + box.times.slot)
+        copy = 0
+        while copy < box.copies:
+            decision = yield box.look(copy, ended)
+            if decision is None:
+                yield Until(box.times.instant(box.clock + 1))
+                continue
+            if decision is not FAILED:
+                verdict = decision
+            copy += 1
+        return verdict

@@ -1,0 +1,84 @@
+"""How long everything takes at the most: the bounds of one operation made into those of the protocols.
+
+Theory of operation
+-------------------
+An operation has its effect at some moment between its beginning and its bound. Two things that happen at one moment may come in
+either order, so whatever has to be *after* something waits one :data:`TICK` longer than that can take.
+
+**Overtaking** (first protocol). A receiver that finds a copy dead goes on to the next one, where it must not come before
+somebody who found the copy alive has written the decision there. That one began the dead copy at most ``decide`` later and is
+done with the next copy within two slots of ``decide``: the extra delay has to be ``2 decide`` for each copy that was found dead,
+on top of its slot, and is never given back. (The seed has e, once.)
+
+**Slots** (second protocol). All intact receivers begin a message at the same reading of their clocks, so within e. They see it
+in ``decide``; who votes must know that all have seen it, so the vote begins ``decide + e`` after the slot's beginning; all have
+voted ``2 decide + 2e`` after it, when the decision is final. A copy that dies is left at the end of its slot of ``3 decide +
+2e``, by everybody alike. Copy i has its slot i after the beginning, dead or not.
+
+**Expiry**. The last intact copy may be the last of all, so messages of intact senders are seen up to ``(n - 1)`` slots and one
+step after the beginning.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .parameters import Parameters
+from .rules import RULES, Rules
+
+TICK: Final = 1
+
+
+class Times:
+    """Everything in ns, for mailboxes to which at most ``senders`` processes are connected."""
+
+    def __init__(self, parameters: Parameters, rules: Rules = RULES, senders: int = 1) -> None:
+        copies = parameters.copies
+        self.parameters = parameters
+        self.first = parameters.tolerate == "crash"
+        skew, decide = parameters.skew, parameters.decide
+        self.send = copies * (parameters.write + parameters.flag)
+        """Ds: a Send, from its timestamp."""
+        self.join = copies * parameters.flag
+        """Dj, Dl: until all copies have one's entry or exit."""
+        self.complete = self.send + skew + TICK
+        """After a message's timestamp, on any clock: it is there, or its sender has failed."""
+        self.extra = {"corrected": 2 * decide + TICK, "printed": skew, "none": 0}[rules.extra]
+        corrected = rules.wait == "corrected"
+        self.vote = decide + skew + TICK if corrected else skew
+        """From a slot's beginning to the votes; if printed: from the end of the first step."""
+        self.settle = 2 * (decide + skew + TICK)
+        """From a slot's beginning to the decision."""
+        self.slot = self.settle + decide + TICK
+        self.period = parameters.schedule or parameters.poll
+        """From one instant to the next."""
+        self.detect = 0 if parameters.schedule else parameters.poll
+        """p: how long a complete message can wait to be looked for."""
+        self.expiry = parameters.expiry or (
+            self.complete + self.detect + decide + (copies - 1) * self.slot + decide + TICK
+            if rules.expiry == "corrected"
+            else self.send + self.detect + copies * decide + 2 * skew
+        )
+        """X: a message is seen before its timestamp and this, or it is late."""
+        self.settled = self.complete if self.first else self.expiry + skew + TICK
+        """After a message's timestamp, on any clock: nothing earlier that is not there yet will be accepted."""
+        failing = copies - 1
+        reading = (senders + failing) * parameters.read
+        if self.first:
+            looking = self.detect + decide + failing * (2 * decide + self.extra)
+            self.receive = copies * decide + failing * self.extra + copies * (parameters.read + parameters.finish)
+            """Dr: a Receive, from the decision's beginning until all flags are set."""
+            self.deliver = self.complete + skew + looking + copies * decide + failing * self.extra + reading
+        else:
+            self.receive = copies * (self.slot + parameters.read + parameters.finish)
+            # Something earlier of a slow sender that was seen at the last moment has to be decided first, by all who look for it.
+            decided = self.period + decide + copies * self.slot
+            self.deliver = self.settled + skew + copies * decide + decided + skew + reading
+        """From a message's Send to its delivery, by a clock that is right."""
+        self.kept = 0 if self.first or not rules.postpone else self.deliver + skew + TICK
+        """After its timestamp, on any clock: every intact receiver has read it."""
+
+    def instant(self, after: int) -> int:
+        """The next moment, not before ``after``, at which a receiver looks for messages."""
+        phase = self.complete % self.period if self.parameters.schedule else 0
+        return after + (phase - after) % self.period

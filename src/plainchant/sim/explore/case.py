@@ -1,0 +1,126 @@
+"""What is explored: who takes part, how long things take, and what may go wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...engine import Engine, Host, _GroupHost
+from ...memory import Layout
+from ...model import Nanoseconds, ProcessId, UsageError
+
+GROUP: Final = "g"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A small group, and what may happen to it. Times are whole units (of the bounds: ns)."""
+
+    receivers: tuple[ProcessId, ...]
+    senders: tuple[ProcessId, ...]
+    """Who sends; those who are no receivers only send."""
+    copies: int
+    make: Callable[[Host], Engine]
+    skew: Nanoseconds
+    """Clocks are ahead by nothing or by this."""
+    poll: Nanoseconds
+    complete: Nanoseconds
+    """After its timestamp a message may be decided on. Sends begin so that a look falls right at its end, or just misses it."""
+    bounds: Mapping[str, Nanoseconds]
+    """What is promised: ``send``, ``deliver``."""
+    crashes: int = 1
+    modules: int = 0
+    detections: tuple[Nanoseconds, ...] = (1, 1_000)
+    """How long after a crash everybody is told; each is tried. Not at once: nobody acts upon a crash at its very moment."""
+    early: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
+    """Processes whose clocks are ahead by this: a timing failure."""
+    late: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
+    """Processes that stop once, between any two operations, for this: a timing failure."""
+    messages: int = 1
+    """That each sender sends."""
+    scheduled: bool = False
+    """Sends begin when the protocol says so."""
+    start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """The detail of ``start`` rows in traces."""
+    constants: tuple[Any, ...] = ()
+    """Objects that are the same in all runs."""
+    still: tuple[type, ...] = ()
+    """Types whose objects never change."""
+
+    def __post_init__(self) -> None:
+        if not self.receivers or not self.senders:
+            raise UsageError("a case needs at least one receiver and one sender")
+        if not 0 <= self.modules < self.copies:
+            raise UsageError(f"{self.modules} of {self.copies} modules may fail; one has to remain: --modules 0 to {self.copies - 1}")
+        if not self.detections or min(self.detections) < 1:
+            raise UsageError("a crash is told after 1 unit at least; give --detection such a time")
+        for process in (*self.early, *self.late):
+            if process not in self.processes:
+                raise UsageError(f"there is no process {process!r} in this case; there are: {', '.join(self.processes)}")
+
+    @property
+    def processes(self) -> tuple[ProcessId, ...]:
+        return tuple(dict.fromkeys((*self.receivers, *self.senders)))
+
+    @property
+    def horizon(self) -> Nanoseconds:
+        """A run that goes on for so long after its sends goes on for ever."""
+        faulty = sum(self.early.values()) + sum(self.late.values())
+        return 4 * self.messages * len(self.senders) * (self.bounds["deliver"] + self.poll) + 2 * faulty + 2 * max(self.detections)
+
+
+def mailbox_case(
+    *,
+    receivers: int = 2,
+    senders: int = 1,
+    both: bool = False,
+    rules: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Case:
+    """A case of ``mailbox``: receivers ``r1``, ``r2``..., senders ``s1``..., or, with ``both``, the first receivers."""
+    from ...protocols import mailbox
+    from ...protocols.mailbox.parameters import Parameters
+    from ...protocols.mailbox.rules import Rules
+    from ...protocols.mailbox.times import Times
+
+    listening = tuple(f"r{number}" for number in range(1, receivers + 1))
+    sending = listening[:senders] if both else tuple(f"s{number}" for number in range(1, senders + 1))
+    if len(sending) < senders:
+        raise UsageError(f"{senders} of {receivers} receivers cannot send; name fewer senders, or leave out --both")
+    only = tuple(name for name in sending if name not in listening)
+    given = {**UNITS, **(parameters or {})}
+    chosen = Parameters(**{"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, **given, "senders": only})
+    ruled = Rules(**(rules or {}))
+    times = Times(chosen, ruled, chosen.places)
+    description = mailbox.DESCRIPTION
+    groups = {GROUP: (*listening, *only)}
+    bounds = dict(description.bounds(chosen, groups))
+    make = mailbox.maker(ruled)
+    settings.setdefault("modules", chosen.copies - 1)
+    return Case(
+        receivers=listening,
+        senders=sending,
+        copies=chosen.copies,
+        make=lambda host: make(host, chosen),
+        skew=chosen.skew,
+        poll=chosen.poll,
+        complete=times.complete,
+        bounds=bounds,
+        scheduled=bool(chosen.schedule),
+        start={
+            "version": 1,
+            "protocol": description.name,
+            "parameters": dataclasses.asdict(chosen),
+            "promises": [promise.name for promise in description.promises(chosen, groups)],
+            "bounds": bounds,
+        },
+        constants=(chosen, ruled),
+        still=(Times, Layout, _GroupHost),
+        **settings,
+    )
+
+
+UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}
+"""Bounds in units, unless others are given: e is small against dd."""

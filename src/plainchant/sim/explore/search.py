@@ -1,0 +1,273 @@
+"""All runs of a case: depth first, each run again from its beginning, never twice from the same state.
+
+Theory of operation
+-------------------
+Procedures are generators, which cannot be copied. So a branch is explored by running its whole case again with the answers that lead
+there (``_Path``); answers after those are taken from the first one on, and the last question with an answer left is next. Where events
+have to be ordered the run's state is looked up, and a state from which everything was tried is not tried again.
+
+**Order.** Two events at one moment are *independent* if they belong to different processes and do not touch the same copy: each leaves
+alone what the other reads or writes (memory by copies, engines by processes, the mailbox server counts as a copy), whatever happens instead
+of them (a crash, a dead module) does so too, and a budget that one of them uses up is used up for the other in either order. So ab and ba lead to
+the same state, and only one of them need be tried: while b is tried first after all that begins with a was, a *sleeps*, and is not
+tried again until something that depends on it has happened (sleep sets: Godefroid, 1996). A state is remembered with who slept there; met again
+with others asleep, it is explored only for those who slept then and do not now. What touches processes at large (a crash, of which all
+are told) wakes everybody. A process's step that touches no memory, alone at its process, comes first: whatever is done at this moment by
+others is independent of it. (That a crash is told a moment later makes this true of notices.)
+
+**Beyond the limit** on states the rest is sampled: ``random`` runs whose answers are drawn.
+
+**Shrinking.** A run that breaks a promise is looked for again with fewer faults, exhaustively as far as the limit goes; then every
+answer that need not be special is made the usual one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from .case import Case
+from .checks import Violation
+from .world import Event, World
+
+
+class _Known(Exception):
+    """The run has come to where another has been."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Question:
+    """A question of the run that is explored, with the answers that are left."""
+
+    answers: list[int]
+    at: int = 0
+    due: tuple[Event, ...] = ()
+    asleep: frozenset[Event] = frozenset()
+
+    @property
+    def answer(self) -> int:
+        return self.answers[self.at]
+
+
+class _Path:
+    """Answers questions along a path and lengthens it."""
+
+    def __init__(self, states: dict[bytes, frozenset[Event]]) -> None:
+        self.questions: list[_Question] = []
+        self._states = states
+        self._asked = 0
+        self._asleep: frozenset[Event] = frozenset()
+
+    def rewind(self) -> bool:
+        """Goes back to the last question with another answer; whether there is one."""
+        self._asked = 0
+        self._asleep = frozenset()
+        while self.questions:
+            self.questions[-1].at += 1
+            if self.questions[-1].at < len(self.questions[-1].answers):
+                return True
+            self.questions.pop()
+        return False
+
+    @property
+    def answers(self) -> list[int]:
+        return [question.answer for question in self.questions]
+
+    def choose(self, count: int) -> int:
+        if self._asked == len(self.questions):
+            self.questions.append(_Question(list(range(count))))
+        self._asked += 1
+        return self.questions[self._asked - 1].answer
+
+    def order(self, due: Sequence[Event], world: World) -> int:
+        if self._asked == len(self.questions):
+            self.questions.append(self._new(tuple(due), world))
+        question = self.questions[self._asked]
+        self._asked += 1
+        chosen = due[question.answer]
+        before = {due[index] for index in question.answers[: question.at]}
+        self._asleep = frozenset(event for event in question.asleep | before if event.is_independent(chosen))
+        return question.answer
+
+    def _new(self, due: tuple[Event, ...], world: World) -> _Question:
+        asleep = self._asleep & frozenset(due)
+        state = world.digest()
+        slept = self._states.get(state)
+        if slept is None:
+            self._states[state] = asleep
+            awake = [index for index, event in enumerate(due) if event not in asleep]
+        else:
+            self._states[state] = slept & asleep
+            awake = [index for index, event in enumerate(due) if event in slept and event not in asleep]
+        if not awake:
+            raise _Known
+        return _Question(awake, 0, due, asleep)
+
+    def mixed(self) -> None:
+        self._asleep = frozenset()
+
+
+class _Given:
+    """Answers as given; where nothing is given, or something that cannot be, the usual."""
+
+    def __init__(self, answers: Sequence[int], random: Random | None = None) -> None:
+        self._given = answers
+        self._random = random
+        self.answers: list[int] = []
+
+    def choose(self, count: int) -> int:
+        number = len(self.answers)
+        if self._random is not None:
+            answer = self._random.randrange(count)
+        else:
+            answer = self._given[number] if number < len(self._given) else 0
+        self.answers.append(answer if answer < count else 0)
+        return self.answers[-1]
+
+    def order(self, due: Sequence[Event], world: World) -> int:
+        return self.choose(len(due))
+
+    def mixed(self) -> None:
+        """Nobody sleeps here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What an exploration found."""
+
+    case: Case
+    """The case; if a promise is broken, with no more faults than that takes."""
+    states: int
+    runs: int
+    """Runs to their ends."""
+    branches: int
+    """Runs in all: most end where another has been."""
+    transitions: int
+    """Events that were tried, each counted once."""
+    deepest: int
+    """Events of the longest run."""
+    seconds: float
+    complete: bool
+    """Everything was tried."""
+    sampled: int = 0
+    """Runs that were drawn beyond the limit."""
+    violation: Violation | None = None
+    answers: tuple[int, ...] = ()
+    """Of the run that breaks a promise: what ``replay`` takes."""
+    faults: int = 0
+
+
+Progress = Callable[[int, int], None]
+
+
+def explore(
+    case: Case,
+    *,
+    limit: int = 1_000_000,
+    random: int = 0,
+    seed: int = 0,
+    promise: str = "",
+    shrink: bool = True,
+    progress: Progress = lambda states, branches: None,
+) -> Result:
+    """Tries everything, up to ``limit`` states, then ``random`` runs; stops at the first run that breaks a promise (or this one)."""
+    began = time.perf_counter()
+    found = _all_runs(case, limit, promise, progress)
+    if found.violation is None and not found.complete and random:
+        found = _sampled(case, found, random, seed, promise)
+    if found.violation is not None and shrink:
+        found = _smallest(case, found, limit, progress)
+    return dataclasses.replace(found, seconds=time.perf_counter() - began)
+
+
+def replay(found: Result) -> tuple[World, Violation | None]:
+    """The run that breaks a promise again, with its story."""
+    return retell(found.case, found.answers)
+
+
+def retell(case: Case, answers: Sequence[int]) -> tuple[World, Violation | None]:
+    """One run with its story: these answers, then the usual ones."""
+    world = World(case, _Given(answers), telling=True)
+    return world, world.run()
+
+
+def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Result:
+    states: dict[bytes, frozenset[Event]] = {}
+    path = _Path(states)
+    runs = branches = transitions = deepest = faults = 0
+    violation: Violation | None = None
+    more = True
+    while more and len(states) < limit:
+        known = len(path.questions)
+        world = World(case, path)
+        try:
+            violation = world.run()
+            runs += 1
+        except _Known:
+            violation = None
+        branches += 1
+        transitions += len(path.questions) - known + 1
+        deepest = max(deepest, world.steps)
+        if violation is not None and promise in ("", violation.promise):
+            faults = world.faults
+            break
+        if not branches % 500:
+            progress(len(states), branches)
+        more = path.rewind()
+    answers = tuple(path.answers) if violation is not None else ()
+    return Result(case, len(states), runs, branches, transitions, deepest, 0.0, not more, 0, violation, answers, faults)
+
+
+def _sampled(case: Case, found: Result, count: int, seed: int, promise: str) -> Result:
+    for number in range(count):
+        guide = _Given((), Random(f"{seed}/{number}"))
+        world = World(case, guide)
+        violation = world.run()
+        if violation is not None and promise in ("", violation.promise):
+            return dataclasses.replace(
+                found, sampled=number + 1, violation=violation, answers=tuple(guide.answers), faults=world.faults
+            )
+    return dataclasses.replace(found, sampled=count)
+
+
+def _smallest(case: Case, found: Result, limit: int, progress: Progress) -> Result:
+    """The same promise broken with as few faults as possible, and as few special answers."""
+    assert found.violation is not None
+    promise = found.violation.promise
+    for total in range(found.faults):
+        for modules in range(min(total, case.modules) + 1):
+            if total - modules > case.crashes:
+                continue
+            fewer = dataclasses.replace(case, crashes=total - modules, modules=modules)
+            tried = _all_runs(fewer, limit, promise, progress)
+            if tried.violation is not None:
+                return dataclasses.replace(found, **_usual(tried))
+    return dataclasses.replace(found, **_usual(found))
+
+
+def _usual(found: Result) -> dict[str, Any]:
+    """What to replace in a result so that its run has as few special answers as possible."""
+    assert found.violation is not None
+    promise, answers = found.violation.promise, list(found.answers)
+
+    def breaks(tried: list[int]) -> list[int] | None:
+        guide = _Given(tried)
+        world = World(found.case, guide)
+        violation = world.run()
+        return guide.answers if violation is not None and violation.promise == promise and world.faults <= found.faults else None
+
+    answers = next(usual for length in range(len(answers) + 1) if (usual := breaks(answers[:length])) is not None)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(answers)):
+            if index < len(answers) and answers[index]:
+                usual = breaks([*answers[:index], 0, *answers[index + 1 :]])
+                if usual is not None and sum(map(bool, usual)) < sum(map(bool, answers)):
+                    answers, changed = usual, True
+    guide = _Given(answers)
+    world = World(found.case, guide)
+    return {"case": found.case, "violation": world.run(), "answers": tuple(answers), "faults": world.faults}

@@ -1,0 +1,421 @@
+"""One run of a case: the protocol's own engines in integer time, with a question wherever things could go otherwise.
+
+Theory of operation
+-------------------
+An operation begins, and has its effect at once or after its whole bound (a question); at that moment its process learns the result
+and goes on. Just before an effect, its process may crash instead (after which everybody is told, sooner or later: a question), or
+the module that it falls on, or a process with a late timing fault may be stopped for a while. So every point between two
+operations of a process, and between two effects on a module, is a point where it may crash; that it crashes earlier in the same
+interval makes no difference to anybody but for when the others are told. Events that fall on one moment can come in any order (a question).
+
+The group is formed first, with operations that take no time and nothing going wrong. The run proper begins with the first send,
+whose moment is chosen (questions) so that the receivers' next look comes as soon as a message may be decided on, or just before.
+The run is over when nobody waits for anything.
+
+A process that only sends, and has sent everything, is *set aside*: what it does from then on, looking for what became of its message,
+changes nothing that others see. It may crash at that moment (a question); else it goes on when everybody else is at rest.
+
+Naps last until their time: what a host may do to end them earlier is not explored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from ...memory import FAILED, Connect, Disconnect, Nap, Operate, Until
+from ...model import Failure, Form, ProcessId, ProtocolError, Reason
+from .case import GROUP, Case
+from .checks import Broken, Checks, Violation
+from .host import ExploredHost, Task
+from .memory import ExploredMemory
+from .state import digest
+
+_NEVER: Final = 1 << 62
+_SERVER: Final = -1
+"""What calls of the mailbox server touch, beside the copies."""
+
+
+class Guide(Protocol):
+    """Who answers questions. An answer is a number below ``count``; 0 is what happens if nothing special does."""
+
+    def choose(self, count: int) -> int: ...
+
+    def order(self, due: Sequence[Event], world: World) -> int:
+        """Which of these events comes next."""
+
+    def mixed(self) -> None:
+        """What just happened touched processes at large."""
+
+
+class Event(NamedTuple):
+    """Something that is due: a task's request, a timer, a notice, or a message to send."""
+
+    process: ProcessId
+    what: str
+    number: int
+    touches: int | None = None
+    """The copy that it has an effect on."""
+
+    def is_independent(self, other: Event) -> bool:
+        """Whether the two come to the same in either order: different processes, and not one copy."""
+        return self.process != other.process and (self.touches is None or self.touches != other.touches)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Happened:
+    """A line of a run's story."""
+
+    time: int
+    process: ProcessId
+    text: str
+
+
+class World:
+    """One run. ``telling``: whether it remembers its story and the rows of its trace."""
+
+    def __init__(self, case: Case, guide: Guide, *, telling: bool = False) -> None:
+        self.case = case
+        self.now = 0
+        self.memory = ExploredMemory(case.copies)
+        self.checks = Checks(self)
+        self.hosts: dict[ProcessId, ExploredHost] = {}
+        self.story: list[Happened] = []
+        self.rows: dict[ProcessId, list[tuple[Any, ...]]] = {}
+        self.steps = 0
+        self.faults = 0
+        self._guide = guide
+        self._telling = telling
+        self._crashes = case.crashes
+        self._modules = case.modules
+        self._exploring = False
+        self._until = 0
+        self._sends: dict[ProcessId, int] = {}
+        self._constants = {id(thing): f"constant {number}" for number, thing in enumerate(case.constants)}
+
+    # --- the run ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Violation | None:
+        """Runs to the end; what was broken, if anything."""
+        try:
+            self._form()
+            self._run_until_rest()
+            self._bring_back()
+            self._run_until_rest()
+            self.checks.ended()
+            self._end(drained=True)
+        except Broken as broken:
+            self._end(drained=broken.violation.promise != "termination")
+            return broken.violation
+        return None
+
+    def _run_until_rest(self) -> None:
+        while not self._is_over():
+            if self.now > self._until:
+                self.checks.unending()
+            self._step()
+
+    def set_aside(self, host: ExploredHost) -> None:
+        """A process has sent a message. If that was the last, and it receives nothing, nobody has to look at it."""
+        if not self._exploring or host.queue or host.me in self.case.receivers:
+            return
+        answer = self._guide.choose(1 + len(self.case.detections)) if self._crashes else 0
+        if answer:
+            self.faults += 1
+            self._crashes -= 1
+            self._crash(host, self.case.detections[answer - 1], "crashes after its Send")
+        else:
+            host.aside = True
+
+    def _bring_back(self) -> None:
+        self._exploring = False
+        for host in self.hosts.values():
+            host.aside = False
+            for task in host.tasks.values():
+                task.time = max(task.time, self.now)
+            host.timers = {timer: max(at, self.now) for timer, at in host.timers.items()}
+            host.notices = [(max(at, self.now), notice) for at, notice in host.notices]
+
+    def _end(self, *, drained: bool) -> None:
+        for host in self.hosts.values():
+            if host.alive:
+                self.note(host, "end", detail={"drained": True} if drained else {})
+
+    def _form(self) -> None:
+        case = self.case
+        for name in case.processes:
+            ahead = case.early.get(name, 0) or (case.skew and case.skew * self._guide.choose(2))
+            host = self.hosts[name] = ExploredHost(self, name, ahead)
+            host.stops = int(name in case.late)
+            host.engine = case.make(host)
+            host.max_packet = 64
+        everybody = tuple(self.hosts)
+        for name, host in self.hosts.items():
+            self._constants[id(host)] = f"host {name}"
+            self.note(host, "start", detail=dict(case.start))
+            if name in case.early:
+                host.faulty = True
+                self.note(host, "fault", detail={"fault": "clock", "timing": True, "ahead_ns": host.ahead})
+        for host in self.hosts.values():
+            host.turn(host.engine.start)
+            host.turn(host.engine.join, GROUP, Form(everybody, fresh=True))
+        for _ in range(10_000):
+            if all(set(case.receivers) <= set(host.members) for host in self.hosts.values()) and not self._waits():
+                break
+            self._step()
+        else:
+            raise ProtocolError("the group is not formed after 10,000 steps")
+        self._plan()
+
+    def _plan(self) -> None:
+        """When messages are sent: so that the next look comes as soon as possible, or a moment too early."""
+        case = self.case
+        clock = max(host.clock() for host in self.hosts.values()) + case.complete + case.skew + 2
+        look = clock + -clock % case.poll
+        for name in case.senders:
+            missed = 0 if case.scheduled else self._guide.choose(2)
+            stamp = look - case.complete - 1 + 2 * missed
+            self._sends[name] = max(self.now, stamp - self.hosts[name].ahead)
+        self._until = max(self._sends.values()) + case.horizon
+        while self._next() < min(self._sends.values()):
+            self._step()
+        self._exploring = True
+
+    def _is_over(self) -> bool:
+        return not self._sends and not self._waits()
+
+    def _waits(self) -> bool:
+        return any(
+            host.alive and (host.queue or host.notices or host.engine.waiting() is not None)
+            for host in self.hosts.values()
+            if not host.aside
+        )
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        """When something is due next."""
+        soonest = min(self._sends.values(), default=_NEVER)
+        for host in self.hosts.values():
+            if host.aside:
+                continue
+            for task in host.tasks.values():
+                if task.time < soonest:
+                    soonest = task.time
+            if host.timers:
+                soonest = min(soonest, *host.timers.values())
+            if host.notices and host.notices[0][0] < soonest:
+                soonest = host.notices[0][0]
+        if soonest == _NEVER:
+            self.checks.unending()
+        return soonest
+
+    def _due(self, now: int) -> list[Event]:
+        due = []
+        for name, host in self.hosts.items():
+            if host.aside:
+                continue
+            if host.notices and host.notices[0][0] == now:
+                due.append(Event(name, "notice", 0))
+            if host.timers:
+                due += [Event(name, "timer", number) for number, at in enumerate(host.timers.values()) if at == now]
+            if self._sends.get(name) == now:
+                due.append(Event(name, "ready", 0))
+            for task in host.tasks.values():
+                if task.time == now:
+                    due.append(Event(name, "task", task.number, _touched(task)))
+        return due
+
+    def _step(self) -> None:
+        """One event."""
+        self.now = self._next()
+        due = self._due(self.now)
+        event = due[self._pick(due)]
+        self.steps += 1
+        host = self.hosts[event.process]
+        if event.what == "task":
+            self._fulfil(host, host.tasks[event.number])
+        elif event.what == "notice":
+            host.turn(host.engine.notice, host.notices.pop(0)[1])
+        elif event.what == "timer":
+            timer = list(host.timers)[event.number]
+            del host.timers[timer]
+            host.turn(host.engine.expire, timer)
+        else:
+            del self._sends[event.process]
+            host.queue.extend(f"{event.process}{number}".encode() for number in range(1, self.case.messages + 1))
+            host.turn(host.engine.ready, GROUP)
+
+    def _pick(self, due: Sequence[Event]) -> int:
+        """Which event is next. One that touches no memory, alone at its process, can as well come first."""
+        if not self._exploring:
+            return 0
+        for index, event in enumerate(due):
+            if event.touches is None and sum(other.process == event.process for other in due) == 1:
+                return index
+        return self._guide.order(due, self)
+
+    def _fulfil(self, host: ExploredHost, task: Task) -> None:
+        """A request has had its time."""
+        request = task.request
+        result: Any = None
+        if isinstance(request, Operate):
+            if self._is_open(host) and not self._goes_well(host, request):
+                return
+            result = FAILED
+            if self.memory.alive[request.copy]:
+                result = request.step(self.memory.mailboxes[request.mailbox][request.copy])
+            if self._telling:
+                self._tell(host, task, request, result)
+        elif isinstance(request, Connect):
+            result = self.memory.connect(request.mailbox, request.layout, host.me, host.clock())
+        elif isinstance(request, Disconnect):
+            self.memory.disconnect(request.mailbox, request.place, request.process)
+        self.advance(host, task, result)
+        host.apply()
+
+    def advance(self, host: ExploredHost, task: Task, result: Any) -> None:
+        """Runs a procedure up to its next request."""
+        try:
+            request = task.procedure.send(result)
+        except StopIteration:
+            del host.tasks[task.number]
+            return
+        task.request = request
+        task.began = task.time = self.now
+        if isinstance(request, Operate):
+            if self._is_open(host) and request.bound and self._guide.choose(2):
+                task.time += request.bound
+        elif isinstance(request, Until | Nap):
+            task.time = max(self.now, request.time - host.ahead)
+
+    # --- what may go wrong --------------------------------------------------------------------------------------------
+
+    def _is_open(self, host: ExploredHost) -> bool:
+        """Whether questions are asked about a process: from the first send on, and not before a sender has begun."""
+        return self._exploring and (host.taken > 0 or host.me not in self.case.senders)
+
+    def _goes_well(self, host: ExploredHost, request: Operate) -> bool:
+        """Whether an operation has its effect; else its process has crashed or stopped meanwhile."""
+        crashes = len(self.case.detections) if self._crashes else 0
+        module = int(self.memory.alive[request.copy] and self._modules > 0)
+        count = 1 + crashes + module + (host.stops > 0)
+        answer = self._guide.choose(count) if count > 1 else 0
+        if not answer:
+            return True
+        self.faults += 1
+        if answer <= crashes:
+            self._crashes -= 1
+            self._crash(host, self.case.detections[answer - 1], f"crashes before {_named(request)}")
+            return False
+        if answer <= crashes + module:
+            self._modules -= 1
+            self.memory.alive[request.copy] = False
+            for other in self.hosts.values():
+                if other.alive:
+                    self.note(other, "fault", detail={"fault": "module", "module": request.copy + 1})
+            self._say(f"module {request.copy + 1}", "crashes")
+            return True
+        host.stops -= 1
+        length = self.case.late[host.me]
+        host.faulty = True
+        self.note(host, "fault", detail={"fault": "pause", "timing": True, "length_ns": length})
+        self._say(host.me, f"is stopped for {length} before {_named(request)}")
+        host.stopped = self.now + length
+        for other in host.tasks.values():
+            other.time = max(other.time, host.stopped)
+        host.timers = {timer: max(at, host.stopped) for timer, at in host.timers.items()}
+        host.notices = [(max(at, host.stopped), notice) for at, notice in host.notices]
+        return False
+
+    def _crash(self, host: ExploredHost, detection: int, text: str) -> None:
+        self.note(host, "crash", detail={"reason": "fault"})
+        self._say(host.me, f"{text}; everybody is told after {detection}")
+        self._stop(host, detection)
+
+    def _stop(self, host: ExploredHost, detection: int) -> None:
+        host.alive = False
+        host.tasks.clear()
+        host.timers.clear()
+        host.notices.clear()
+        self._sends.pop(host.me, None)
+        for other in self.hosts.values():
+            if other.alive:
+                other.notices.append((max(other.stopped, self.now + detection), Failure(host.me, "it crashed")))
+                other.notices.sort(key=lambda notice: notice[0])
+        self._guide.mixed()
+
+    def halt(self, host: ExploredHost, reason: Reason) -> None:
+        """A process stops by itself."""
+        host.halted = True
+        self.note(host, "crash", detail=reason.to_detail())
+        self._say(host.me, f"halts: {reason}")
+        self._stop(host, min(self.case.detections))
+
+    def report(self, process: ProcessId) -> None:
+        """Somebody thinks that this process has failed: if so, everybody is told soon."""
+        for host in self.hosts.values():
+            soon = max(host.stopped, self.now + min(self.case.detections))
+            host.notices = [(min(soon, at) if notice.process == process else at, notice) for at, notice in host.notices]
+            host.notices.sort(key=lambda notice: notice[0])
+        self._guide.mixed()
+
+    # --- what is remembered -------------------------------------------------------------------------------------------
+
+    def digest(self) -> bytes:
+        """Where the run stands."""
+        hosts = [
+            (
+                host.alive, host.faulty, host.stops, host.stopped, host.queue, host.taken, host.delivered, host.decided, host.ahead, host.timers,
+                host.notices, self._sends.get(name), host.engine if host.alive else None,
+                [(task.number, task.time, task.request, task.procedure) for task in host.tasks.values()],
+            )
+            if not host.aside
+            else (host.taken, host.faulty, host.decided)
+            for name, host in self.hosts.items()
+        ]
+        memory = self.memory
+        copies = [
+            (copy.slots, copy.places) for mailbox in memory.mailboxes.values() for copy in mailbox if memory.alive[mailbox.index(copy)]
+        ]
+        state = (self.now, hosts, copies, memory.alive, memory.connected, self._crashes, self._modules, self.checks.sent)
+        return digest(state, self._constants, self.case.still)
+
+    def installed(self, host: ExploredHost) -> None:
+        self._say(host.me, f"sees {', '.join(host.members)}")
+
+    def note(self, host: ExploredHost, kind: str, **columns: Any) -> None:
+        """A row of the trace."""
+        if not self._telling:
+            return
+        detail = columns.get("detail")
+        extra = {"detail": detail} if detail else None
+        names = ("sender", "seq", "sent", "rank", "digest", "size")
+        group = None if kind in ("start", "crash", "end", "fault") else GROUP
+        self.rows.setdefault(host.me, []).append(
+            (kind, host.clock(), self.now, group, None, *[columns.get(name) for name in names], extra)
+        )
+        if kind in ("send", "deliver", "decide", "reject", "late"):
+            words = "".join(f" {name}={value}" for name, value in (detail or {}).items() if name != "text")
+            self._say(host.me, f"{kind} {columns['sender']}/{columns['seq']}{words}")
+
+    def _tell(self, host: ExploredHost, task: Task, request: Operate, result: Any) -> None:
+        took = self.now - task.began
+        outcome = "finds it dead" if result is FAILED else ""
+        since = f"since {task.began}" if took else "at once"
+        self._say(host.me, f"{_named(request)} ({since}) {outcome}".rstrip())
+
+    def _say(self, who: str, text: str) -> None:
+        if self._telling:
+            self.story.append(Happened(self.now, who, text))
+
+
+def _touched(task: Task) -> int | None:
+    if isinstance(task.request, Operate):
+        return task.request.copy
+    return _SERVER if isinstance(task.request, Connect | Disconnect) else None
+
+
+def _named(request: Operate) -> str:
+    return f"{request.name} in copy {request.copy + 1}"

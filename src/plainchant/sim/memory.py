@@ -1,0 +1,469 @@
+"""Common memory in the simulator: modules, mailboxes, the mailbox server, and the procedures that use them.
+
+Theory of operation
+-------------------
+**Procedures.** A procedure (:mod:`plainchant.memory`) is resumed in a turn of its host: what it asks of the host until its next
+request is applied like what an engine asks for. A request is one entry in the kernel's heap, which resumes the procedure when
+it is over. An operation has its effect at the instant at which it is over, in the same turn in which the procedure gets the
+result, and counts as an event of the process. So a process can crash between any two operations, and one that crashes while an
+operation is under way has not done it.
+
+**Time.** An operation takes what is drawn for it in [0, bound] x ``share``, and longer if its process is ``slow``. With
+``service`` a module does one operation at a time: the last part of an operation, of that length, needs the module for itself and
+waits for it in order of arrival. Waits end when the process's clock shows their time; a clock that is set ends them earlier or
+later. A nap is a wait: nobody is told of news.
+
+**Late.** ``due`` is when a procedure's last request ought to have ended. An operation is late if it is over more than its bound
+after that. Of a process that does nothing for a while (a pause, a busy processor), an operation that was begun has its effect
+even so; it is late if its result is seen so long after it was due, and a wait is late if the procedure goes on at all after its
+end. What is late is written into the trace as a timing fault, once.
+
+**Failures.** The process membership service knows who has crashed or was halted and tells all others after ``detection``, or as
+soon as somebody reports it. Who starts later is told as well, because there may be nobody left who cleans up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from ..memory import (
+    FAILED,
+    Connect,
+    Connection,
+    Disconnect,
+    Entry,
+    Layout,
+    Nap,
+    Operate,
+    Port,
+    Procedure,
+    Until,
+)
+from ..model import Failure, ProtocolError, UsageError
+from ..scenario.model import Memory
+
+if TYPE_CHECKING:
+    from .host import SimHost
+    from .kernel import Kernel
+
+_SENDS: Final = ("write", "flag")
+"""The operations of a Send, on each copy."""
+
+
+# --- mailboxes --------------------------------------------------------------------------------------------------------
+
+
+class SimCopy:
+    """One copy of a mailbox."""
+
+    __slots__ = ("_connections", "_data", "_entries", "_sorted", "_there", "layout")
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._connections: dict[int, Connection] = {}
+        self._entries: dict[int, Entry] = {}
+        self._there: dict[int, Entry] = {}
+        """The entries that are not removed."""
+        self._sorted: tuple[tuple[int, Entry], ...] | None = ()
+        self._data: dict[int, bytes] = {}
+
+    def connections(self) -> Iterable[tuple[int, Connection]]:
+        return tuple(self._connections.items())
+
+    def connection(self, place: int) -> Connection | None:
+        return self._connections.get(place)
+
+    def connect(self, place: int, connection: Connection) -> None:
+        if not 0 <= place < self.layout.places:
+            raise ProtocolError(f"there is no place {place}: this mailbox has {self.layout.places}, counted from 0")
+        is_new = place not in self._connections
+        self._connections[place] = connection
+        if is_new:
+            self._connections = dict(sorted(self._connections.items()))
+
+    def entries(self) -> Iterable[tuple[int, Entry]]:
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._there.items()))
+        return self._sorted
+
+    def entry(self, slot: int) -> Entry | None:
+        return self._entries.get(slot)
+
+    def put(self, slot: int, entry: Entry) -> None:
+        self._check(slot)
+        self._entries[slot] = entry
+        self._sorted = None
+        if entry.removed:
+            self._there.pop(slot, None)
+            self._data.pop(slot, None)
+        else:
+            self._there[slot] = entry
+
+    def data(self, slot: int) -> bytes:
+        return self._data.get(slot, b"")
+
+    def fill(self, slot: int, data: bytes) -> None:
+        self._check(slot)
+        if len(data) > self.layout.room:
+            raise ProtocolError(f"{len(data)} bytes do not fit into an entry, which has room for {self.layout.room}")
+        self._data[slot] = data
+
+    def _check(self, slot: int) -> None:
+        slots = self.layout.places * self.layout.slots
+        if not 0 <= slot < slots:
+            raise ProtocolError(f"there is no slot {slot}: this mailbox has {slots}, counted from 0")
+
+
+class SimMailbox:
+    """A mailbox: its copies, and who is connected to it, by place."""
+
+    __slots__ = ("copies", "epoch", "layout", "places")
+
+    def __init__(self, layout: Layout, epoch: int) -> None:
+        self.layout = layout
+        self.epoch = epoch
+        self.copies = tuple(SimCopy(layout) for _ in range(layout.copies))
+        self.places: dict[int, str] = {}
+
+
+class SimMailboxServer:
+    """Knows mailboxes by name and who is connected to them."""
+
+    def __init__(self) -> None:
+        self.mailboxes: dict[str, SimMailbox] = {}
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.mailboxes))
+
+    def create(self, name: str, layout: Layout, epoch: int) -> None:
+        """Makes a mailbox; its name must be new."""
+        if name in self.mailboxes:
+            raise UsageError(f"there is a mailbox {name!r} already; connect to it, or choose another name")
+        self.mailboxes[name] = SimMailbox(layout, epoch)
+
+    def connect(self, name: str, layout: Layout, process: str) -> Port | str:
+        """The lowest free place for a process, or why it gets none."""
+        mailbox = self.mailboxes.get(name)
+        if mailbox is None:
+            return f"there is no mailbox {name!r}"
+        if mailbox.layout != layout:
+            return f"mailbox {name!r} was made as {mailbox.layout}, not as {layout}; give all its members the same parameters"
+        if process in mailbox.places.values():
+            return f"{process} is connected to mailbox {name!r} already"
+        for place in range(layout.places):
+            if place not in mailbox.places:
+                mailbox.places[place] = process
+                return Port(place, mailbox.epoch)
+        return f"all {layout.places} places of mailbox {name!r} are taken; wait until somebody has left, or make it with more"
+
+    def disconnect(self, name: str, place: int, process: str) -> None:
+        """Frees a place, if that process has it; the last one to go removes the mailbox."""
+        mailbox = self.mailboxes.get(name)
+        if mailbox is not None and mailbox.places.get(place) == process:
+            del mailbox.places[place]
+            if not mailbox.places:
+                self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """Removes a mailbox to which nobody is connected."""
+        mailbox = self.mailboxes.get(name)
+        if mailbox is None:
+            raise UsageError(f"there is no mailbox {name!r}; there are: {', '.join(self.names()) or 'none'}")
+        if mailbox.places:
+            there = ", ".join(mailbox.places[place] for place in sorted(mailbox.places))
+            raise UsageError(f"mailbox {name!r} cannot be removed while {there} are connected; let them disconnect first")
+        del self.mailboxes[name]
+
+
+# --- procedures -------------------------------------------------------------------------------------------------------
+
+
+class _Module:
+    """A memory module, which does one operation at a time."""
+
+    __slots__ = ("crashed", "free_at")
+
+    def __init__(self) -> None:
+        self.crashed = False
+        self.free_at = 0
+
+
+class _Running:
+    """A procedure that runs."""
+
+    __slots__ = ("began", "due", "host", "name", "random", "request", "send", "since", "token")
+
+    def __init__(self, host: SimHost, name: str, procedure: Procedure, now: int, random: Random) -> None:
+        self.host = host
+        self.name = name
+        self.send = procedure.send
+        self.random = random
+        self.request: Any = None
+        self.began = now
+        self.since = now
+        """When the request that is under way was due."""
+        self.due = now
+        """When the last request ought to have ended."""
+        self.token = 0
+        """Changes when a wait is begun or moved, so that older entries in the heap are void."""
+
+
+class SimMemory:
+    """All modules of a simulation, the mailboxes in them, and everything that runs on them."""
+
+    def __init__(self, kernel: Kernel, settings: Memory, layout: Layout, seed: int, hosts: Sequence[SimHost]) -> None:
+        self._kernel = kernel
+        self._settings = settings
+        self._service = settings.service
+        self._seed = seed
+        self._hosts = hosts
+        self._modules = tuple(_Module() for _ in range(layout.copies))
+        self.server = SimMailboxServer()
+        self._running: dict[str, dict[_Running, None]] = {}
+        """The procedures of each process."""
+        self._random: dict[str, Random] = {}
+        self._slow: dict[str, tuple[int, int]] = {}
+        """Of processes that are slow: until when, and by how much."""
+        self._dying: dict[str, int] = {}
+        """Of processes that die while they send: how many operations they still do."""
+        self._told: dict[str, Failure] = {}
+        """Failures that everybody knows of."""
+
+    # --- what hosts and faults ask for ---
+
+    def begin(self, host: SimHost, name: str, procedure: Procedure) -> None:
+        """Runs a procedure, from now on."""
+        random = self._random.get(host.me)
+        if random is None:
+            random = self._random[host.me] = Random(f"{self._seed}/memory/{host.me}")
+        running = _Running(host, name, procedure, self._kernel.now, random)
+        self._running.setdefault(host.me, {})[running] = None
+        self._resume(running)
+
+    def crash_module(self, number: int) -> bool:
+        """A module (counted from 1) crashes, with every copy in it; False: it had crashed before."""
+        module = self._modules[number - 1]
+        was_alive = not module.crashed
+        module.crashed = True
+        return was_alive
+
+    def slow_down(self, host: SimHost, until: int, delay: int) -> None:
+        """Operations of this process take so much longer for a while."""
+        self._slow[host.me] = (until, delay)
+
+    def calm(self) -> None:
+        """Nobody is slow any more."""
+        self._slow.clear()
+
+    def clock_was_set(self, host: SimHost) -> None:
+        """Waits of a process end when its clock, as it is now, shows their time."""
+        for running in self._running.get(host.me, ()):
+            if running.request.__class__ is Until or running.request.__class__ is Nap:
+                self._arm(running)
+                running.due = max(running.due, self._kernel.now)
+
+    # --- failures ---
+
+    def stopped(self, host: SimHost) -> None:
+        """A process has stopped for ever."""
+        self._running.pop(host.me, None)
+        if host.end.state in ("crashed", "halted"):
+            self._kernel.at(self._kernel.now + self._settings.detection, self._tell, host)
+
+    def started(self, host: SimHost) -> None:
+        """A process has started: it hears of those that had failed before."""
+        if self._told:
+            self._kernel.at(self._kernel.now + self._settings.detection, self._tell_newcomer, host)
+
+    def reported(self, reporter: SimHost, process: str) -> None:
+        """Somebody thinks that a process has failed."""
+        if process in self._told:
+            _notice(reporter, self._told[process])
+            return
+        for host in self._hosts:
+            if host.me == process and host.end.state in ("crashed", "halted"):
+                self._tell(host)
+
+    def _tell(self, host: SimHost) -> None:
+        if host.me not in self._told:
+            failure = self._told[host.me] = Failure(host.me, host.end.reason)
+            for other in tuple(self._hosts):
+                _notice(other, failure)
+
+    def _tell_newcomer(self, host: SimHost) -> None:
+        for failure in self._told.values():
+            _notice(host, failure)
+
+    # --- requests ---
+
+    def _resume(self, running: _Running, result: Any = None) -> None:
+        """Goes on with a procedure as soon as its process does."""
+        host = running.host
+        if host.special and host.processor.busy:
+            host.post(host.turn, self._catch_up, running, result)
+        else:
+            host.turn(self._advance, running, result)
+
+    def _catch_up(self, running: _Running, result: Any) -> None:
+        """Goes on with a procedure whose process did nothing for a while."""
+        host, request = running.host, running.request
+        if request.__class__ is Operate:
+            if host.now - running.since > request.bound:
+                self._note_late(running, request.name, request.copy, host.now - running.since, request.bound)
+                running.due = host.now
+        elif host.now > running.due:
+            self._note_late(running, "wait", None, host.now - running.due, 0)
+            running.due = host.now
+        self._advance(running, result)
+
+    def _advance(self, running: _Running, result: Any) -> None:
+        """Inside a turn: lets the procedure go on to its next request."""
+        try:
+            request: Any = running.send(result)
+        except StopIteration:
+            self._running.get(running.host.me, {}).pop(running, None)
+            return
+        running.request = request
+        running.since = running.due
+        kind = request.__class__
+        kernel = self._kernel
+        if kind is Operate:
+            now = running.began = kernel.now
+            duration = self._duration(running, request.bound)
+            if self._service:
+                kernel.at(now + max(0, duration - self._service), self._arrive, running)
+            else:
+                kernel.at(now + duration, self._complete, running)
+        elif kind is Until or kind is Nap:
+            self._arm(running)
+        elif kind is Connect or kind is Disconnect:
+            kernel.at(kernel.now, self._serve, running)
+        else:
+            raise ProtocolError(f"procedure {running.name!r} of {running.host.me} yields {request!r}, which is no request")
+
+    # waits
+
+    def _arm(self, running: _Running) -> None:
+        running.token += 1
+        ends = running.host.clock_.when(running.request.time)
+        running.due = max(running.since, ends)
+        self._kernel.at(ends, self._wake, (running, running.token))
+
+    def _wake(self, wait: tuple[_Running, int]) -> None:
+        running, token = wait
+        if token == running.token and running.host.alive:
+            running.token += 1
+            self._resume(running)
+
+    # operations
+
+    def _duration(self, running: _Running, bound: int) -> int:
+        settings = self._settings
+        most = bound if settings.share == 1.0 else int(bound * settings.share)
+        kind = settings.duration
+        if kind == "uniform":
+            duration = int(running.random.random() * (most + 1))
+        elif kind == "max":
+            duration = most
+        elif kind == "min":
+            duration = 0
+        else:
+            duration = most if running.random.random() < 0.5 else 0
+        if self._slow:
+            until, delay = self._slow.get(running.host.me, (0, 0))
+            if self._kernel.now < until:
+                duration += delay
+        return duration
+
+    def _arrive(self, running: _Running) -> None:
+        """An operation needs the module for itself."""
+        if running.host.alive:
+            module = self._modules[running.request.copy]
+            module.free_at = max(self._kernel.now, module.free_at) + self._service
+            self._kernel.at(module.free_at, self._complete, running)
+
+    def _complete(self, running: _Running) -> None:
+        host = running.host
+        if not host.alive:
+            return
+        self._kernel.events += 1
+        if not host.special:
+            host.turn(self._operate, running)
+        elif host.processor.busy:
+            host.turn(self._operate_behind, running)
+        else:
+            host.turn(self._operate, running)
+            host.count_down()
+
+    def _operate(self, running: _Running) -> None:
+        """Inside a turn: the effect of an operation, and on."""
+        result = self._effect(running)
+        if running.host.alive:
+            self._advance(running, result)
+
+    def _operate_behind(self, running: _Running) -> None:
+        """Inside a turn of a process that does nothing just now: the effect of an operation, which it sees later."""
+        result = self._effect(running)
+        running.host.call(running.host.post, self._see, running, result)
+
+    def _see(self, running: _Running, result: Any) -> None:
+        running.host.turn(self._catch_up, running, result)
+        running.host.count_down()
+
+    def _effect(self, running: _Running) -> Any:
+        request: Operate = running.request
+        host = running.host
+        mailbox = self.server.mailboxes.get(request.mailbox)
+        if mailbox is None:
+            raise ProtocolError(f"{host.me} operates on mailbox {request.mailbox!r}, which does not exist; connect to it first")
+        now = host.now
+        result = FAILED if self._modules[request.copy].crashed else request.step(mailbox.copies[request.copy])
+        if self._settings.operations:
+            detail = {"operation": request.name, "copy": request.copy, "began": running.began, "failed": result is FAILED}
+            host.note_inside("operation", detail, request.mailbox)
+        if now - running.since > request.bound:
+            self._note_late(running, request.name, request.copy, now - running.since, request.bound)
+            running.since = now
+        running.due = now
+        if host.mid_crash is not None:
+            self._die_while_sending(host, request, host.mid_crash)
+        return result
+
+    def _die_while_sending(self, host: SimHost, request: Operate, random: Random) -> None:
+        """A process that is to crash in the middle of a broadcast does so after some of the operations of a Send."""
+        if request.name not in _SENDS or (host.me not in self._dying and request.name != _SENDS[0]):
+            return
+        left = self._dying.get(host.me)
+        if left is None:
+            left = random.randrange(len(_SENDS) * len(self._modules) - 1)
+        self._dying[host.me] = left - 1
+        if not left:
+            host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})
+
+    def _note_late(self, running: _Running, operation: str, copy: int | None, took: int, bound: int) -> None:
+        detail: dict[str, Any] = {"fault": "timing", "timing": True, "operation": operation}
+        if copy is not None:
+            detail["copy"] = copy
+        running.host.note_inside("fault", {**detail, "took_ns": took, "bound_ns": bound})
+
+    # the server
+
+    def _serve(self, running: _Running) -> None:
+        host, request = running.host, running.request
+        if not host.alive:
+            return
+        running.due = self._kernel.now
+        if request.__class__ is Disconnect:
+            self.server.disconnect(request.mailbox, request.place, request.process)
+            self._resume(running)
+            return
+        if request.mailbox not in self.server.mailboxes:
+            self.server.create(request.mailbox, request.layout, host.clock_.read(self._kernel.now))
+        self._resume(running, self.server.connect(request.mailbox, request.layout, host.me))
+
+
+def _notice(host: SimHost, failure: Failure) -> None:
+    if host.alive and host.me != failure.process:
+        host.post(host.turn, host.engine.notice, failure)

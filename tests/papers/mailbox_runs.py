@@ -1,0 +1,201 @@
+"""Small simulations of mailbox for paper tests: how long each operation takes, and what fails after which, is written down.
+
+A script names an operation by its process, what it does and the copy, counted from 1: ``"a decide 1"``, or ``"a look"`` for every
+copy. ``durations`` are shares of the operation's bound, one for all or a list, one after the other, of which the last stays; what
+is not named takes ``usual``. Above 1 the operation is late, which is a timing fault. ``after`` says what crashes right after the
+first operation of a name: a process, or ``module 1``. ``at`` is the same at a time (in µs).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from plainchant.memory import FAILED
+from plainchant.model import SECOND, US, Duration
+from plainchant.protocols import mailbox
+from plainchant.protocols.mailbox.parameters import Parameters
+from plainchant.protocols.mailbox.rules import RULES, Rules
+from plainchant.protocols.mailbox.times import Times
+from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
+from plainchant.sim import Simulation
+from plainchant.sim.host import SimHost
+from plainchant.sim.memory import SimMemory
+from plainchant.sim.summary import describe_fault
+from plainchant.trace.reference import verify
+from plainchant.trace.writer import TraceBuffer
+
+from .runs import Run
+
+GROUP: Final = "g"
+PLAIN: Final[dict[str, Any]] = {
+    "write": 20, "flag": 20, "decide": 10, "read": 20, "finish": 10, "skew": 4, "poll": 100, "rejected": "halt", "places": 8,
+}
+"""Bounds in µs; the clocks' difference is small against an operation."""
+_TIMES: Final = ("write", "flag", "decide", "read", "finish", "skew", "poll", "schedule", "expiry")
+PROMISES: Final = ("integrity", "identical", "total", "agreement", "uniform", "validity", "unanimity", "bounded")
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """How long operations take, and what crashes after them."""
+
+    durations: Mapping[str, float | Sequence[float]] = dataclasses.field(default_factory=dict)
+    after: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    usual: float = 0
+
+
+class _ScriptedMemory(SimMemory):
+    """Operations take what a script says."""
+
+    script: Script
+    counted: Counter[str]
+    hosts: Sequence[SimHost]
+
+    def _duration(self, running: Any, bound: int) -> int:
+        request = running.request
+        share: float | Sequence[float] = self.script.usual
+        name = f"{running.host.me} {request.name}"
+        for key in (name, f"{name} {request.copy + 1}"):
+            if key in self.script.durations:
+                share = self.script.durations[key]
+                if not isinstance(share, int | float):
+                    self.counted[key] += 1
+                    share = share[min(self.counted[key], len(share)) - 1]
+        return int(bound * share)
+
+    def _effect(self, running: Any) -> Any:
+        result = super()._effect(running)
+        request, host = running.request, running.host
+        key = f"{host.me} {request.name} {request.copy + 1}"
+        fails = self.script.after.get(key) if result is not FAILED else None
+        if fails is not None and not self.counted["after " + key]:
+            self.counted["after " + key] += 1
+            if fails.startswith("module"):
+                self._crash_and_tell(int(fails.split()[1]))
+            elif fails == host.me:
+                host.crash_inside({"operation": request.name, "copy": request.copy})
+            else:
+                next(other for other in self.hosts if other.me == fails).crash({"by": "fault"})
+        return result
+
+    def _crash_and_tell(self, number: int) -> None:
+        if self.crash_module(number):
+            told = describe_fault(Fault(kind="module", module=number))
+            for host in self.hosts:
+                self._kernel.at(self._kernel.now, lambda told, host=host: host.note("fault", told), told)
+
+
+class _ScriptedSimulation(Simulation):
+    """A simulation whose memory follows a script."""
+
+    def __init__(self, script: Script | None, scenario: Scenario, **settings: Any) -> None:
+        self._script = script
+        super().__init__(scenario, **settings)
+
+    def _make_memory(self) -> SimMemory | None:
+        if self._script is None:
+            return super()._make_memory()
+        assert self.description.memory is not None
+        layout = self.description.memory(self.parameters)
+        memory = _ScriptedMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
+        memory.script, memory.counted, memory.hosts = self._script, Counter(), self.hosts
+        return memory
+
+
+@dataclasses.dataclass(frozen=True)
+class MailboxRun(Run):
+    """A finished run of one group; times in µs."""
+
+    sentences: list[str]
+    """What was violated, in words."""
+
+    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
+        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
+
+    def decisions(self, process: str) -> list[int]:
+        """What a receiver decided, message by message, in the order of their timestamps."""
+        found = sorted(self.details("decide", process), key=lambda detail: detail["stamp"])
+        return [detail["decision"] for detail in found]
+
+    def operations(self, process: str, *names: str) -> list[tuple[str, int, float, float]]:
+        """What a process did: operation, copy (from 1), begin and end."""
+        found = [(row, msgspec.json.decode(row["detail"])) for row in self.of("operation", process)]
+        return [
+            (detail["operation"], detail["copy"] + 1, detail["began"] / US, row["true_time"] / US)
+            for row, detail in found
+            if not names or detail["operation"] in names
+        ]
+
+    def timing_faults(self) -> list[str]:
+        """Who had a timing fault."""
+        return sorted({row["process"] for row in self.of("fault") if '"timing":true' in row["detail"].replace(" ", "")})
+
+    def latest(self) -> float:
+        """From a Send to the last delivery of its message, at the most."""
+        return max((row["true_time"] - row["sent"]) / US for row in self.of("deliver"))
+
+
+def us(count: float) -> Duration:
+    return Duration(round(count * US))
+
+
+def parameters(**given: Any) -> dict[str, Any]:
+    """Parameters of a run, with times in µs."""
+    values = {**PLAIN, **given}
+    return {name: us(value) if name in _TIMES else value for name, value in values.items()}
+
+
+def times(rules: Rules = RULES, **given: Any) -> Times:
+    """The bounds that go with these parameters."""
+    chosen = Parameters(**parameters(**given))
+    return Times(chosen, rules, chosen.places)
+
+
+def message(sender: str, at: float, **settings: Any) -> Workload:
+    """One message at a time (µs)."""
+    return Workload(senders=(sender,), closed=1, count=1, start=us(at), **settings)
+
+
+def fault(kind: str, at: float, *, length: float = 0, delay: float = 0, offset: float = 0, **settings: Any) -> Fault:
+    """A fault at a time; times in µs."""
+    return Fault(kind=kind, at=us(at), length=us(length), delay=us(delay), offset=int(offset * US), **settings)
+
+
+def simulate(
+    members: str,
+    *workload: Workload,
+    script: Script | None = None,
+    rules: Rules = RULES,
+    clocks: Mapping[str, float] | None = None,
+    faults: Sequence[Fault] = (),
+    memory: Mapping[str, Any] | None = None,
+    length: float = 15_000,
+    drain: float = 1,
+    settings: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> MailboxRun:
+    """Runs a group of these, whose clocks are ahead by ``clocks`` (µs), and verifies all that is promised, drained or not."""
+    names = tuple(members.split())
+    scenario = Scenario(
+        protocol="mailbox",
+        members=names,
+        duration=us(length),
+        drain=Duration(int(drain * SECOND)),
+        workload=workload or (message(names[0], 5000),),
+        parameters=parameters(**given),
+        clock=tuple(Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()),
+        memory=Memory(**{"operations": True, "detection": us(2000), **(memory or {})}),
+        fault=tuple(faults),
+        **(settings or {}),
+    )
+    trace = TraceBuffer()
+    summary = _ScriptedSimulation(script, scenario, trace=trace, make=mailbox.maker(rules)).run()
+    table = trace.table()
+    found = verify(table, PROMISES)
+    violated = [name for name, outcome in found.properties.items() if outcome.violations]
+    return MailboxRun(summary, table.to_pylist(), violated, [violation.sentence for violation in found.violations])

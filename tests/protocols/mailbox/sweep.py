@@ -1,0 +1,516 @@
+"""The fault sweep of mailbox: from a seed to a scenario, and from a run to a verdict and its situations.
+
+A seed decides the protocol, the copies, the bounds, the clocks, the groups, the load and the faults. Seeds fall into families, which
+take turns, and each family is run with both protocols (*timing* with the second alone):
+
+- *steady*: nothing fails;
+- *crashes*: processes crash at any operation or while they send, some come back, and modules crash meanwhile;
+- *overtaking*: a sender dies while it sends and a module soon after, several times;
+- *churn*: processes join, leave, crash and come back;
+- *pressure*: few slots, large messages and bursts, with crashes;
+- *timing*: a minority of the receivers, and any who only send, are slow, paused, or have clocks that are wrong, with everything
+  else.
+
+All of them stay within what every promise allows, times too. Besides the promises, these are verified: *halted*: nobody stops but
+who was made to, or was late; *untimely*: nobody is late who was not made to; *rejected*: no message of an intact sender is;
+*views*: those of intact processes agree and stand in the order of the messages; *left over*: in the end no copy holds a message, and
+only who is in a group has a place; *shut out*: who asks to be let in is let in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plainchant.engine import Engine, Host, Layer
+from plainchant.model import MS, SECOND, US, Batch, Duration, GroupId, ProcessId, View
+from plainchant.protocols.mailbox import DESCRIPTION, Parameters
+from plainchant.protocols.mailbox.times import Times
+from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
+from plainchant.sim import Simulation
+from plainchant.trace.reference import verify
+from plainchant.trace.writer import TraceBuffer
+
+from .. import sweeping
+from ..sweeping import Make, ms
+
+FAMILIES = ("steady", "crashes", "overtaking", "churn", "pressure", "timing")
+SEEDS = 192
+"""The ordinary sweep: each family with each protocol, sixteen times."""
+REGRESSIONS: tuple[int, ...] = ()
+"""Seeds of runs that once went wrong; they are run however short the sweep is."""
+
+SITUATIONS = (
+    "crash in a Send", "accepted from the dead", "rejected from the dead", "module", "all modules but one", "late and rejected",
+    "late and accepted", "sent again", "halted by a rejection", "no slot", "pieces", "join", "leave", "restart", "only sends",
+    "schedule", "several groups", "paused", "slow", "clock set", "clock wrong",
+)
+"""What has to occur; see :func:`situations`."""
+
+
+# --- what is watched --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Watched:
+    """What the processes of one run got, and what was in the memory when it ended."""
+
+    order: dict[tuple[ProcessId, GroupId], list[tuple[int, View | None]]] = dataclasses.field(default_factory=dict)
+    """Ranks of what each got in a group, and the view if it was one."""
+    left_over: list[str] = dataclasses.field(default_factory=list)
+
+
+class Watch(Layer):
+    """A layer around a process's engine that notes the order of views and messages."""
+
+    def __init__(self, host: Host, inside: Callable[[Host], Engine], watched: Watched) -> None:
+        self.watched = watched
+        super().__init__(host, inside)
+
+    def install(self, view: View) -> None:
+        assert view.rank is not None
+        self.watched.order.setdefault((self.me, view.group), []).append((view.rank, view))
+        self.host.install(view)
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        assert rank is not None
+        self.watched.order.setdefault((self.me, group), []).append((rank, None))
+        self.host.deliver(group, sender, batch, rank)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome(sweeping.Outcome):
+    """What a run of the sweep came to."""
+
+    watched: Watched
+
+    @property
+    def violated(self) -> list[str]:
+        """The promises that are not kept, and whatever else is wrong."""
+        names = super().violated
+        checks = {
+            "halted": self.halted, "untimely": self.untimely, "rejected": self.rejected, "views": self.views,
+            "left over": lambda: self.watched.left_over, "shut out": lambda: self.rows("refused"),
+        }
+        return [*names, *(name for name, check in checks.items() if check())]
+
+    def rows(self, *kinds: str) -> list[dict[str, Any]]:
+        """The rows of some kinds, in the order of time, with their details."""
+        rows: list[dict[str, Any]] = self.table.filter(pc.is_in(self.table["kind"], pa.array(kinds))).to_pylist()
+        for row in rows:
+            row["detail"] = json.loads(row["detail"]) if row["detail"] else {}
+        return sorted(rows, key=lambda row: (row["true_time"], row["process"], row["index"]))
+
+    @cached_property
+    def crashed(self) -> dict[ProcessId, int]:
+        """Processes that crashed or halted, with the time."""
+        return {row["process"]: row["true_time"] for row in self.rows("crash")}
+
+    @cached_property
+    def late(self) -> dict[ProcessId, None]:
+        """Processes with a timing fault."""
+        return dict.fromkeys(row["process"] for row in self.rows("fault") if row["detail"].get("timing"))
+
+    def is_intact(self, process: ProcessId) -> bool:
+        return process not in self.crashed and process not in self.late
+
+    def halted(self) -> list[str]:
+        """Who stopped though nobody made it to, and it was not late."""
+        unprovoked = [row for row in self.rows("crash") if row["detail"].get("by") != "fault"]
+        return [f"{row['process']}: {row['detail']}" for row in unprovoked if row["process"] not in self.late]
+
+    def untimely(self) -> list[ProcessId]:
+        """Who was late though nobody made it to be."""
+        made = {fault.process for fault in self.scenario.fault if fault.kind in ("slow", "pause", "step")}
+        made |= {clock.process for clock in self.scenario.clock if is_wrong(self.scenario, clock)}
+        return [process for process in self.late if process.partition("#")[0] not in made]
+
+    def rejected(self) -> list[str]:
+        """Decisions of intact receivers against intact senders."""
+        found = []
+        for row in self.rows("decide"):
+            sender = row["sender"] or row["detail"].get("of")
+            if row["detail"]["decision"] == 0 and self.is_intact(row["process"]) and self.is_intact(sender):
+                found.append(f"{row['process']} at {row['true_time']}: {sender} {row['seq']} {row['detail']}")
+        return found
+
+    def views(self) -> list[str]:
+        """Where views of intact processes differ, or are out of order."""
+        found = []
+        known: dict[tuple[GroupId, int], tuple[ProcessId, frozenset[ProcessId]]] = {}
+        spans: dict[tuple[GroupId, ProcessId], list[int]] = {}
+        left = {(row["group"], row["process"]) for row in self.rows("leave")}
+        for (process, group), items in self.watched.order.items():
+            if not self.is_intact(process):
+                continue
+            ranks = [rank for rank, _ in items]
+            if ranks != sorted(ranks):
+                found.append(f"{process} in {group}: out of order")
+            views = [view for _, view in items if view is not None]
+            spans[group, process] = [view.number for view in views]
+            for view in views:
+                other, members = known.setdefault((group, view.number), (process, frozenset(view.members)))
+                if members != frozenset(view.members):
+                    found.append(f"{group} {view.number}: {process} has {view.members}, {other} has {sorted(members)}")
+        for (group, process), numbers in spans.items():
+            for (other_group, other), others in spans.items():
+                if group == other_group and numbers and others:
+                    begin = max(numbers[0], others[0])
+                    end = min(own[-1] for own in (numbers, others))
+                    if (group, process) not in left and (group, other) not in left:
+                        end = max(numbers[-1], others[-1])
+                    missed = [number for number in others if begin <= number <= end and number not in numbers]
+                    found += [f"{process} in {group} misses view {number} of {other}" for number in missed]
+        return found
+
+
+def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None) -> Outcome:
+    """Runs and verifies one seed, with the protocol or a variant of it."""
+    scenario = scenario or scenario_of(seed)
+    engine = variant or DESCRIPTION.make
+    watched = Watched()
+
+    def watching(host: Host, parameters: Any) -> Engine:
+        return Watch(host, lambda inner: engine(inner, parameters), watched)
+
+    trace = TraceBuffer()
+    simulation = Simulation(scenario, trace=trace, run=scenario.name, make=watching)
+    summary = simulation.run()
+    table = trace.table()
+    outcome = Outcome(seed, scenario, summary, table, verify(table), Counter(), watched)
+    watched.left_over += _left_over(simulation, outcome)
+    return outcome
+
+
+def _left_over(simulation: Simulation, outcome: Outcome) -> list[str]:
+    """What is in the memory at the end of a run and should not be."""
+    assert simulation.memory is not None
+    dead = {row["detail"]["module"] for row in outcome.rows("fault") if row["detail"].get("fault") == "module"}
+    alive = {host.me for host in simulation.hosts if host.alive}
+    found = []
+    for name, mailbox in simulation.memory.server.mailboxes.items():
+        found += [f"{process} has a place in {name}" for process in mailbox.places.values() if process not in alive]
+        for number, copy in enumerate(mailbox.copies, 1):
+            if number not in dead:
+                found += [f"{name}, copy {number}, slot {slot}: {entry}" for slot, entry in copy.entries()]
+    return found
+
+
+# --- situations -------------------------------------------------------------------------------------------------------
+
+
+def situations(outcome: Outcome) -> Counter[str]:
+    """What happened in a run; each situation counts once."""
+    scenario = outcome.scenario
+    modules: set[int] = set()
+    found = {
+        "only sends": bool(scenario.parameters["senders"]),
+        "schedule": bool(scenario.parameters["schedule"]),
+        "several groups": len(scenario.groups) > 1,
+        "pieces": any(workload.size > scenario.parameters["room"] for workload in scenario.workload),
+    }
+    for row in outcome.rows("decide", "sent", "block", "fault", "join", "leave", "crash"):
+        kind, detail, process = row["kind"], row["detail"], row["process"]
+        if kind == "decide":
+            sender, accepted = row["sender"] or detail.get("of"), bool(detail["decision"])
+            verdict = "accepted" if accepted else "rejected"
+            if row["true_time"] > outcome.crashed.get(sender, 1 << 62):
+                found[f"{verdict} from the dead"] = True
+            elif sender in outcome.late:
+                found[f"late and {verdict}"] = True
+        elif kind == "sent":
+            found["sent again"] = found.get("sent again", False) or detail["attempt"] > 1
+        elif kind == "block":
+            found["no slot"] = True
+        elif kind == "leave":
+            found["leave"] = True
+        elif kind == "join":
+            if process not in scenario.members:
+                found["restart" if "#" in process else "join"] = True
+        elif kind == "crash":
+            found["halted by a rejection"] = found.get("halted by a rejection", False) or detail.get("reason") == "rejected"
+        elif detail.get("fault") == "module":
+            modules.add(detail["module"])
+        else:
+            if detail.get("mid_broadcast"):
+                found["crash in a Send"] = True
+            found[_BY_FAULT.get(detail["fault"], "")] = True
+    found["module"] = bool(modules)
+    found["all modules but one"] = bool(modules) and len(modules) == scenario.parameters["copies"] - 1
+    return Counter([name for name, occurs in found.items() if occurs and name])
+
+
+_BY_FAULT: Mapping[str, str] = {"pause": "paused", "slow": "slow", "step": "clock set", "clock": "clock wrong"}
+
+
+# --- from a seed to a scenario ----------------------------------------------------------------------------------------
+
+
+def family_of(seed: int) -> str:
+    return FAMILIES[seed % len(FAMILIES)]
+
+
+def protocol_of(seed: int) -> str:
+    """The first protocol or the second."""
+    return "crash" if seed // len(FAMILIES) % 2 == 0 and family_of(seed) != "timing" else "timing"
+
+
+def is_wrong(scenario: Scenario, clock: Clock) -> bool:
+    """Whether a clock is off by more than clocks may be."""
+    return not 0 <= clock.offset - _base(scenario.seed) <= scenario.parameters["skew"]
+
+
+def _base(seed: int) -> int:
+    """What all clocks of a scenario are ahead of true time at the least."""
+    return Random(f"mailbox base {seed}").choice((0, 0, 3 * MS, 500 * MS))
+
+
+def scenario_of(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    random = Random(f"mailbox sweep {seed}")
+    family = family_of(seed)
+    least = {"timing": 3, "steady": 2, "churn": 2}.get(family, 2)
+    count = random.choice([size for size in (2, 2, 3, 3, 3, 4, 4, 5, 6, 8) if size >= least])
+    members = tuple(f"p{number + 1}" for number in range(count))
+    later = ("q1", "q2")[: random.choice((1, 2))] if family == "churn" or (family == "timing" and random.random() < 0.3) else ()
+    parameters = _parameters(random, family, protocol_of(seed), members)
+    declared = Parameters(**parameters)
+    duration = ms(12, 30, random)
+    plan = _Plan(random, family, declared, members, later, duration, _base(seed))
+    plan.draw()
+    if plan.is_behind_for_ever:
+        # What somebody sends whose clock is behind for ever is late for ever.
+        parameters["rejected"] = "halt"
+    return Scenario(
+        protocol="mailbox", name=f"mailbox-{seed}", about=f"{family}, {declared.tolerate}, {declared.copies} copies", seed=seed,
+        duration=duration, drain=Duration(5 * SECOND), members=members, later=later, groups=plan.groups, parameters=parameters,
+        memory=_memory(random), workload=_workload(random, family, declared, plan.groups), clock=tuple(plan.clocks),
+        fault=tuple(sorted(plan.faults, key=lambda fault: fault.at)),
+    )
+
+
+def _parameters(random: Random, family: str, tolerate: str, members: Sequence[ProcessId]) -> dict[str, Any]:
+    def bound(*choices: int) -> Duration:
+        return Duration(random.choice(choices) * US)
+
+    copies = random.choice((1, 1, 2, 2, 3, 4) if family in ("steady", "churn", "pressure") else (2, 2, 2, 3, 3, 4))
+    parameters: dict[str, Any] = {
+        "tolerate": tolerate,
+        "copies": copies,
+        "write": bound(20, 100, 100),
+        "flag": bound(20, 50, 100),
+        "decide": bound(20, 50, 100),
+        "read": bound(20, 100),
+        "finish": bound(10, 50),
+        "skew": bound(0, 10, 50, 50, 200),
+        "poll": bound(100, 200, 500, 500),
+        "schedule": bound(1_000, 2_000) if random.random() < 0.15 else Duration(0),
+        "rejected": random.choice(("again", "halt")),
+        "senders": tuple(members[random.choice((-1, -1, -2)):]) if len(members) > 3 and random.random() < 0.35 else (),
+        "slots": random.choice((1, 2, 3) if family == "pressure" else (2, 8, 8)),
+        "room": random.choice((100, 300, 65_536) if family == "pressure" else (300, 65_536, 65_536)),
+    }
+    if tolerate == "timing" and random.random() < 0.15:
+        least = Times(Parameters(**parameters), senders=len(members)).expiry
+        parameters["expiry"] = Duration(least + random.randrange(1 * MS))
+    return parameters
+
+
+def _memory(random: Random) -> Memory:
+    detection = ms(0, 3, random) if random.random() < 0.5 else ms(3, 12, random)
+    if random.random() < 0.2:
+        # Half the bound is left for the queue, which is never so long.
+        return Memory(duration=random.choice(("uniform", "max")), share=0.5, service=Duration(100), detection=detection)
+    return Memory(duration=random.choice(("uniform", "uniform", "extremes", "extremes", "max", "min")), detection=detection)
+
+
+def _workload(
+    random: Random, family: str, declared: Parameters, groups: Mapping[GroupId, Sequence[ProcessId]]
+) -> tuple[Workload, ...]:
+    rate = random.choice((200.0, 600.0, 1_500.0)) / len(groups)
+    size = random.choice((20, 20, 90))
+    if family == "pressure":
+        size = random.choice((20, 250, 700))
+    loads = [Workload(rate=rate, arrivals=random.choice(("regular", "poisson", "poisson")), size=size)]
+    if family == "pressure" or random.random() < 0.2:
+        loads.append(Workload(rate=100.0, burst=random.choice((3, 8, 20)), size=random.choice((20, 250))))
+    if random.random() < 0.2:
+        loads.append(Workload(closed=random.choice((1, 2)), size=20, count=10, start=Duration(3 * MS)))
+    return tuple(loads)
+
+
+class _Plan:
+    """Groups, clocks and faults of a scenario, such that a majority of the receivers in every group stays intact (second
+    protocol), somebody does, and a copy does."""
+
+    def __init__(
+        self, random: Random, family: str, declared: Parameters, members: Sequence[ProcessId], later: Sequence[ProcessId],
+        duration: Duration, base: int,
+    ) -> None:
+        self.random = random
+        self.family = family
+        self.declared = declared
+        self.members = members
+        self.later = later
+        self.duration = duration
+        self.base = base
+        self.receivers = [process for process in members if process not in declared.senders]
+        self.groups = self._groups()
+        self.clocks: list[Clock] = []
+        self.faults: list[Fault] = []
+        self.lost: dict[ProcessId, None] = {}
+        """Receivers that fail or leave."""
+        self.modules = list(range(1, declared.copies + 1))
+        self.is_behind_for_ever = False
+
+    def _groups(self) -> dict[GroupId, tuple[ProcessId, ...]]:
+        groups = {"g": tuple(self.members)}
+        for name in ("h", "i")[: self.random.choice((0, 0, 0, 1, 2)) if len(self.members) > 2 else 0]:
+            chosen = self.random.sample(list(self.members), self.random.randint(2, len(self.members)))
+            if self.receivers and any(process in self.receivers for process in chosen):
+                groups[name] = tuple(process for process in self.members if process in chosen)
+        return groups
+
+    def draw(self) -> None:
+        self._clocks()
+        if self.family == "overtaking":
+            for _ in range(self.random.choice((1, 2, 3))):
+                self._overtaking()
+            return
+        for kind in self._kinds():
+            getattr(self, f"_{kind}")(self._moment())
+
+    def _kinds(self) -> list[str]:
+        several = self.random.randint(1, 5)
+        return {
+            "steady": [],
+            "crashes": self.random.choices(("crash", "crash", "module"), k=several),
+            "churn": [*["join" for _ in self.later], *self.random.choices(("leave", "crash", "module"), k=several)],
+            "pressure": self.random.choices(("crash", "module"), k=self.random.randint(0, 2)),
+            "timing": [
+                *["join" for _ in self.later],
+                *self.random.choices(("pause", "slow", "step", "slow", "module", "crash", "leave"), k=several + 1),
+            ],
+        }[self.family]
+
+    def _moment(self) -> Duration:
+        return Duration(self.random.randrange(200 * US, self.duration))
+
+    def _clocks(self) -> None:
+        skew = self.declared.skew
+        draw = self.random.choice((lambda: 0, lambda: self.random.choice((0, skew)), lambda: self.random.randint(0, skew)))
+        for process in (*self.members, *self.later):
+            self.clocks.append(Clock(process=process, offset=self.base + draw()))
+        if self.family == "timing" and self.random.random() < 0.3:
+            self._wrong_clock()
+
+    def _wrong_clock(self) -> None:
+        process = self._victim(self.members)
+        if process is not None:
+            offset = self._jump()
+            self.clocks = [clock for clock in self.clocks if clock.process != process]
+            self.clocks.append(Clock(process=process, offset=self.base + offset))
+
+    def _jump(self) -> int:
+        """By how much a clock is wrong."""
+        size = self.random.choice((100 * US, 500 * US, 2 * MS, 4 * MS)) + self.declared.skew
+        if self.random.random() < 0.4:
+            self.is_behind_for_ever = True
+            return -size
+        return size
+
+    def _victim(self, among: Sequence[ProcessId]) -> ProcessId | None:
+        """Somebody that may fail."""
+        possible = [process for process in among if process in self.lost or self._may_lose(process)]
+        if not possible:
+            return None
+        process = self.random.choice(possible)
+        if process in self.receivers:
+            self.lost[process] = None
+        return process
+
+    def _may_lose(self, process: ProcessId) -> bool:
+        if process not in self.receivers:
+            return True
+        for members in self.groups.values():
+            receiving = [member for member in members if member in self.receivers]
+            lost = sum(member in self.lost for member in receiving) + 1
+            most = len(receiving) - 1 if self.declared.tolerate == "crash" else (len(receiving) - 1) // 2
+            if process in receiving and lost > most:
+                return False
+        return True
+
+    # --- faults ---
+
+    def _crash(self, at: Duration) -> None:
+        gone = [fault.process for fault in self.faults if fault.kind in ("crash", "leave")]
+        process = self._victim([process for process in self.members if process not in gone])
+        if process is None:
+            return
+        how = self.random.choice(("time", "events", "sending", "sending"))
+        if how == "events":
+            self.faults.append(Fault(kind="crash", process=process, after_events=self.random.randint(1, 150)))
+        else:
+            self.faults.append(Fault(kind="crash", at=at, process=process, mid_broadcast=how == "sending"))
+        if self.random.random() < 0.5:
+            back = Duration(at + self.random.randrange(2 * MS, 12 * MS))
+            if back < self.duration:
+                self.faults.append(Fault(kind="restart", at=back, process=process))
+
+    def _module(self, at: Duration) -> None:
+        if len(self.modules) > 1:
+            module = self.modules[0] if self.random.random() < 0.6 else self.random.choice(self.modules)
+            self.modules.remove(module)
+            self.faults.append(Fault(kind="module", at=at, module=module))
+
+    def _overtaking(self) -> None:
+        """A sender dies while it sends, and the first module while what it left is being decided."""
+        at = self._moment()
+        before = len(self.faults)
+        self._crash(at)
+        if len(self.faults) > before:
+            crash = self.faults[before]
+            self.faults[before] = Fault(kind="crash", at=at, process=crash.process, mid_broadcast=True)
+        times = Times(self.declared, senders=len(self.members))
+        soon = at + self.random.randrange(times.complete + 2 * times.detect + 2 * self.declared.copies * times.slot + 1 * MS)
+        if soon < self.duration:
+            self._module(Duration(soon))
+
+    def _join(self, at: Duration) -> None:
+        asked = [fault.process for fault in self.faults if fault.kind == "join"]
+        process = next((process for process in self.later if process not in asked), None)
+        if process is not None:
+            self.faults.append(Fault(kind="join", at=at, process=process, group="g"))
+
+    def _leave(self, at: Duration) -> None:
+        gone = [fault.process for fault in self.faults if fault.kind in ("crash", "leave")]
+        process = self._victim([process for process in self.members if process not in gone])
+        if process is not None:
+            self.faults.append(Fault(kind="leave", at=at, process=process))
+
+    def _pause(self, at: Duration) -> None:
+        process = self._victim(self.members)
+        if process is not None:
+            self.faults.append(Fault(kind="pause", at=at, process=process, length=self._some_time()))
+
+    def _slow(self, at: Duration) -> None:
+        process = self._victim(self.members)
+        if process is not None:
+            delay = Duration(self.random.choice((20, 100, 400, 1_500)) * US)
+            self.faults.append(Fault(kind="slow", at=at, process=process, delay=delay, length=self._some_time()))
+
+    def _step(self, at: Duration) -> None:
+        process = self._victim(self.members)
+        if process is not None:
+            self.faults.append(Fault(kind="step", at=at, process=process, offset=self._jump()))
+
+    def _some_time(self) -> Duration:
+        return Duration(self.random.choice((100 * US, 600 * US, 2 * MS, 6 * MS)))
