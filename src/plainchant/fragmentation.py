@@ -42,7 +42,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from .engine import Engine, Host, Layer
-from .model import Batch, GroupId, ProcessId, ProtocolError, Reason, Timer, View
+from .model import Batch, Due, GroupId, ProcessId, ProtocolError, Reason, Timer, View
 
 _LAYER: Final = "fragmentation"
 
@@ -77,6 +77,13 @@ class Fragmentation(Layer):
             )
         outgoing = self._outgoing[group] = _Outgoing(batch, end=self._ends.pop(group, None))
         return outgoing.next_fragment(max_bytes)
+
+    def peek(self, group: GroupId, stream: str = "") -> Due | None:
+        outgoing = self._outgoing.get(group)
+        if outgoing is None:
+            return self.host.peek(group, stream)
+        part = outgoing.next_part()
+        return Due(part, 0) if part is not None else None
 
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
         # A whole batch never meets a partial message of its sender (one large message at a time): no look-up is needed.
@@ -215,6 +222,14 @@ class _Outgoing:
     @property
     def untaken_bytes(self) -> int:
         return sum(end - start for start, end in self._untaken)
+
+    def next_part(self) -> bytes | None:
+        """What can be taken next, as long as it is; None: nothing now."""
+        if not self._untaken:
+            self.refused = True
+            return None
+        start, end = self._untaken[0]
+        return self.body[start:end]
 
     def next_fragment(self, max_bytes: int) -> Batch | None:
         if not self._untaken:

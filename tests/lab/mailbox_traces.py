@@ -1,5 +1,5 @@
-"""Runs as protocols on common memory make them, without running one: groups without views, members by the rank of their ``join`` and
-``leave``, processes that only send, rows about sends that have completed, decisions, and timing faults.
+"""Runs as protocols on common memory make them, without running one: groups without views, members by the rank of their ``join``
+and ``leave``, processes that only send, rows about sends that have completed, decisions, and timing faults.
 
 There is one sequence of messages, by timestamp. A member delivers what lies between its entry and its exit, some time after the
 timestamp; a message that was rejected is sent again with a later one, and keeps its number.
@@ -81,7 +81,8 @@ class _Mailbox:
                     self.add(who, self.exit[who] + 900, "leave", group="g", rank=self.rank(self.exit[who], who))
                 self.add(who, end, "end", detail={"drained": True})
         histories = {who: [event for _, _, event in sorted(mine, key=lambda row: row[:2])] for who, mine in self.timed.items()}
-        features = {key for key, value in {"joins": joins, "leaves": leaves, "crashes": crashes, "faulty": faulty}.items() if value}
+        chosen = {"joins": joins, "leaves": leaves, "crashes": crashes, "faulty": faulty}
+        features = {feature for feature, is_there in chosen.items() if is_there}
         return RandomRun(name, histories, PROMISES, features)
 
     def _traffic(self, messages: int, slow: str | None, *, decisions: bool) -> None:

@@ -1,4 +1,4 @@
-"""Runs on common memory, without views: both verifiers say the same of them, and what is clean is proved by certificates alone."""
+"""Runs on common memory, without views: both verifiers say the same of them, and clean ones are proved by certificates alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from .mailbox_traces import PROMISES, mailbox_run
 from .mutations import CAUGHT, HARMLESS, mutated
 from .random_traces import RandomRun, table
 
-OPTIONS = [dict(zip(("joins", "leaves", "crashes", "faulty"), chosen, strict=True)) for chosen in product((False, True), repeat=4)]
+FEATURES = ("joins", "leaves", "crashes", "faulty")
+OPTIONS = [dict(zip(FEATURES, chosen, strict=True)) for chosen in product((False, True), repeat=len(FEATURES))]
 LARGE = 12_500
 """So many messages make 100,000 events."""
 

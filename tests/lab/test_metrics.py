@@ -404,6 +404,36 @@ def test_dictionary_encoded_columns_are_the_same() -> None:
     assert measure(encoded).equals(measure(trace))
 
 
+# --- common memory ----------------------------------------------------------------------------------------------------
+
+
+def test_sends_and_decisions_are_told_by_their_rows() -> None:
+    sent = [{"kind": "sent", "sender": "p", "seq": 1, "detail": {"took_ns": took}} for took in (30, 10)]
+    decided = [{"kind": "decide", "sender": "p", "seq": 1, "detail": {"decision": d, "took_ns": 5 + d}} for d in (0, 1, 1)]
+    row = only({"p": [send(1, 0, sender="p"), *sent], "q": decided}, protocol="mailbox")
+    assert (row["send_p50_ns"], row["send_max_ns"]) == (20, 30)
+    assert (row["decisions"], row["decided_against"], row["decision_max_ns"]) == (3, 1, 6)
+    assert (row["timing_faults"], row["module_crashes"]) == (0, 0)
+
+
+def test_timing_faults_and_crashed_modules_are_counted_once() -> None:
+    module = {"kind": "fault", "group": None, "detail": {"fault": "module", "module": 1}}
+    late = {"kind": "fault", "group": None, "detail": {"fault": "timing", "timing": True, "operation": "look", "count": 3}}
+    slow = {"kind": "fault", "group": None, "detail": {"fault": "slow", "timing": True}}
+    row = only({"p": [send(1, 0, sender="p"), module, late], "q": [module, slow]})
+    assert (row["timing_faults"], row["module_crashes"]) == (4, 1)
+
+
+def test_runs_without_common_memory_have_none_of_its_metrics() -> None:
+    row = only({"p": [send(1, 0, sender="p")]}, protocol="sequencer")
+    assert {row[name] for name in ("decisions", "send_max_ns", "timing_faults", "module_crashes")} == {None}
+
+
+def test_entering_a_mailbox_is_not_joining_a_ring() -> None:
+    state = {"kind": "state", "detail": {"state": "entered", "entry": 7}}
+    assert only({"p": [state, send(1, 0, sender="p")]}, protocol="mailbox")["joins"] is None
+
+
 def test_a_trace_without_groups_has_no_metrics() -> None:
     assert measure(table({"p": [{"kind": "start", "group": None}]})).num_rows == 0
     assert measure(SCHEMA.empty_table()).schema == METRICS
@@ -415,7 +445,7 @@ def random_trace(random: Random, run: str) -> pa.Table:
     columns = {name: random.random() < 0.7 for name in ("true_time", "sent", "size", "packets", "deadline")}
     kinds = ["send", "deliver", "deliver", "deliver", "null", "retransmit", "suspect", "block", "unblock", "sync", "state"]
     kinds += ["join", "leave", "view", "fault", "crash", "stable", *(["receive"] if random.random() < 0.5 else [])]
-    kinds += ["token", "token", "state", "admit", "reject", "start"]
+    kinds += ["token", "token", "state", "admit", "reject", "start", *(["sent", "decide"] if random.random() < 0.3 else [])]
     chosen = random.sample(kinds, random.randint(1, len(kinds)))
     rows: list[dict[str, Any]] = []
     for process in processes:
@@ -446,7 +476,7 @@ def random_row(random: Random, kind: str, process: str, processes: list[str], cl
         row.update(sender=process if kind == "send" else who, seq=random.randint(1, 9), size=random.randint(0, 40))
         row["sent"] = clock - random.randint(-5, 2_000_000) if kind == "deliver" and random.random() < 0.9 else None
         row["deadline"] = clock + random.randint(-5, 2_000_000) if random.random() < (0.2 if kind == "deliver" else 0.7) else None
-    elif kind in ("receive", "block", "unblock", "reject") and random.random() < 0.5:
+    elif kind in ("receive", "sent", "decide", "block", "unblock", "reject") and random.random() < 0.5:
         row.update(sender=who, seq=random.randint(1, 9))
     elif kind == "view":
         row.update(view=random.randint(1, 3), members=random.sample(processes, random.randint(1, len(processes))))
@@ -459,12 +489,20 @@ def random_detail(random: Random, kind: str, who: str) -> dict[str, Any]:
         "suspect": random.choice([{"process": who}, {"processes": [who, "p"]}]),
         "reject": random.choice([{"stream": who}, {"join": True}]),
         "sync": {"over": random.random() < 0.5, "history": random.randint(0, 9)},
-        "fault": {"fault": random.choice(["pause", "cut"]), "length": random.randint(0, 50)},
+        "fault": random.choice(
+            [
+                *[{"fault": random.choice(["pause", "cut"]), "length": random.randint(0, 50)}] * 2,
+                {"fault": "timing", "timing": True, "operation": "write", "count": random.randint(1, 3)},
+                {"fault": "module", "module": random.randint(1, 2)},
+            ]
+        ),
+        "sent": {"took_ns": random.choice([random.randint(0, 2_000_000), "long", None])},
+        "decide": {"decision": random.randint(0, 1), "took_ns": random.randint(0, 2_000_000)},
         "crash": {"by": random.choice(["fault", "protocol"])},
         "state": random.choice(
             [{"history": random.choice([3, "many", None])}, {"state": "joining"}, {"state": "running", "broken": "P3"}]
         ),
-        "start": {"bounds": {"rotation": random.randint(1, 9), "detection": random.randint(1, 9)}},
+        "start": {"bounds": {name: random.randint(1, 9) for name in ("rotation", "detection", "send", "deliver")}},
     }
     return details.get(kind, {})
 
@@ -479,8 +517,8 @@ def test_spark_gives_the_same_for_simulated_and_random_traces(spark: SparkSessio
     """In one frame: what Spark spends is for the plan, hardly for the rows."""
     from plainchant.lab.metrics_frames import measure_frame
 
-    random = Random(7)
-    made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(120)])
+    random = Random(14)
+    made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(160)])
     wanted = measure(made)
     for metric in METRICS.names:
         assert wanted.column(metric).null_count < wanted.num_rows, f"no random trace has {metric}"

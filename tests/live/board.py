@@ -1,15 +1,30 @@
 """A small protocol on common memory, for tests of the live host: a blackboard. Who has something to say writes it into every copy
-and sets its flag; everybody reads what it has not read yet, by time, in the first copy that lives. A message stays until its slot is
-needed again, so a test must not send more than there are slots before all have read. Nothing is decided and nobody is in time."""
+and sets its flag; everybody reads what it has not read yet, by time, in the first copy that lives. A message stays until its slot
+is needed again, so a test must not send more than there are slots before all have read. Nothing is decided, nobody is in time."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from plainchant.engine import Engine, Host
-from plainchant.memory import FAILED, Connect, Connection, Copy, Disconnect, Entry, Layout, Nap, Operate, Port, Procedure, Request, Step
+from plainchant.memory import (
+    FAILED,
+    Connect,
+    Connection,
+    Copy,
+    Disconnect,
+    Entry,
+    Layout,
+    Nap,
+    Operate,
+    Port,
+    Procedure,
+    Request,
+    Step,
+)
 from plainchant.model import MS, SECOND, Batch, Failure, Form, GroupId, Join, ProcessId, Propose, Reason, View, parameter
 from plainchant.protocols.registry import Description
 
@@ -102,7 +117,7 @@ class Writer(Engine):
                 key = (found.stamp, slot)
                 if found.available and key not in self.read and found.stamp >= entry > 0:
                     self.read.add(key)
-                    body = yield from self.first(lambda copy, slot=slot: copy.data(slot))
+                    body = yield from self.first(partial(_data, slot))
                     host.deliver(self.group, found.sender, Batch(found.first, found.count, body), found.stamp - port.epoch)
             yield Nap(host.clock() + POLL)
 
@@ -130,7 +145,7 @@ class Writer(Engine):
             def flag(copy: Copy, slot: int = slot) -> None:
                 there = copy.entry(slot)
                 assert there is not None
-                copy.put(slot, dataclasses_replace(there, available=True))
+                copy.put(slot, changed(there, available=True))
 
             for copy in range(self.parameters.copies):
                 yield self.operate(copy, "write", put)
@@ -157,9 +172,13 @@ class Writer(Engine):
             yield Disconnect(self.group, places[0], process)
 
 
-def dataclasses_replace(entry: Entry, **fields: Any) -> Entry:
+def changed(entry: Entry, **fields: Any) -> Entry:
     values: Mapping[str, Any] = {name: getattr(entry, name) for name in entry.__struct_fields__}
     return Entry(**{**values, **fields})
+
+
+def _data(slot: int, copy: Copy) -> bytes:
+    return copy.data(slot)
 
 
 def _age(found: tuple[int, Entry]) -> tuple[int, int]:

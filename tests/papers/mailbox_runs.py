@@ -2,8 +2,8 @@
 
 A script names an operation by its process, what it does and the copy, counted from 1: ``"a decide 1"``, or ``"a look"`` for every
 copy. ``durations`` are shares of the operation's bound, one for all or a list, one after the other, of which the last stays; what
-is not named takes ``usual``. Above 1 the operation is late, which is a timing fault. ``after`` says what crashes right after the
-first operation of a name: a process, or ``module 1``. ``at`` is the same at a time (in µs).
+is not named takes ``usual``. Above 1 the operation is late, which is a timing fault. ``after`` says what crashes right after an
+operation, the first of a name or, with ``"a decide 1 #3"``, the third: the process itself, or ``module 1``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from plainchant.memory import FAILED
 from plainchant.model import SECOND, US, Duration
 from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
@@ -58,36 +57,37 @@ class _ScriptedMemory(SimMemory):
 
     def _duration(self, running: Any, bound: int) -> int:
         request = running.request
-        share: float | Sequence[float] = self.script.usual
+        share = self.script.usual
         name = f"{running.host.me} {request.name}"
         for key in (name, f"{name} {request.copy + 1}"):
-            if key in self.script.durations:
-                share = self.script.durations[key]
-                if not isinstance(share, int | float):
-                    self.counted[key] += 1
-                    share = share[min(self.counted[key], len(share)) - 1]
+            given = self.script.durations.get(key, share)
+            if isinstance(given, int | float):
+                share = given
+            else:
+                self.counted[key] += 1
+                share = given[min(self.counted[key], len(given)) - 1]
         return int(bound * share)
 
     def _effect(self, running: Any) -> Any:
         result = super()._effect(running)
         request, host = running.request, running.host
-        key = f"{host.me} {request.name} {request.copy + 1}"
-        fails = self.script.after.get(key) if result is not FAILED else None
-        if fails is not None and not self.counted["after " + key]:
-            self.counted["after " + key] += 1
-            if fails.startswith("module"):
-                self._crash_and_tell(int(fails.split()[1]))
-            elif fails == host.me:
-                host.crash_inside({"operation": request.name, "copy": request.copy})
-            else:
-                next(other for other in self.hosts if other.me == fails).crash({"by": "fault"})
+        name = f"{host.me} {request.name} {request.copy + 1}"
+        self.counted["after " + name] += 1
+        number = self.counted["after " + name]
+        fails = self.script.after.get(f"{name} #{number}" if number > 1 else name, "")
+        if fails == host.me:
+            host.crash_inside({"operation": request.name, "copy": request.copy})
+        elif fails:
+            self._crash_and_tell(int(fails.removeprefix("module ")))
         return result
 
     def _crash_and_tell(self, number: int) -> None:
         if self.crash_module(number):
-            told = describe_fault(Fault(kind="module", module=number))
-            for host in self.hosts:
-                self._kernel.at(self._kernel.now, lambda told, host=host: host.note("fault", told), told)
+            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number))
+
+    def _tell_of_module(self, fault: Fault) -> None:
+        for host in self.hosts:
+            host.note("fault", describe_fault(fault))
 
 
 class _ScriptedSimulation(Simulation):
@@ -135,9 +135,15 @@ class MailboxRun(Run):
         """Who had a timing fault."""
         return sorted({row["process"] for row in self.of("fault") if '"timing":true' in row["detail"].replace(" ", "")})
 
+    def accused(self) -> list[str]:
+        """Senders that keep time and had a message rejected: what the seed calls validity is broken."""
+        rejected = {row["sender"] for row in self.rows if row["kind"] in ("reject", "late") and row["sender"]}
+        crashed = {row["process"] for row in self.of("crash") if '"by":"fault"' in row["detail"].replace(" ", "")}
+        return sorted(rejected - crashed - set(self.timing_faults()))
+
     def latest(self) -> float:
         """From a Send to the last delivery of its message, at the most."""
-        return max((row["true_time"] - row["sent"]) / US for row in self.of("deliver"))
+        return max(float(row["true_time"] - row["sent"]) for row in self.of("deliver")) / US
 
 
 def us(count: float) -> Duration:
@@ -152,8 +158,7 @@ def parameters(**given: Any) -> dict[str, Any]:
 
 def times(rules: Rules = RULES, **given: Any) -> Times:
     """The bounds that go with these parameters."""
-    chosen = Parameters(**parameters(**given))
-    return Times(chosen, rules, chosen.places)
+    return Times(Parameters(**parameters(**given)), rules)
 
 
 def message(sender: str, at: float, **settings: Any) -> Workload:

@@ -28,6 +28,7 @@ class MemoryParameters:
     places: int = 8
     skew: int = 50 * US
     senders: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 Script = Callable[[Host], Procedure]
@@ -70,6 +71,7 @@ def describe_memory(script: Script, failures: list[tuple[int, str, str]]) -> Des
         faults=(),
         settle=lambda parameters: parameters.settle,
         memory=layout,
+        remote=lambda parameters: dict.fromkeys(parameters.elsewhere, "p1"),
         only_send=lambda parameters: frozenset(parameters.senders),
         views=False,
         room=lambda parameters: 1000,

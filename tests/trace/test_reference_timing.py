@@ -186,7 +186,7 @@ BOUNDED_GOOD = [
     }),
     ("who has a timing fault is late with its sends and deliveries, and others with its messages", {"send": 50, "deliver": 80}, {
         "a": "join | send | deliver b 1 sent=100 true_time=190 | deliver c 1 sent=100 true_time=180 | end",
-        "b": 'join | fault detail={"timing":true} | send | sent b 1 detail={"took_ns":51} | deliver a 1 sent=1 true_time=99 | end',
+        "b": 'join|fault detail={"timing":true} | send | sent b 1 detail={"took_ns":51} | deliver a 1 sent=1 true_time=99 | end',
         "c": "join | send | deliver a 1 sent=1 true_time=81 | end",
     }),
 ]  # fmt: skip

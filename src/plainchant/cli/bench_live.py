@@ -22,13 +22,14 @@ WIDTH = 190
 @guarded
 def bench_live(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only what has a target, and deadlines, once each: about three minutes.")
+        bool, typer.Option("--quick", help="Only what has a target, and deadlines, once each: about four minutes.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Every combination, and the long run: about an hour.")] = False,
     stall: Annotated[bool, typer.Option("--stall", help="Also a long run, for the slowest second of it.")] = False,
     peers: Annotated[bool, typer.Option(help="Measure the other systems that are installed, too.")] = True,
     protocol: Annotated[
-        list[str] | None, typer.Option(help="Only this one: sequencer, newtop or rtcast. May be given again. [default: all]")
+        list[str] | None,
+        typer.Option(help="Only this one: sequencer, newtop, rtcast or mailbox. May be given again. [default: all]"),
     ] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of what has a target; the best of them counts.", min=1)] = 3,
     seconds: Annotated[float | None, typer.Option(help="Seconds that are counted of each.", min=0.1)] = None,
@@ -41,6 +42,8 @@ def bench_live(
     pinned to the cores in turn. Raw UDP is blocking sockets in Python, with the same pins. In a nearly idle group one member
     sends now and then; how long that takes is told in round trips of the link, which are measured in the same run. Where members
     of `rtcast` send with deadlines, it is counted how many are missed, beside how long the token took round and may take.
+    `mailbox` is measured beside what else processes of one machine can do: our groups over UDP, `multiprocessing.Queue` with a
+    queue a receiver, and Unix socket pairs, three receivers each; its ratios are of the same round.
 
     Examples:
 
@@ -51,20 +54,20 @@ def bench_live(
       plainchant bench live --stall --json > live.json
     """
     from ..live.bench.measure import run
-    from ..live.bench.plan import PROTOCOLS, Level, make_plan
+    from ..live.bench.plan import MEASURED, Level, make_plan
 
     if quick and full:
         raise UsageError("--quick and --full exclude each other; choose one")
-    unknown = [name for name in protocol or () if name not in PROTOCOLS]
+    unknown = [name for name in protocol or () if name not in MEASURED]
     if unknown:
-        raise UsageError(f"there is no protocol {unknown[0]!r} to measure; there are: {', '.join(PROTOCOLS)}")
+        raise UsageError(f"there is no protocol {unknown[0]!r} to measure; there are: {', '.join(MEASURED)}")
     level: Level = "quick" if quick else "full" if full else "default"
     plan = make_plan(
         level,
         rounds=rounds,
         seconds=seconds if seconds is not None else QUICK_SECONDS if quick else SECONDS,
         stall_seconds=STALL_SECONDS if stall or full else 0.0,
-        protocols=tuple(protocol) if protocol else PROTOCOLS,
+        protocols=tuple(protocol) if protocol else MEASURED,
     )
     columns = (TextColumn("measuring {task.completed} of {task.total}: {task.description}"), TimeElapsedColumn())
     # Drawn only between measurements: a thread that draws would take processor time from what is measured.
@@ -79,7 +82,7 @@ def bench_live(
         print(json.dumps(result))
     else:
         _show(result)
-    rows = [*result["rows"], *result["idle"], *result["timed"]]
+    rows = [*result["rows"], *result["idle"], *result["timed"], *result["local"]]
     wrong = [row["error"] for row in rows if row["error"] is not None]
     if wrong:
         complain(f"{len(wrong)} of {len(rows)} cases failed, the first with: {wrong[0]}")
@@ -110,6 +113,7 @@ def _show(result: dict[str, Any]) -> None:
     console.print()
     _show_newtop(console, result)
     _show_timed(console, result["timed"])
+    _show_local(console, result)
     table = plain_table("beside it", "version", "members", "size", "senders", "messages/s", "round trip, µs", "of raw UDP's", "")
     for row in result["peers"]:
         note = row["why"] or (f"{row['datagrams_per_s']:,} datagrams/s one way" if "datagrams_per_s" in row else "")
@@ -188,6 +192,26 @@ def _show_timed(console: Console, rows: list[dict[str, Any]]) -> None:
         if row["halted"] is not None:
             delay = f", reckoning with {row['delay_max_ms']} ms" if row["delay_max_ms"] else ""
             console.print(f"{row['members']} members{delay}, after {row['rounds']} rounds: {row['halted']}")
+    console.print()
+
+
+def _show_local(console: Console, result: dict[str, Any]) -> None:
+    """Common memory, and what else there is on one machine."""
+    if not result["local"]:
+        return
+    ratios = {(row["to"], row["size"], row["senders"]): row for row in result["mailbox_to"]}
+    table = plain_table(
+        "on one machine", "size", "senders", "messages/s", "MB/s", "µs a message", "delay, µs", "99 %", "mailbox's rate to it",
+        "mailbox's delay to it",
+    )
+    for row in result["local"]:
+        ratio = ratios.get((row["how"], row["size"], row["senders"]), {})
+        figures = ("messages_per_s", "megabytes_per_s", "cpu_us_per_message", "delay_us_p50", "delay_us_p99")
+        table.add_row(
+            row["how"], f"{row['size']:,}", row["senders"], *(_figure(row[name]) for name in figures),
+            _figure(ratio.get("messages_per_s")), _figure(ratio.get("delay_us_p50")),
+        )
+    console.print(table)
     console.print()
 
 

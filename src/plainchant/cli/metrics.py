@@ -89,6 +89,20 @@ _LABELS: Final[Mapping[str, str]] = {
     "join_p50_ns": "time to join p50",
     "join_max_ns": "time to join max",
     "broken": "assumptions broken",
+    "send_p50_ns": "Send p50",
+    "send_p90_ns": "Send p90",
+    "send_p99_ns": "Send p99",
+    "send_max_ns": "Send max",
+    "send_bound_ns": "Send, stated bound",
+    "deliver_bound_ns": "delivery, stated bound",
+    "decisions": "decisions of receivers",
+    "decided_against": "decisions to reject",
+    "decision_p50_ns": "decision p50",
+    "decision_p90_ns": "decision p90",
+    "decision_p99_ns": "decision p99",
+    "decision_max_ns": "decision max",
+    "timing_faults": "timing faults",
+    "module_crashes": "memory modules crashed",
 }
 
 
@@ -241,7 +255,7 @@ def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _real_time(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What only runs with deadlines, tokens and states have."""
+    """What only runs with deadlines, tokens and states, or on common memory, have."""
     percents = ("p50", "p90", "p99", "max")
     if row["due"] is not None:
         yield "deadlines", f"{told['missed']} missed of {told['due']} ({row['miss_ratio']:.3%})"
@@ -259,6 +273,15 @@ def _real_time(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[tupl
         yield "joins", f"{told['joins']}: {_together(told, [('join_p50_ns', 'p50'), ('join_max_ns', 'max')])}"
     if row["broken"] is not None:
         yield _LABELS["broken"], told["broken"]
+    if row["send_max_ns"] is not None:
+        spread = _together(told, [(f"send_{part}_ns", part) for part in percents])
+        yield "Send", f"{spread}{_bound(told['send_bound_ns'])}"
+    if row["decisions"] is not None:
+        spread = _together(told, [(f"decision_{part}_ns", part) for part in percents])
+        yield "decisions", f"{told['decisions']}, {told['decided_against']} of them to reject: {spread}"
+    for name in ("timing_faults", "module_crashes"):
+        if row[name] is not None:
+            yield _LABELS[name], told[name]
 
 
 def _bound(text: str) -> str:

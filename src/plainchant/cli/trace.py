@@ -53,6 +53,9 @@ def trace(
         int | None, typer.Option(help="With --diagram: at most so many messages are drawn.", min=0, show_default="20")
     ] = None,
     nulls: Annotated[bool, typer.Option("--nulls", help="With --diagram: draw null messages too.")] = False,
+    timing: Annotated[
+        Path | None, typer.Option(help="Draw a timing diagram of operations on common memory into this SVG file instead.")
+    ] = None,
 ) -> None:
     """Print a trace readably, export it, or draw it.
 
@@ -67,11 +70,15 @@ def trace(
       plainchant trace DIR --export chrome --out run.json
 
       plainchant trace DIR --diagram run.svg --from 480ms --to 800ms
+
+      plainchant trace DIR --timing send.svg --message g/p1/7
     """
     if (export is None) != (out is None):
         raise UsageError("--export and --out go together: plainchant trace DIR --export chrome --out run.json")
     if diagram is not None and any(value is not None for value in (process, kind, message, limit, export)):
         raise UsageError("--diagram goes with --run, --group, --from, --to, --messages and --nulls only; leave the others out")
+    if timing is not None and any(value is not None for value in (kind, limit, export, diagram)):
+        raise UsageError("--timing goes with --run, --group, --process, --message, --from and --to only; leave the others out")
     if diagram is None and (nulls or messages is not None):
         raise UsageError("--messages and --nulls go with --diagram: plainchant trace DIR --diagram run.svg --nulls")
     if message is not None:
@@ -93,6 +100,16 @@ def trace(
         most = MESSAGES if messages is None else messages
         _write(diagram, draw(shown, group=group, first=first, last=last, messages=most, nulls=nulls), "--diagram")
         print(f"drawn in {diagram}")
+        return
+    if timing is not None:
+        from ..trace.timing_diagram import timing_diagram
+
+        names = parse_message(message) if message is not None else None
+        about = None if names is None else (names["group"], names["sender"], names["seq"])
+        shown = select(table, {"run": run}) if run is not None else table
+        drawn = timing_diagram(shown, group=group, process=process, message=about, first=first, last=last)
+        _write(timing, drawn, "--timing")
+        print(f"drawn in {timing}")
         return
     if export is not None and out is not None:
         wanted: dict[str, Any] = {"process": process, "kind": kind, "group": group, "run": run}

@@ -92,11 +92,25 @@ METRICS: Final = pa.schema(
         ("join_p50_ns", pa.int64()),
         ("join_max_ns", pa.int64()),
         ("broken", pa.int64()),  # assumptions seen to be violated
+        ("send_p50_ns", pa.int64()),  # of what sends took, where that is told
+        ("send_p90_ns", pa.int64()),
+        ("send_p99_ns", pa.int64()),
+        ("send_max_ns", pa.int64()),
+        ("send_bound_ns", pa.int64()),
+        ("deliver_bound_ns", pa.int64()),
+        ("decisions", pa.int64()),
+        ("decided_against", pa.int64()),
+        ("decision_p50_ns", pa.int64()),
+        ("decision_p90_ns", pa.int64()),
+        ("decision_p99_ns", pa.int64()),
+        ("decision_max_ns", pa.int64()),
+        ("timing_faults", pa.int64()),
+        ("module_crashes", pa.int64()),
     ]
 )
 
 REAL_TIME: Final = tuple(METRICS.names[METRICS.names.index("due") :])
-"""Metrics that only runs with deadlines, tokens or states have."""
+"""Metrics that only runs with deadlines, tokens or states, or on common memory, have."""
 
 COLUMNS: Final = (
     "run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq", "members", "deadline",
@@ -109,6 +123,9 @@ OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock", "token", 
 
 HISTORY_KINDS: Final = ("state", "stable", "block", "sync")
 """Kinds whose ``detail`` may say how much history is held: ``{"history": 17}``."""
+
+STATES: Final = frozenset({"gathering", "joining", "running", "crashed"})
+"""What a ``state`` row says of a member of a ring; other protocols' rows say other things."""
 
 PERCENTS: Final = (50, 90, 99)
 
@@ -130,6 +147,11 @@ class Detail(msgspec.Struct):
     broken: str | None = None
     bounds: dict[str, int] | None = None
     records: list[str] | None = None
+    took_ns: int | None = None
+    decision: int | None = None
+    timing: bool | None = None
+    module: int | None = None
+    count: int | None = None
 
 
 def measure(table: pa.Table) -> pa.Table:
@@ -233,6 +255,7 @@ class _Run:
         evidence = self._evidence() if failures else {}
         bounds = self._bounds()
         has_states = self._has_states(recorded)
+        memory = self._memory()
         for name in sorted(names):
             group = names.index(name)
             rows = self._rows_in(group)
@@ -259,6 +282,9 @@ class _Run:
                 **self._rotations(rows, bounds.get("rotation"), is_recorded="token" in recorded),
                 **self._exclusion(rows, bounds.get("detection")),
                 **(self._states(rows) if has_states else {}),
+                **self._sending(rows, bounds),
+                **self._decisions(rows),
+                **memory,
             }
 
     def timings(self) -> Iterator[Timings]:
@@ -558,7 +584,7 @@ class _Run:
     def _has_states(self, recorded: set[str]) -> bool:
         """Whether ``state`` rows tell of joining and of assumptions; those of some protocols tell of other things."""
         told = [self._detail(row) for row in self._rows_of("state")]
-        return ("state" in recorded and not told) or any(each.state is not None or each.broken is not None for each in told)
+        return ("state" in recorded and not told) or any(each.state in STATES or each.broken is not None for each in told)
 
     def _states(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
         """Assumptions that were broken, and how long it took from joining to a view."""
@@ -581,6 +607,38 @@ class _Run:
             "join_max_ns": int(ordered[-1]) if took else None,
             "broken": sum(self._detail(int(row)).broken is not None for row in told),
         }
+
+    # --- common memory ------------------------------------------------------------------------------------------------
+
+    def _sending(self, rows: Mapping[str, Integers], bounds: Mapping[str, int]) -> dict[str, Any]:
+        """How long sends took, as ``sent`` rows tell."""
+        took = self._took(rows.get("sent", NOTHING))
+        stated = {"send_bound_ns": bounds.get("send"), "deliver_bound_ns": bounds.get("deliver", bounds.get("delivery"))}
+        return {**_spread("send", took), **stated}
+
+    def _decisions(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """What receivers decided on messages, and how long that took them."""
+        if "decide" not in self._of_kind:
+            return {}
+        decided = rows.get("decide", NOTHING)
+        against = sum(_decode(text).decision == 0 for text in self._values("detail", decided))
+        counts = {"decisions": len(decided), "decided_against": against}
+        return {**counts, **_spread("decision", self._took(decided))}
+
+    def _took(self, rows: Integers) -> Integers:
+        told = (_decode(text).took_ns for text in self._values("detail", rows))
+        return np.array([took for took in told if took is not None], dtype=np.int64)
+
+    def _memory(self) -> dict[str, Any]:
+        """Timing faults and crashed modules of the run; nothing if it is none on common memory and has none of them."""
+        details = [self._detail(row) for row in self._rows_of("fault")]
+        late = [each for each in details if each.timing is True or each.fault == "timing"]
+        modules = {each.module for each in details if each.fault == "module"}
+        known = registry.protocols()
+        protocols = {self._detail(row).protocol for row in self._rows_of("start")}
+        if not late and not modules and not any(known[name].memory is not None for name in protocols if name in known):
+            return {}
+        return {"timing_faults": sum(max(each.count or 1, 1) for each in late), "module_crashes": len(modules)}
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 

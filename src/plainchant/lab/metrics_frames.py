@@ -53,7 +53,8 @@ _STORY_KINDS: Final = tuple(
 _STORY: Final = (
     "nulls", "retransmissions", "history_max", "blocked_ns", "sync_ns", "view_changes", "suspicions", "failures",
     "detected", "detection_p50_ns", "detection_max_ns", "rotation_bound_ns", "exclusion_p50_ns", "exclusion_max_ns",
-    "detection_bound_ns", "joins", "join_p50_ns", "join_max_ns", "broken", "rotations",
+    "detection_bound_ns", "joins", "join_p50_ns", "join_max_ns", "broken", "send_bound_ns", "deliver_bound_ns", "timing_faults",
+    "module_crashes", "rotations",
 )  # fmt: skip
 """Metrics that the story decides; of the first two and the last only whether they are recorded."""
 
@@ -81,6 +82,8 @@ def _measured(trace: DataFrame, events: DataFrame, cells: DataFrame, needs: froz
         rotations = _rotations(trace)
         delays = delays.unionByName(rotations)
         tables.append(rotations.groupBy(*_GROUP).agg(F.count(F.lit(1)).alias("rounds")))
+    if "work" in needs:
+        delays = delays.unionByName(_work(trace))
     if "deadlines" in needs:
         sends = _due_sends(trace)
         lateness = _lateness(trace, sends)
@@ -125,6 +128,7 @@ def _figures(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
         },
         "rotations": found.get("rounds", 0) if run["token_rows"] or found["rotations"] is not None else None,
         **(admission(found["admit_rows"], found["reject_rows"]) if run["admit_rows"] or run["reject_rows"] else {}),
+        **({"decisions": found["decide_rows"], "decided_against": found["against_rows"]} if run["decide_rows"] else {}),
         **due_and_missed(
             found.get("judged", 0) + found.get("missing", 0), found.get("late", 0) + found.get("missing", 0)
         ),
@@ -148,7 +152,9 @@ def _timed(trace: DataFrame, *, with_sends: bool = False) -> DataFrame:
     """The rows with ``clock``, and with ``latency`` at deliveries of which it is known when they were sent."""
     columns = ("seq", "kind", "sent", "rank", "size", "packets", "deadline", "time", "true_time")
     is_rejection = (F.col("kind") == "reject") & F.get_json_object("detail", "$.stream").isNotNull()
-    rows = trace.select(*_CELL, *columns, _clock().alias("clock"), is_rejection.alias("is_rejection"))
+    is_against = (F.col("kind") == "decide") & (F.get_json_object("detail", "$.decision") == "0")
+    told = {"is_rejection": is_rejection, "is_against": F.coalesce(is_against, F.lit(False))}
+    rows = trace.select(*_CELL, *columns, _clock().alias("clock"), *(value.alias(name) for name, value in told.items()))
     since: Column = F.col("sent")
     if with_sends:
         message = ["run", "group", "sender", "seq"]
@@ -175,6 +181,9 @@ def _cells(events: DataFrame) -> DataFrame:
         F.count_if(kind == "token").alias("token_rows"),
         F.count_if(kind == "admit").alias("admit_rows"),
         F.count_if("is_rejection").alias("reject_rows"),
+        F.count_if(kind.isin("sent", "decide") & F.col("group").isNotNull()).alias("need_work"),
+        F.count_if(kind == "decide").alias("decide_rows"),
+        F.count_if("is_against").alias("against_rows"),
         F.max("time").alias("last_time"),
         F.max("true_time").alias("last_true_time"),
         F.count_if(deliver & size.isNull()).alias("unsized_deliveries"),
@@ -195,7 +204,7 @@ def _is_receipt() -> Column:
 
 def _needs(cells: DataFrame) -> frozenset[str]:
     """Which of the costly ways this trace asks for."""
-    ways = ("sends", "receipts", "stability", "turns", "deadlines")
+    ways = ("sends", "receipts", "stability", "turns", "deadlines", "work")
     found = cells.agg(*(F.max(f"need_{way}").alias(way) for way in ways)).first()
     return frozenset(way for way in ways if found is not None and found[way])
 
@@ -212,7 +221,7 @@ def _sums(cells: DataFrame) -> DataFrame:
         (F.sum(F.col("send_rows") + delivered).over(sender) > 0).alias("takes_part"),
     )
     share = F.when(F.col("takes_part"), F.col("of_sender"))
-    added = [f"{name}_rows" for name in ("send", "deliver", "admit", "reject", *_COUNTED.values())]
+    added = [f"{name}_rows" for name in ("send", "deliver", "admit", "reject", "decide", "against", *_COUNTED.values())]
     return wider.groupBy(*_GROUP).agg(
         *(F.sum(name).alias(name) for name in [*added, "unsized_deliveries", "unsized_sends", "sent_bytes"]),
         F.size(F.collect_set("process")).alias("processes"),
@@ -237,7 +246,7 @@ def _run_sums(cells: DataFrame) -> DataFrame:
         F.sum("packets_seen").alias("packets_seen"),
         F.coalesce(F.sum(F.when(alone, F.col("packets"))), F.lit(0)).alias("packets_alone"),
         F.coalesce(F.sum(F.when(~alone, F.col("packets"))), F.lit(0)).alias("packets_of_groups"),
-        *(F.sum(f"{kind}_rows").alias(f"{kind}_rows") for kind in (*_COUNTED.values(), "admit", "reject", "token")),
+        *(F.sum(f"{kind}_rows").alias(f"{kind}_rows") for kind in (*_COUNTED.values(), "admit", "reject", "token", "decide")),
     )
 
 
@@ -270,6 +279,15 @@ def _rotations(trace: DataFrame) -> DataFrame:
     turns = turns.where((F.col("kind") == "token") & (F.col("kind_before") == "token"))
     took = F.coalesce(F.col("true_time") - F.col("true_time_before"), F.col("time") - F.col("time_before"))
     return turns.select(*_GROUP, F.lit("rotation").alias("name"), took.alias("value"))
+
+
+def _work(trace: DataFrame) -> DataFrame:
+    """What sends and decisions took, as delays."""
+    told = trace.where(F.col("kind").isin("sent", "decide") & F.col("group").isNotNull())
+    name = F.when(F.col("kind") == "sent", "send").otherwise("decision")
+    took = F.get_json_object("detail", "$.took_ns")
+    value = F.when(took.rlike("^-?[0-9]{1,18}$"), took.cast("bigint"))
+    return told.select(*_GROUP, name.alias("name"), value.alias("value")).where(F.col("value").isNotNull())
 
 
 def _due_sends(trace: DataFrame) -> DataFrame:
@@ -353,7 +371,7 @@ def _spreads(delays: DataFrame, wanted: DataFrame) -> DataFrame:
     place = F.col("before") + F.row_number().over(Window.partitionBy(*key).orderBy("value")) - 1
     placed = near.withColumn("place", place)
     made = []
-    for name in ("latency", "overhead", "lateness", "rotation"):
+    for name in ("latency", "overhead", "lateness", "rotation", "send", "decision"):
         of_name = F.col("name") == name
         value = F.when(of_name, F.col("value"))
         for percent in PERCENTS:

@@ -169,7 +169,8 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = (
-    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask | End
+    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask
+    | End
 )
 
 

@@ -2,8 +2,8 @@
 
 What happens and who writes it down is as in the simulator (``sim.inject``): a fault of a process is a row at that process; a
 partition is one at the first live process of each part; a cut, clog or loss is one at its source, or at its target if it comes
-from anybody; a memory module's crash is one at every live process; what else concerns everybody is a row at the first. Rows are written before the fault happens: a process
-that is to be killed or stopped is asked to write, and has answered.
+from anybody; a memory module's crash is one at every live process; what else concerns everybody is a row at the first live
+process. Rows are written before the fault happens: a process that is to be killed or stopped is asked to write, and has answered.
 
 A process that is to omit packets writes a row for each when it drops it. Processes that their protocol halts come back if
 ``restart_halted`` says so: drawn when they are gone, because nobody knows before who will.

@@ -242,8 +242,8 @@ class Node:
         if elsewhere:
             where = ", ".join(f"{name} at {format_address(peers[name])}" for name in elsewhere)
             raise UsageError(
-                f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}; say in its parameter "
-                "remote who acts for them, or choose another protocol"
+                f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}; say in its "
+                "parameter remote who acts for them, or choose another protocol"
             )
         addresses = sorted(format_address(address) for address in peers.values())
         self._memory = sha256(" ".join(addresses).encode()).hexdigest()[:16]

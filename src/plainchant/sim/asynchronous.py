@@ -46,7 +46,7 @@ from ..model import (
 )
 from ..protocols.registry import describe
 from ..scenario.load import build, load
-from ..scenario.model import Fault, Network, RandomFaults, Scenario
+from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
 from ..scenario.read import Reader, as_document
 from ..scenario.shipped import find
 from ..state import STATE_PACKETS, StateTransfer
@@ -263,6 +263,7 @@ def run(
     later: Sequence[str] | None = None,
     parameters: Mapping[str, Any] | None = None,
     network: Mapping[str, Any] | Network | None = None,
+    memory: Mapping[str, Any] | Memory | None = None,
     faults: Sequence[Fault | Mapping[str, Any]] | None = None,
     random: Mapping[str, Any] | RandomFaults | None = None,
     scenario: str | Path | Scenario | None = None,
@@ -281,10 +282,10 @@ def run(
 ) -> Result:
     """Runs ``await main(group)`` at every member of a simulated group, on virtual time; the same seed gives the same run.
 
-    ``members`` is a number (p1, p2, ...) or names. ``protocol``, ``group``, ``later``, ``parameters``, ``network``, ``faults``
-    and ``random`` say what a scenario file would say, with durations as text (``"50ms"``). With ``groups`` (names to their first
-    members) ``main`` gets a dictionary of the groups that its process is in. Instead of all these, ``scenario`` is the name of a
-    shipped scenario, a file or a :class:`Scenario`. Its workload is left out: ``main`` is the workload.
+    ``members`` is a number (p1, p2, ...) or names. ``protocol``, ``group``, ``later``, ``parameters``, ``network``, ``memory``,
+    ``faults`` and ``random`` say what a scenario file would say, with durations as text (``"50ms"``). With ``groups`` (names to
+    their first members) ``main`` gets a dictionary of the groups that its process is in. Instead of all these, ``scenario`` is the
+    name of a shipped scenario, a file or a :class:`Scenario`. Its workload is left out: ``main`` is the workload.
 
     Without ``duration`` the run ends when every ``main`` has; if that takes longer than ``limit`` of virtual time, with
     :class:`Unfinished`. With one, faults end then; when nothing moves any more, or ``drain`` is over, each ``main`` that
@@ -304,7 +305,7 @@ def run(
         raise UsageError("main is an async function with one parameter, the group: async def main(group): ...")
     described: dict[str, Any] = {
         "members": members, "protocol": protocol, "group": group, "groups": groups, "later": later, "parameters": parameters,
-        "network": network, "faults": faults, "random": random,
+        "network": network, "memory": memory, "faults": faults, "random": random,
     }
     if scenario is not None:
         whole = _given_scenario(scenario, [name for name, value in described.items() if value is not None])
@@ -396,6 +397,7 @@ def _scenario_of(
     later: Sequence[str] | None,
     parameters: Mapping[str, Any] | None,
     network: Mapping[str, Any] | Network | None,
+    memory: Mapping[str, Any] | Memory | None,
     faults: Sequence[Fault | Mapping[str, Any]] | None,
     random: Mapping[str, Any] | RandomFaults | None,
 ) -> Scenario:
@@ -410,19 +412,17 @@ def _scenario_of(
         document["later"] = _lists(later)
     if parameters is not None:
         document["parameters"] = as_document(describe(document["protocol"]).parameters, parameters)
-    for key, given, cls in (("network", network, Network), ("random", random, RandomFaults)):
-        if given is not None and not isinstance(given, cls):
-            document[key] = _lists(given)
+    tables: tuple[tuple[str, Any, type[Any]], ...] = (
+        ("network", network, Network), ("memory", memory, Memory), ("random", random, RandomFaults),
+    )
+    document |= {key: _lists(given) for key, given, cls in tables if given is not None and not isinstance(given, cls)}
     whole = build(document, "sim.run")
     changes: dict[str, Any] = {"fault": _faults(faults or ())}
     if ends_by_itself:
         changes["duration"] = _ns(limit, "limit")
     if group is not None:
         changes["groups"] = {group: whole.members}
-    if isinstance(network, Network):
-        changes["network"] = network
-    if isinstance(random, RandomFaults):
-        changes["random"] = random
+    changes |= {key: given for key, given, cls in tables if isinstance(given, cls)}
     return dataclasses.replace(whole, **changes)
 
 

@@ -19,7 +19,8 @@ even so; it is late if its result is seen so long after it was due, and a wait i
 end. What is late is written into the trace as a timing fault, once.
 
 **Failures.** The process membership service knows who has crashed or was halted and tells all others after ``detection``, or as
-soon as somebody reports it. Who starts later is told as well, because there may be nobody left who cleans up.
+soon as somebody reports it; those whom it was connected for (``Connect.process``) have failed with it. Who starts later is told
+as well, because there may be nobody left who cleans up.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _SENDS: Final = ("write", "flag")
 """The operations of a Send, on each copy."""
+_FAILED: Final = ("crashed", "halted")
 
 
 # --- mailboxes --------------------------------------------------------------------------------------------------------
@@ -230,6 +232,8 @@ class SimMemory:
         """Of processes that die while they send: how many operations they still do."""
         self._told: dict[str, Failure] = {}
         """Failures that everybody knows of."""
+        self._acting: dict[str, SimHost] = {}
+        """Processes that are elsewhere, and who is connected for them: they fail with him."""
 
     # --- what hosts and faults ask for ---
 
@@ -269,7 +273,7 @@ class SimMemory:
     def stopped(self, host: SimHost) -> None:
         """A process has stopped for ever."""
         self._running.pop(host.me, None)
-        if host.end.state in ("crashed", "halted"):
+        if host.end.state in _FAILED:
             self._kernel.at(self._kernel.now + self._settings.detection, self._tell, host)
 
     def started(self, host: SimHost) -> None:
@@ -283,14 +287,17 @@ class SimMemory:
             _notice(reporter, self._told[process])
             return
         for host in self._hosts:
-            if host.me == process and host.end.state in ("crashed", "halted"):
+            if host.end.state in _FAILED and (host.me == process or self._acting.get(process) is host):
                 self._tell(host)
 
     def _tell(self, host: SimHost) -> None:
-        if host.me not in self._told:
-            failure = self._told[host.me] = Failure(host.me, host.end.reason)
-            for other in tuple(self._hosts):
-                _notice(other, failure)
+        names = {host.me: host.end.reason}
+        names |= {name: f"{host.me}, which acts for it, has failed" for name, actor in self._acting.items() if actor is host}
+        for name, text in names.items():
+            if name not in self._told:
+                failure = self._told[name] = Failure(name, text)
+                for other in tuple(self._hosts):
+                    _notice(other, failure)
 
     def _tell_newcomer(self, host: SimHost) -> None:
         for failure in self._told.values():
@@ -461,7 +468,9 @@ class SimMemory:
             return
         if request.mailbox not in self.server.mailboxes:
             self.server.create(request.mailbox, request.layout, host.clock_.read(self._kernel.now))
-        self._resume(running, self.server.connect(request.mailbox, request.layout, host.me))
+        if request.process:
+            self._acting[request.process] = host
+        self._resume(running, self.server.connect(request.mailbox, request.layout, request.process or host.me))
 
 
 def _notice(host: SimHost, failure: Failure) -> None:

@@ -277,7 +277,9 @@ class Simulation:
         return SimMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
 
     def _find_agreeing(self) -> tuple[int, int]:
-        clocks = [self.clock(base) for base in (*self.scenario.members, *self.scenario.later)]
+        elsewhere = self.description.remote(self.parameters)
+        processes = (*self.scenario.members, *self.scenario.later)
+        clocks = [self.clock(base) for base in processes if base not in elsewhere]
         return agreeing(clocks, getattr(self.parameters, "skew", 0), self._longest)
 
     @property
@@ -286,6 +288,8 @@ class Simulation:
 
     def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
         memory.started(host)
+        if host.base in self.description.remote(self.parameters):
+            return
         low, high = self._agreeing
         clock = host.clock_
         if not low <= clock.lowest(self._longest) <= clock.highest(self._longest) <= high:

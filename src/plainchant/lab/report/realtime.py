@@ -1,4 +1,5 @@
-"""Real time: deadlines, admission, the token's way round, crashes and joins, in tables and two histograms.
+"""Real time: deadlines, admission, the token's way round, crashes and joins, sends and decisions in common memory, in tables and
+two histograms.
 
 What the figures mean is defined in ``lab.metrics``. There is no such section where nothing of it was recorded. A run that is too
 large to be measured here is told by its sweep's metrics, if it has any, and else by ``plainchant metrics``.
@@ -40,8 +41,21 @@ _TOLD: Final[tuple[tuple[str, str], ...]] = (
     ("joins", "joins"),
     ("time to join, longest", "join_max_ns"),
     ("assumptions broken", "broken"),
+    ("Send, median", "send_p50_ns"),
+    ("Send, longest", "send_max_ns"),
+    ("Send, stated bound", "send_bound_ns"),
+    ("delivery, stated bound", "deliver_bound_ns"),
+    ("decisions of receivers", "decisions"),
+    ("decisions to reject", "decided_against"),
+    ("decision, median", "decision_p50_ns"),
+    ("decision, longest", "decision_max_ns"),
+    ("timing faults", "timing_faults"),
+    ("memory modules that crashed", "module_crashes"),
 )
-_SUMMED: Final = ("due", "missed", "admitted", "rejected", "rotations", "joins", "broken")
+_SUMMED: Final = (
+    "due", "missed", "admitted", "rejected", "rotations", "joins", "broken", "decisions", "decided_against",
+    "timing_faults", "module_crashes",
+)
 _ALWAYS: Final = ("exclusion_p50_ns", "exclusion_max_ns")
 """Any run with a crash has these: by themselves they are no reason for a section."""
 

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .idle import Quiet, idle_row, measure_idle
+from .local import Handed, compare_local, local_row, measure_local
 from .peers import measure_peers
-from .plan import HEADLINES, LOOPBACK, SMALL, Case, Idle, Plan, Timed
+from .plan import HEADLINES, LOCAL_SIZES, LOOPBACK, PROTOCOLS, QUEUE, SENDERS, SMALL, Case, Idle, Local, Plan, Timed
 from .processes import BenchError, core_of, cores
 from .raw import measure_raw
 from .timed import Punctual, measure_timed, timed_row
@@ -33,6 +34,10 @@ NEWTOP_WANTED: Final = 0.5
 """newtop's rate to sequencer's."""
 IDLE_TRIPS_WANTED: Final = 2.0
 IDLE_PACKETS_WANTED: Final = 2.0
+MAILBOX_DELAY_WANTED: Final = 1.0
+"""To those of groups over UDP."""
+MAILBOX_RATE_WANTED: Final = 1.0
+"""To that of queues."""
 STALL_CASE: Final = HEADLINES[0]
 
 
@@ -108,11 +113,21 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
                     timed[one].append(measure_timed(one, plan))
                 except BenchError as error:
                     timed_errors[one] = error
+    local: dict[Local, list[Handed]] = {each: [] for each in plan.local}
+    local_errors: dict[Local, str] = {}
+    for number in range(plan.local_rounds):
+        for near in plan.local:
+            if near not in local_errors:
+                progress(f"{near} (round {number + 1} of {plan.local_rounds})")
+                try:
+                    local[near].append(measure_local(near, plan))
+                except BenchError as error:
+                    local_errors[near] = str(error)
     stall: float | str | None = None
     if plan.stall_seconds:
         progress(f"{plan.stall_seconds:.0f} s without a stall")
         try:
-            case = dataclasses.replace(STALL_CASE, protocol=plan.cases[0].protocol)
+            case = dataclasses.replace(STALL_CASE, protocol=plan.cases[0].protocol if plan.cases else STALL_CASE.protocol)
             stall = measure_stall(case, plan.stall_seconds).slowest_to_median_second
         except BenchError as error:
             stall = str(error)
@@ -124,10 +139,12 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
     rows = [_row(case, rounds[case], raw, errors.get(case)) for case in plan.cases]
     idle_rows = [idle_row(each, idle[each], idle_errors.get(each)) for each in plan.idle]
     ratios = compare_protocols(rounds)
+    local_ratios = compare_local({each: handed for each, handed in local.items() if each not in local_errors})
     return {
         "rows": rows, "idle": idle_rows, "timed": [timed_row(each, timed[each], timed_errors.get(each)) for each in plan.timed],
         "peers": [*raw.rows(), *others], "machine": here,
-        "newtop_to_sequencer": ratios, "wanted": wanted(rows, stall, ratios, idle_rows),
+        "local": [local_row(each, local[each], local_errors.get(each)) for each in plan.local], "mailbox_to": local_ratios,
+        "newtop_to_sequencer": ratios, "wanted": wanted(rows, stall, ratios, idle_rows, local_ratios),
     }
 
 
@@ -192,6 +209,7 @@ def wanted(
     stall: float | str | None,
     ratios: Sequence[Mapping[str, Any]] = (),
     idle: Sequence[Mapping[str, Any]] = (),
+    local: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Every target, what was measured, and whether it was reached (None: not measured)."""
     found = {
@@ -218,7 +236,7 @@ def wanted(
         targets.append({**_target("slowest second to median second", STALL_WANTED, None), "error": stall})
     else:
         targets.append(_at_least("slowest second to median second", STALL_WANTED, None if stall is None else round(stall, 3)))
-    return [*targets, *_wanted_of_newtop(ratios, idle)]
+    return [*targets, *_wanted_of_newtop(ratios, idle), *_wanted_of_mailbox(local)]
 
 
 def _wanted_of_newtop(ratios: Sequence[Mapping[str, Any]], idle: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -243,6 +261,20 @@ def _wanted_of_newtop(ratios: Sequence[Mapping[str, Any]], idle: Sequence[Mappin
     packets = "newtop, nearly idle: packets of a silent member a message, "
     for where, number in (("in the simulator", near.get("simulated_packets")), ("live", near.get("packets"))):
         targets.append(_at_most(packets + where, IDLE_PACKETS_WANTED, number))
+    return targets
+
+
+def _wanted_of_mailbox(ratios: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    by_case = {(row["to"], row["size"], row["senders"]): row for row in ratios}
+    small, large = LOCAL_SIZES
+    targets = []
+    for protocol in PROTOCOLS:
+        delay = by_case.get((protocol, small, "one"), {}).get("delay_us_p50")
+        targets.append(_at_most(f"mailbox's median delay to {protocol}'s, {small} B", MAILBOX_DELAY_WANTED, delay))
+    for senders in SENDERS:
+        rate = by_case.get((QUEUE, large, senders), {}).get("messages_per_s")
+        what = f"mailbox's messages/s to {QUEUE}'s, three receivers, {large} B, {senders} sending"
+        targets.append(_at_least(what, MAILBOX_RATE_WANTED, rate))
     return targets
 
 

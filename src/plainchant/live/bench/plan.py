@@ -7,6 +7,8 @@ An :class:`Idle` is a group in which one member says something now and then: wha
 of the link, and what the others send for it.
 
 A :class:`Timed` is a ring in which everybody sends messages with deadlines: what counts is how many are missed.
+
+A :class:`Local` is what processes of one machine can do: a group through common memory, and whatever else there is.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ SIZES: Final = (32, 1_024, 65_536)
 MEMBERS: Final = (3, 5)
 
 PROTOCOLS: Final = ("sequencer", "newtop", "rtcast")
+MAILBOX: Final = "mailbox"
+QUEUE: Final = "multiprocessing.Queue"
+PAIR: Final = "Unix socket pair"
+
+MEASURED: Final = (*PROTOCOLS, MAILBOX)
 
 Senders = Literal["all", "one"]
 Reading = Literal["batches()", "async for"]
@@ -90,6 +97,19 @@ class Timed:
 
 
 @dataclasses.dataclass(frozen=True)
+class Local:
+    """Three processes of one machine that get everything which one or all of them send."""
+
+    how: str = MAILBOX
+    """A protocol, :data:`QUEUE` or :data:`PAIR`."""
+    size: int = 32
+    senders: Senders = "one"
+
+    def __str__(self) -> str:
+        return f"{self.how}, on one machine, {self.size} B, {self.senders} sending"
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """What a run of the benchmark does."""
 
@@ -108,11 +128,13 @@ class Plan:
     timed: tuple[Timed, ...] = ()
     timed_rounds: int = 1
     timed_seconds: float = 2.0
+    local: tuple[Local, ...] = ()
+    local_rounds: int = 1
 
     def steps(self, peers: bool) -> int:
         """How many things are measured, one after the other."""
         beside = 2 * len(self.peer_members) * len(self.peer_sizes) if peers else 0
-        rounds = self.idle_rounds * len(self.idle) + self.timed_rounds * len(self.timed)
+        rounds = self.idle_rounds * len(self.idle) + self.timed_rounds * len(self.timed) + self.local_rounds * len(self.local)
         return sum(case.rounds for case in self.cases) + bool(self.stall_seconds) + rounds + beside
 
 
@@ -129,12 +151,14 @@ LINK_MS: Final = 5
 SILENCES_MS: Final = (50, 250)
 """Fixed time-outs of the thesis (7.3 has 50 to 1,050 ms)."""
 
+LOCAL_SIZES: Final = (32, 65_536)
+
 NEARER_MS: Final = 25
 """A largest delay that a shared machine does not always keep."""
 
 
 def make_plan(
-    level: Level, *, rounds: int, seconds: float, stall_seconds: float = 0.0, protocols: Sequence[str] = PROTOCOLS
+    level: Level, *, rounds: int, seconds: float, stall_seconds: float = 0.0, protocols: Sequence[str] = MEASURED
 ) -> Plan:
     """The cases of a level. ``rounds``: of cases with targets."""
     if level == "quick":
@@ -164,6 +188,8 @@ def make_plan(
         idle_rounds=rounds,
         timed=tuple(_timed(level)) if "rtcast" in protocols else (),
         timed_rounds=rounds,
+        local=tuple(_local(level)) if MAILBOX in protocols else (),
+        local_rounds=rounds,
     )
 
 
@@ -202,4 +228,17 @@ def _timed(level: Level) -> list[Timed]:
     if level != "quick":
         found += [Timed(members=5), Timed(members=5, flooded=True)]
         found += [Timed(delay_ms=NEARER_MS), Timed(delay_ms=NEARER_MS, flooded=True)]
+    return found
+
+
+def _local(level: Level) -> list[Local]:
+    """Everything else right after the mailbox that it is compared with."""
+    found = []
+    for size, senders in itertools.product(LOCAL_SIZES, SENDERS):
+        others: tuple[str, ...] = (*PROTOCOLS, QUEUE, PAIR)
+        if level == "quick":
+            if size == LOCAL_SIZES[0] and senders == "all":
+                continue
+            others = others if size == LOCAL_SIZES[0] else ("sequencer", QUEUE, PAIR)
+        found += [Local(how, size, senders) for how in (MAILBOX, *others)]
     return found

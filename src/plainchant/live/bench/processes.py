@@ -224,15 +224,15 @@ def _close(stream: Any) -> None:
 # --- the side of the process ----------------------------------------------------------------------------------------
 
 
-def enter() -> dict[str, Any]:
-    """Called first by a process: reads its task, pins it, and sets its alarm."""
+def enter(*, pinned: bool = True) -> dict[str, Any]:
+    """Called first by a process: reads its task, pins it if it is to be, and sets its alarm."""
     if hasattr(signal, "alarm"):
         signal.alarm(LIFE_SECONDS)
     line = sys.stdin.readline()
     if not line:
         raise SystemExit("no task: this module is started by `plainchant bench live`")
     task: dict[str, Any] = json.loads(line)
-    if task["core"] is not None:
+    if pinned and task["core"] is not None:
         os.sched_setaffinity(0, {task["core"]})
     return task
 

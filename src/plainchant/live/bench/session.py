@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .processes import BenchError, Crew
-from .recorder import at, delivered
+from .recorder import Sample, at, delivered
 
 SECOND: Final = 1_000_000_000
 SOON: Final = 0.1
@@ -42,6 +42,17 @@ class Flood:
         return min(self.seconds) / (statistics.median(self.seconds) or 1.0) if len(self.seconds) > 2 else None
 
 
+def flood_of(samples: Sequence[Sequence[Sample]], counted: int, end: int, others: Sequence[Sequence[Sample]] = ()) -> Flood:
+    """What members' samples say of the time from ``counted`` to ``end``; ``others`` only send, and take processor time."""
+    seconds = (end - counted) / SECOND
+    rates = [delivered(each, counted, end) / seconds for each in samples]
+    spent = sum(at(each, end)[2] - at(each, counted)[2] for each in [*samples, *others] if each)
+    starts = range(counted, end - SECOND + 1, SECOND)
+    by_second = [tuple(delivered(each, start, start + SECOND) for start in starts) for each in samples]
+    cpu = spent / 1_000 / (min(rates) * seconds) if min(rates) else None
+    return Flood(min(rates), cpu, min(by_second, key=lambda counts: min(counts, default=0)))
+
+
 class Session:
     """Member processes that are ready. ``senders`` are the numbers of those that flood."""
 
@@ -58,13 +69,7 @@ class Session:
         end = counted + round(seconds * SECOND)
         question = {"do": "flood", "begin": begin, "counted": counted, "end": end}
         reports = self._do([{**question, "send": number in self._senders} for number in self._everybody()], warm + seconds)
-        samples = [report["samples"] for report in reports]
-        rates = [delivered(each, counted, end) / seconds for each in samples]
-        spent = sum(at(each, end)[2] - at(each, counted)[2] for each in samples if each)
-        starts = range(counted, end - SECOND + 1, SECOND)
-        by_second = [tuple(delivered(each, start, start + SECOND) for start in starts) for each in samples]
-        cpu = spent / 1_000 / (min(rates) * seconds) if min(rates) else None
-        return Flood(min(rates), cpu, min(by_second, key=lambda counts: min(counts, default=0)))
+        return flood_of([report["samples"] for report in reports], counted, end)
 
     def closed(self, number: int, seconds: float) -> dict[str, Any]:
         """Round trips of one member, one after the other."""

@@ -114,11 +114,13 @@ def default_root() -> Path:
 
 
 class MailboxServer:
-    """The mailboxes of one namespace."""
+    """The mailboxes of one namespace, as one process has to do with them."""
 
     def __init__(self, namespace: str, *, root: Path | None = None, patience: float = PATIENCE) -> None:
         self.namespace = namespace
         self.root = root if root is not None else default_root()
+        self.own: set[str] = set()
+        """Tokens of the seats that this process has taken, for itself or for others."""
         self._patience = patience
 
     def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
@@ -164,6 +166,7 @@ class MailboxServer:
                 undo.callback(segments[-1].close)
             write_register(directory, register)
             undo.pop_all()
+        self.own.add(seat.token)
         return Attachment(self, directory, register, seat, segments, presence, bell)
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
@@ -336,7 +339,7 @@ class Attachment:
         self._version = version
         told = register.failed[max(0, self._told - register.forgotten) :]
         self._told = register.forgotten + len(register.failed)
-        there = {seat.token: seat for seat in register.seats if seat.token != self._seat.token}
+        there = {seat.token: seat for seat in register.seats if seat.token not in self._server.own}
         known_dead = set()
         for token in list(self._others):
             if token not in there:

@@ -8,9 +8,10 @@ trace saying so. The steps themselves are outside turns: the clock goes on while
 one request each; after :data:`AT_ONCE` of them the loop comes round.
 
 **Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them (:data:`AHEAD`), because
-waking takes its time, and what is left is waited for busily. A ``Nap`` ends when somebody has rung: others do so after an
-operation that is ``news``; so it need not end when it would where nobody rings, only now and then, in case a bell was lost
-(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once.
+waking takes its time. What is left is waited for busily: the loop goes round, so that others who live in it are not kept waiting,
+and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so after an
+operation that is ``news``; so it need not end when it would where nobody rings, only at the latest time that it allows, and now
+and then in case a bell was lost (:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once.
 
 **Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
 waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
@@ -39,6 +40,7 @@ from .timers import ClockTimer
 AT_ONCE: Final = 64
 AHEAD: Final = 80 * US
 """So long before a time the loop is woken; what is nearer is waited for busily."""
+AT_HAND: Final = 20 * US
 BACKSTOP: Final = 20 * MS
 LOOK_EVERY: Final = 20 * MS
 HEARING: Final = 500 * US
@@ -102,6 +104,9 @@ class Stepper:
         """Operations that took longer than their bounds."""
         self.after: Callable[[Operate], None] = lambda operation: None
         """Called after each operation, before anybody hears of it: for tests' faults."""
+        self.meter: Callable[[str, int], None] | None = None
+        """Told how long (ns) each operation took from when it was due, ``wake`` how late the end of a wait was, and ``bell`` how
+        long after a ring it was heard: for measurements."""
         self.tells_operations = False
         """Whether every operation is written into the trace."""
         self._slow_until = 0
@@ -109,11 +114,15 @@ class Stepper:
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._timer = ClockTimer(self._on_time)
-        self._attached: dict[str, Attachment] = {}
+        self._attached: dict[tuple[str, str], Attachment] = {}
+        """By mailbox and process: this one, and those elsewhere that it acts for."""
+        self._copies: dict[str, Attachment] = {}
+        """One of them for each mailbox."""
         self._ready: deque[tuple[_Running, Any]] = deque()
         self._waits: list[tuple[int, int, _Running]] = []
         self._numbers = 0
-        self._napping: dict[_Running, None] = {}
+        self._napping: dict[_Running, int] = {}
+        """Who naps, and when that has to end if nobody rings; 0: some time."""
         self._news = 0
         self._is_running = False
         self._asked = False
@@ -143,14 +152,17 @@ class Stepper:
         host, ready = self._host, self._ready
         for _ in range(AT_ONCE):
             self._wake_due()
-            if not ready:
-                if not self._waits or self._waits[0][0] - host.clock() > AHEAD:
+            if ready:
+                self._advance(*ready.popleft())
+                if not host.alive:
                     return
-                self._await_next()
                 continue
-            self._advance(*ready.popleft())
-            if not host.alive:
+            ahead = self._ahead()
+            if ahead is None or ahead > AHEAD:
                 return
+            if ahead > AT_HAND:
+                break
+            self._await_next()
         if not self._asked:
             self._asked = True
             self._loop.call_soon(self._again)
@@ -159,10 +171,17 @@ class Stepper:
         self._asked = False
         self.run()
 
+    def _ahead(self) -> int | None:
+        """How far ahead the next time is; None: nobody waits."""
+        waits = self._waits
+        while waits and waits[0][2].wake != waits[0][1]:
+            heapq.heappop(waits)
+        return waits[0][0] - self._host.clock() if waits else None
+
     def _await_next(self) -> None:
         """Waits busily for a time that is near."""
         clock, until = self._host.clock, self._waits[0][0]
-        give_up = time.monotonic_ns() + 2 * AHEAD
+        give_up = time.monotonic_ns() + 2 * AT_HAND
         while clock() < until and time.monotonic_ns() < give_up:
             continue
 
@@ -171,21 +190,26 @@ class Stepper:
         if not waits:
             return
         now = self._host.clock()
-        # Naps may end early: nobody waits busily for their end.
-        while waits and waits[0][0] <= (now + AHEAD if waits[0][2] in self._napping else now):
-            _, number, running = heapq.heappop(waits)
+        # Who only looks whether a bell was lost may do so early: nobody waits busily for that.
+        while waits and waits[0][0] <= now + AHEAD:
+            moment, number, running = waits[0]
             if running.wake == number:
-                if running in self._napping:
-                    del self._napping[running]
-                    running.due = now
+                is_exact = self._napping.get(running, moment) == moment
+                if is_exact and moment > now:
+                    return
+                self._napping.pop(running, None)
+                running.due = max(running.due, moment) if is_exact else now
+                if self.meter is not None and is_exact:
+                    self.meter("wake", now - running.due)
                 running.wake = 0
                 self._ready.append((running, None))
+            heapq.heappop(waits)
 
     def _arm(self) -> None:
-        waits = self._waits
-        while waits and waits[0][2].wake != waits[0][1]:
-            heapq.heappop(waits)
-        self._timer.set(waits[0][0] - self._host.clock_offset - AHEAD if waits and not self._ready else None)
+        if self._asked or self._ahead() is None:
+            self._timer.set(None)
+        else:
+            self._timer.set(self._waits[0][0] - self._host.clock_offset - AHEAD)
 
     def _advance(self, running: _Running, result: Any) -> None:
         """The procedure gets what it has asked for and goes on to its next request."""
@@ -212,16 +236,16 @@ class Stepper:
             case Operate():
                 self._operate(running, request)
             case Until(time=moment):
-                running.due = max(running.due, moment)
                 self._wait(running, moment)
-            case Nap(time=moment):
+            case Nap(time=moment, latest=latest):
                 if running.looked != self._news:
                     running.due = self._host.clock()
                     running.looked = self._news
                     self._ready.append((running, None))
                 else:
-                    self._napping[running] = None
-                    self._wait(running, max(moment, self._host.clock() + BACKSTOP))
+                    self._napping[running] = latest
+                    until = max(moment, self._host.clock() + BACKSTOP)
+                    self._wait(running, min(until, latest) if latest else until)
             case Connect():
                 self._ready.append((running, self._connect(request)))
                 running.due = self._host.clock()
@@ -236,7 +260,7 @@ class Stepper:
         heapq.heappush(self._waits, (until, self._numbers, running))
 
     def _operate(self, running: _Running, request: Operate) -> None:
-        attached = self._attached.get(request.mailbox)
+        attached = self._copies.get(request.mailbox)
         if attached is None:
             raise ProtocolError(f"{self._host.me} works on mailbox {request.mailbox!r} without being connected to it")
         running.looked = self._news
@@ -253,6 +277,8 @@ class Stepper:
         self.after(request)
         if segment.gave_up and (request.mailbox, request.copy) not in self._stuck:
             self._note_stuck(request)
+        if self.meter is not None:
+            self.meter(request.name, took)
         if took > request.bound:
             self._note_late(request, took, ended)
         if self.tells_operations:
@@ -309,6 +335,8 @@ class Stepper:
         rung = attached.hear()
         if rung is not None:
             self._news += 1
+            if self.meter is not None:
+                self.meter("bell", time.time_ns() - rung)
             self._end_naps(min(self._host.clock(), rung + self._host.clock_offset + HEARING))
 
     def _on_bell(self, attached: Attachment) -> None:
@@ -326,23 +354,28 @@ class Stepper:
 
     def _connect(self, request: Connect) -> Any:
         host = self._host
-        if request.mailbox in self._attached:
-            return f"{host.me} is connected to mailbox {request.mailbox!r} already; disconnect first"
+        process = request.process or host.me
         try:
-            attached = self.server.connect(request.mailbox, request.layout, host.me, host.clock())
+            attached = self.server.connect(request.mailbox, request.layout, process, host.clock())
         except CommonMemoryError as error:
             return str(error)
-        self._attached[request.mailbox] = attached
+        self._attached[request.mailbox, process] = attached
+        self._copies.setdefault(request.mailbox, attached)
         self._loop.add_reader(attached.bell, self._on_bell, attached)
         self._look_later()
         return attached.port
 
     def _disconnect(self, request: Disconnect) -> None:
-        if request.process != self._host.me:
+        attached = self._attached.pop((request.mailbox, request.process), None)
+        if attached is None:
             self.server.disconnect(request.mailbox, request.place, request.process)
-        elif (attached := self._attached.pop(request.mailbox, None)) is not None:
-            self._loop.remove_reader(attached.bell)
-            attached.disconnect()
+            return
+        if self._copies[request.mailbox] is attached:
+            del self._copies[request.mailbox]
+            for (mailbox, _), other in self._attached.items():
+                self._copies.setdefault(mailbox, other)
+        self._loop.remove_reader(attached.bell)
+        attached.disconnect()
 
     def _look_later(self) -> None:
         if self._looking is None and self._attached:
@@ -355,7 +388,7 @@ class Stepper:
 
     def look(self) -> None:
         """Looks who has died."""
-        failed = {name: mailbox for mailbox, attached in self._attached.items() for name in attached.failures()}
+        failed = {name: mailbox for (mailbox, _), attached in self._attached.items() for name in attached.failures()}
         for name, mailbox in failed.items():
             if self._host.alive:
                 self._host.call(self._host.engine.notice, Failure(name, f"{name} has died: its presence at {mailbox} is gone"))
@@ -372,8 +405,9 @@ class Stepper:
         self._waits.clear()
         self._napping.clear()
         problem: PlainchantError | None = None
-        for mailbox in list(self._attached):
-            attached = self._attached.pop(mailbox)
+        self._copies.clear()
+        for key in list(self._attached):
+            attached = self._attached.pop(key)
             self._loop.remove_reader(attached.bell)
             try:
                 attached.abandon()

@@ -18,8 +18,12 @@ from ...engine import Engine, Host, PerGroup
 from ...model import MS, GroupId, ProcessId
 from ..registry import Description, Promise
 from .box import layout
-from .engine import Mailbox
+from .engine import Mailbox, base
 from .parameters import Parameters
+from .remote import Remote
+from .remote_link import silence
+from .remote_packets import PACKETS
+from .remote_slave import Acting
 from .rules import RULES, Rules
 from .times import Times
 
@@ -28,7 +32,16 @@ def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
     """Makes engines that go by these rules."""
 
     def make(host: Host, parameters: Any) -> Engine:
-        return PerGroup(host, lambda inner, group: Mailbox(inner, group, parameters, rules))
+        me = base(host.me)
+
+        def member(inner: Host, group: GroupId) -> Engine:
+            if me in parameters.remote:
+                return Remote(inner, group, parameters)
+            if me in parameters.remote.values():
+                return Acting(inner, group, parameters, rules)
+            return Mailbox(inner, group, parameters, rules)
+
+        return PerGroup(host, member)
 
     return make
 
@@ -39,20 +52,28 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
         faults = "processes only crash, clocks differ by no more than skew, and a copy is left"
     else:
         faults = "most receivers have no crash or timing failure, and a copy is left"
-    names = ("integrity", "identical", "total", "agreement", "uniform", "validity", "unanimity", "bounded")
+    names = ["integrity", "identical", "agreement", "uniform", "validity", "unanimity", "bounded"]
+    members = [process for group in groups.values() for process in group]
+    if len(members) == len(set(members)):
+        # A mailbox orders one group; across groups that share members nothing is ordered.
+        names.insert(2, "total")
     return tuple(Promise(name, faults) for name in names)
 
 
 def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> dict[str, int]:
     """How long a Send takes, and how long it takes from its beginning until everybody has delivered."""
-    most = max((len(members) for members in groups.values()), default=1)
-    times = Times(parameters, RULES, most)
-    return {"send": times.send, "deliver": times.deliver}
+    times = Times(parameters)
+    there_and_back = 0
+    if parameters.remote:
+        # A message of a remote process goes to its slave, which sees that there is still a slot, and each delivery comes back.
+        there_and_back = 2 * parameters.datagram + parameters.copies * parameters.decide + parameters.schedule
+    return {"send": times.send, "deliver": times.deliver + there_and_back, "size": parameters.room}
 
 
 def settle(parameters: Any) -> int:
-    times = Times(parameters, RULES, parameters.places)
-    return 2 * times.deliver + times.kept + 50 * MS
+    times = Times(parameters)
+    unheard = 2 * silence(parameters) if parameters.remote else 0
+    return 2 * times.deliver + times.kept + 50 * MS + unheard
 
 
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
@@ -61,6 +82,10 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
             return f"{group} has {len(members)} members and a mailbox has {parameters.places} places; set places higher"
         if not [member for member in members if member not in parameters.senders]:
             return f"nobody in {group} receives: senders names all its members; leave one out"
+        for process in members:
+            acting = parameters.remote.get(process, process)
+            if acting not in members:
+                return f"{acting} acts for {process}, which is in {group}, but is not in {group} itself; put it there"
     return None
 
 
@@ -69,7 +94,7 @@ DESCRIPTION = Description(
     seed="000",
     about="hard real-time multicast through replicated mailboxes in common memory",
     parameters=Parameters,
-    packets=(),
+    packets=PACKETS,
     make=maker(),
     promises=promises,
     faults=("crash", "restart", "join", "leave", "pause", "module", "slow", "step"),

@@ -21,7 +21,7 @@ class Box:
         self.group = group
         self.parameters = parameters
         self.rules = rules
-        self.times = Times(parameters, rules, parameters.places)
+        self.times = Times(parameters, rules)
         self.copies = parameters.copies
         self.layout = layout(parameters)
         self.place = -1

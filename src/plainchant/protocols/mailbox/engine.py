@@ -201,8 +201,9 @@ class Mailbox(Engine):
             self._send_next()
             self._leave_if_idle()
             return
-        if self.box.parameters.rejected == "halt":
-            text = f"a message of {self.host.me} was rejected, so it was late in sending it, and halts"
+        if self.box.parameters.rejected == "halt" or outgoing.attempts >= self.box.parameters.attempts:
+            times = f"{outgoing.attempts} times" if outgoing.attempts > 1 else "once"
+            text = f"a message of {self.host.me} was rejected {times}: it is too slow, or its clock is off, and halts"
             self.host.halt(Reason("rejected", text, {"stamp": outgoing.key[0]}))
             return
         self.host.spawn("send", self._send())

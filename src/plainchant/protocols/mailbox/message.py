@@ -9,7 +9,7 @@ from .box import Key
 class Message:
     """Its name, where it is, and what has become of it."""
 
-    __slots__ = ("begun", "copy", "decided", "entry", "key", "listener", "slot", "verdict", "wanted")
+    __slots__ = ("begun", "copy", "decided", "entry", "found", "is_read", "key", "listener", "slot", "verdict", "wanted")
 
     def __init__(self, slot: int, entry: Entry, *, wanted: bool, listener: bool) -> None:
         self.slot = slot
@@ -26,6 +26,9 @@ class Message:
         """The copy whose decision was the first that it followed."""
         self.decided = False
         """The verdict is final."""
+        self.is_read = False
+        self.found: tuple[Entry, bytes] | None = None
+        """What was read, until it is delivered."""
 
     @property
     def stamp(self) -> int:
@@ -36,4 +39,4 @@ class Message:
             self.copy = copy
 
     def snapshot(self) -> tuple[object, ...]:
-        return (self.slot, self.key, self.entry, self.wanted, self.listener, self.begun, self.verdict, self.decided)
+        return (self.slot, self.key, self.entry, self.wanted, self.listener, self.begun, self.verdict, self.decided, self.is_read)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ...memory import MOST_PLACES
-from ...model import US, Duration, UsageError, format_duration, parameter
+from ...model import MS, US, Duration, UsageError, format_duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,12 +53,21 @@ class Parameters:
         "what a process does whose own message was rejected because it was late: send it again, or halt",
         choices=("again", "halt"),
     )
+    attempts: int = parameter(
+        1000, "how often a message is sent, if it is rejected again and again, before its process halts", minimum=1
+    )
     senders: tuple[str, ...] = parameter((), "processes that only send", example='["p3"]')
     remote: Mapping[str, str] = parameter(
         factory=dict,
         about="processes that are not where the memory is, each with the one there that acts for it",
         keys="process",
         example='{ p4 = "p1" }',
+    )
+    datagram: Duration = parameter(
+        Duration(5 * MS),
+        "longest time until a packet between a remote process and who acts for it is acknowledged, sending it again included",
+        unit="duration",
+        minimum=1,
     )
     places: int = parameter(16, "processes that can be connected to a mailbox at once", minimum=1, maximum=MOST_PLACES)
     slots: int = parameter(8, "messages of one sender that a mailbox holds; with more it waits", minimum=1, maximum=1024)

@@ -11,7 +11,7 @@ way at once and a busy receiver is late for none.
 began ``Times.settled`` after its timestamp has shown all that can come before it: the second look, since an earlier one may have
 been inserted while this one waited. Changes of membership stand in the same order, at their timestamps.
 
-**Reading** is separate from deciding: one message after the other, from the first copy that is alive. Then the decision flags are
+**Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then the decision flags are
 set. With the second protocol that is postponed until every receiver has had time to read, also those without a flag (A.1.2); with
 an application that has no room it waits until it has, so that senders run out of slots.
 """
@@ -62,11 +62,12 @@ class Receiver:
         self.changes: list[tuple[int, int, ProcessId]] = []
         """Entries (1) and exits (0) that are not in a view yet."""
         self.queue: deque[Message | View] = deque()
-        self.reading = False
+        self.reading = 0
         self.pressed = False
-        self.withheld: list[list[Message]] = []
+        self.unfinished: list[Message] = []
+        """Those whose flags are to be set."""
         self.deciding = 0
-        self.finishing = 0
+        self.finishing = False
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -271,9 +272,7 @@ class Receiver:
                 self._take_off(head)
             else:
                 break
-        if (self.queue or self._is_at_end()) and not self.reading:
-            self.reading = True
-            self.box.host.spawn("read", self._read())
+        self._deliver()
 
     def _may_start(self) -> bool:
         """Whether this process, which joins a group that exists, has got to its entry."""
@@ -301,46 +300,57 @@ class Receiver:
         if message.key > self.passed:
             self.passed = message.key
         elif message.verdict and message.wanted:
-            message.verdict = False
-            self._tell_late(message, "later messages had been delivered before it was accepted")
+            # Everybody else has delivered it: this process's clock is ahead, and what it has delivered is not what they have.
+            text = f"{self.box.host.me} had delivered later messages when one of {message.entry.sender} was accepted"
+            self.box.host.halt(Reason("overtaken", f"{text}: its clock is ahead", {"stamp": message.stamp}))
+            return
         if message.verdict and message.wanted:
             self.queue.append(message)
+            self.reading += 1
+            self.box.host.spawn("read", self._read(message))
         else:
             self._finish([message])
 
     def _is_at_end(self) -> bool:
         """Whether nothing is left to read before this process's exit."""
-        is_past = bool(self.exit) and self.horizon >= self.exit and not self.stopped
+        is_past = bool(self.exit) and self.horizon >= self.exit and not self.stopped and not self.queue
         return is_past and not any(message.stamp < self.exit for _, message in self.order)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self) -> Generator[Request, Any, None]:
-        """Delivers what is in the queue, in order."""
+    def _deliver(self) -> None:
+        """Delivers what has been read, in order, and shows views in their places."""
         box = self.box
-        finished: list[Message] = []
         while self.queue:
-            item = self.queue.popleft()
+            item = self.queue[0]
             if isinstance(item, View):
                 box.host.install(item)
-                continue
-            found = yield from self._fetch(item)
-            if found is not None:
-                entry, data = found
-                batch = Batch(entry.first, entry.count, data, entry.offset, entry.total)
-                box.host.deliver(box.group, entry.sender, batch, box.rank(*item.key))
-            finished.append(item)
-        self.reading = False
-        if finished:
-            self._finish(finished)
+            elif not item.is_read:
+                break
+            else:
+                if item.found is not None:
+                    entry, data = item.found
+                    batch = Batch(entry.first, entry.count, data, entry.offset, entry.total)
+                    box.host.deliver(box.group, entry.sender, batch, box.rank(*item.key))
+                    item.found = None
+                self._finish([item])
+            self.queue.popleft()
         if self._is_at_end():
             self.stopped = True
             self._over()
 
+    def _read(self, message: Message) -> Generator[Request, Any, None]:
+        """Reads a message, from the first copy that is alive."""
+        message.found = yield from self._fetch(message)
+        message.is_read = True
+        self.reading -= 1
+        self._deliver()
+
     def _fetch(self, message: Message) -> Generator[Request, Any, tuple[Entry, bytes] | None]:
         def fetch(copy: Copy) -> tuple[Entry, bytes] | None:
             entry = find(copy, message.slot, message.key)
-            return (entry, copy.data(message.slot)) if entry is not None and entry.filled else None
+            there = entry is not None and entry.filled and not entry.removed
+            return (entry, copy.data(message.slot)) if entry is not None and there else None
 
         for copy in range(self.box.first, self.box.copies):
             found = yield self.box.read(copy, fetch, message.entry.size)
@@ -350,27 +360,31 @@ class Receiver:
         return None
 
     def _finish(self, batch: list[Message]) -> None:
-        if self.pressed:
-            self.withheld.append(batch)
-            return
-        flagged = [message for message in batch if not message.listener]
-        if flagged:
-            self.finishing += 1
-            self.box.host.spawn("finish", self._set_flags(flagged))
+        self.unfinished += [message for message in batch if not message.listener]
+        if self.unfinished and not self.finishing and not self.pressed:
+            self.finishing = True
+            self.box.host.spawn("finish", self._set_all_flags())
 
     def press(self, full: bool) -> None:
         """The application has no room for more, or has room again."""
         self.pressed = full
-        if not full:
-            withheld, self.withheld = self.withheld, []
-            for batch in withheld:
-                self._finish(batch)
+        self._finish([])
+
+    def _set_all_flags(self) -> Generator[Request, Any, None]:
+        """Sets this process's decision flags, as soon as it may: those of many messages together."""
+        kept = self.box.times.kept
+        while self.unfinished and not self.pressed:
+            times = [message.stamp + kept if kept and message.verdict else 0 for message in self.unfinished]
+            yield Until(min(times))
+            batch = [message for message, time in zip(self.unfinished, times, strict=False) if time <= self.box.clock]
+            done = {message.key for message in batch}
+            self.unfinished = [message for message in self.unfinished if message.key not in done]
+            yield from self._set_flags(batch)
+        self.finishing = False
 
     def _set_flags(self, batch: list[Message]) -> Generator[Request, Any, None]:
         """Sets this process's decision flags, and removes what was the last to be."""
         box = self.box
-        if box.times.kept and any(message.verdict for message in batch):
-            yield Until(max(message.stamp for message in batch) + box.times.kept)
 
         def set_flags(copy: Copy) -> None:
             for message in batch:
@@ -391,7 +405,6 @@ class Receiver:
             slots = yield box.finish(copy, complete)
             if slots is not FAILED and slots:
                 yield box.finish(copy, partial(_remove, slots))
-        self.finishing -= 1
 
     def _tell_late(self, message: Message, text: str) -> None:
         entry = message.entry
@@ -414,6 +427,7 @@ class Receiver:
         return (
             self.entry, self.exit, self.started, self.stopped, self.horizon, self.passed, ahead, self.reading, self.finishing,
             self.deciding, tuple(message.snapshot() for message in self.known.values()), tuple(self.changes),
+            tuple(message.key for message in self.unfinished), self.pressed, self.instant,
             tuple(item.number if isinstance(item, View) else item.key for item in self.queue), tuple(self.members),
         )
 

@@ -39,7 +39,7 @@ def decide(box: Box, batch: list[Message], begin: int, start: int) -> Generator[
         if box.rules.wait == "corrected":
             yield Until(slot + times.settle)
         while open_:
-            open_ = yield box.decide(copy, partial(_settle, box, open_))
+            open_ = yield from _settle_in(box, copy, open_)
             if open_ is FAILED:
                 break
             if open_:
@@ -125,21 +125,47 @@ def _only_count(box: Box, batch: list[Message], copy: Copy) -> None:
             copy.put(message.slot, changed(entry, voted=entry.voted | box.mask))
 
 
-def _settle(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
+def _settle_in(box: Box, copy: int, batch: list[Message]) -> Generator[Request, Any, Any]:
     """Lines 29 to 34; those that have no quorum yet."""
-    without = []
+    if box.rules.atomic_votes:
+        return (yield box.decide(copy, partial(_settle, box, batch)))
+    tested = yield box.decide(copy, partial(_would_settle, batch))
+    if tested is FAILED:
+        return FAILED
+    setting, without = tested
+    written = yield box.decide(copy, partial(_set_decision, box, setting))
+    return FAILED if written is FAILED else without
+
+
+def _settle(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
+    setting, without = _would_settle(batch, copy)
+    _set_decision(box, setting, copy)
+    return without
+
+
+def _would_settle(batch: list[Message], copy: Copy) -> tuple[list[tuple[Message, bool]], list[Message]]:
+    """Those that have a decision or a quorum for one, each with whether it has none yet; and those that have no quorum."""
+    setting, without = [], []
     for message in batch:
         entry = find(copy, message.slot, message.key)
         if entry is None:
             continue
-        if entry.decision is None:
-            if entry.voted.bit_count() < majority(entry.listed):
-                without.append(message)
-                continue
+        if entry.decision is None and entry.voted.bit_count() < majority(entry.listed):
+            without.append(message)
+        else:
+            setting.append((message, entry.decision is None))
+    return setting, without
+
+
+def _set_decision(box: Box, batch: list[tuple[Message, bool]], copy: Copy) -> None:
+    for message, is_open in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is None:
+            continue
+        if is_open:
             entry = changed(entry, decision=entry.local)
             copy.put(message.slot, entry)
         message.verdict = entry.decision if box.rules.decision_field else entry.local
-    return without
 
 
 def listen(box: Box, batch: list[Message], begin: int, start: int) -> Generator[Request, Any, None]:

@@ -30,9 +30,9 @@ TICK: Final = 1
 
 
 class Times:
-    """Everything in ns, for mailboxes to which at most ``senders`` processes are connected."""
+    """Everything in ns; nothing depends on how many processes there are."""
 
-    def __init__(self, parameters: Parameters, rules: Rules = RULES, senders: int = 1) -> None:
+    def __init__(self, parameters: Parameters, rules: Rules = RULES) -> None:
         copies = parameters.copies
         self.parameters = parameters
         self.first = parameters.tolerate == "crash"
@@ -63,7 +63,7 @@ class Times:
         self.settled = self.complete if self.first else self.expiry + skew + TICK
         """After a message's timestamp, on any clock: nothing earlier that is not there yet will be accepted."""
         failing = copies - 1
-        reading = (senders + failing) * parameters.read
+        reading = copies * parameters.read
         if self.first:
             looking = self.detect + decide + failing * (2 * decide + self.extra)
             self.receive = copies * decide + failing * self.extra + copies * (parameters.read + parameters.finish)

@@ -93,7 +93,7 @@ def mailbox_case(
     given = {**UNITS, **(parameters or {})}
     chosen = Parameters(**{"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, **given, "senders": only})
     ruled = Rules(**(rules or {}))
-    times = Times(chosen, ruled, chosen.places)
+    times = Times(chosen, ruled)
     description = mailbox.DESCRIPTION
     groups = {GROUP: (*listening, *only)}
     bounds = dict(description.bounds(chosen, groups))

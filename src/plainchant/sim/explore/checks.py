@@ -94,10 +94,11 @@ class Checks:
             for sender, seq in self.sent:
                 if _is_intact(world.hosts[sender]) and (sender, seq) not in host.delivered:
                     raise Broken("validity", f"{host.me} did not deliver message {seq} of {sender}, which is intact")
-        for copy, entry in world.memory.left_behind():
-            raise Broken("left-behind", f"the message of {entry.sender} with timestamp {entry.stamp} stays in copy {copy + 1}")
 
     def unending(self) -> None:
+        """The run has had more time than it can need."""
+        for copy, entry in self._world.memory.left_behind():
+            raise Broken("left-behind", f"the message of {entry.sender} with timestamp {entry.stamp} stays in copy {copy + 1}")
         waits = {name: host.engine.waiting() for name, host in self._world.hosts.items() if host.alive}
         told = "; ".join(f"{name}: {reason}" for name, reason in waits.items() if reason is not None)
         raise Broken("termination", f"the run does not end: {told or 'operations are under way'}")

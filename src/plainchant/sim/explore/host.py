@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Task:
     """A procedure that runs, and what it waits for."""
 
-    __slots__ = ("began", "name", "number", "procedure", "request", "time")
+    __slots__ = ("began", "name", "number", "procedure", "request", "time", "touches")
 
     def __init__(self, number: int, name: str, procedure: Procedure) -> None:
         self.number = number
@@ -33,6 +33,8 @@ class Task:
         self.began = 0
         self.time = 0
         """When the request is fulfilled."""
+        self.touches: int | None = None
+        """The copy that it has an effect on."""
 
 
 class ExploredHost:
@@ -64,6 +66,8 @@ class ExploredHost:
         self.tasks: dict[int, Task] = {}
         self.timers: dict[Timer, int] = {}
         self.notices: list[tuple[int, Any]] = []
+        self.mark: bytes | None = None
+        """The digest of its state, until it does something."""
         self._spawned = 0
         self._later: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 

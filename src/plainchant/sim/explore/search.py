@@ -27,11 +27,17 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from .case import Case
 from .checks import Violation
 from .world import Event, World
+
+
+_SHRINK_STATES: Final = 3_000
+"""How many states are tried for each smaller number of faults."""
+_RARE: Final = 0.1
+"""How often something goes wrong, where that is drawn, when it could."""
 
 
 class _Known(Exception):
@@ -76,7 +82,7 @@ class _Path:
     def answers(self) -> list[int]:
         return [question.answer for question in self.questions]
 
-    def choose(self, count: int) -> int:
+    def choose(self, count: int, *, rare: bool = False) -> int:
         if self._asked == len(self.questions):
             self.questions.append(_Question(list(range(count))))
         self._asked += 1
@@ -118,10 +124,11 @@ class _Given:
         self._random = random
         self.answers: list[int] = []
 
-    def choose(self, count: int) -> int:
+    def choose(self, count: int, *, rare: bool = False) -> int:
         number = len(self.answers)
         if self._random is not None:
-            answer = self._random.randrange(count)
+            usual = rare and self._random.random() > _RARE
+            answer = 0 if usual else self._random.randrange(count)
         else:
             answer = self._given[number] if number < len(self._given) else 0
         self.answers.append(answer if answer < count else 0)
@@ -140,20 +147,20 @@ class Result:
 
     case: Case
     """The case; if a promise is broken, with no more faults than that takes."""
-    states: int
-    runs: int
+    states: int = 0
+    runs: int = 0
     """Runs to their ends."""
-    branches: int
+    branches: int = 0
     """Runs in all: most end where another has been."""
-    transitions: int
+    transitions: int = 0
     """Events that were tried, each counted once."""
-    deepest: int
+    deepest: int = 0
     """Events of the longest run."""
-    seconds: float
-    complete: bool
+    seconds: float = 0.0
+    complete: bool = False
     """Everything was tried."""
     sampled: int = 0
-    """Runs that were drawn beyond the limit."""
+    """Runs that were drawn."""
     violation: Violation | None = None
     answers: tuple[int, ...] = ()
     """Of the run that breaks a promise: what ``replay`` takes."""
@@ -167,19 +174,24 @@ def explore(
     case: Case,
     *,
     limit: int = 1_000_000,
+    probes: int = 0,
     random: int = 0,
     seed: int = 0,
     promise: str = "",
     shrink: bool = True,
     progress: Progress = lambda states, branches: None,
 ) -> Result:
-    """Tries everything, up to ``limit`` states, then ``random`` runs; stops at the first run that breaks a promise (or this one)."""
+    """Tries everything, up to ``limit`` states, then ``random`` runs; stops at the first run that breaks a promise (or this one).
+
+    ``probes`` are runs that are drawn before: what breaks easily is found at once."""
     began = time.perf_counter()
-    found = _all_runs(case, limit, promise, progress)
+    found = _sampled(case, Result(case), probes, f"{seed}/probe", promise)
+    if found.violation is None:
+        found = dataclasses.replace(_all_runs(case, limit, promise, progress), sampled=found.sampled)
     if found.violation is None and not found.complete and random:
-        found = _sampled(case, found, random, seed, promise)
+        found = _sampled(case, found, random, f"{seed}", promise)
     if found.violation is not None and shrink:
-        found = _smallest(case, found, limit, progress)
+        found = _smallest(case, found, min(limit, _SHRINK_STATES), progress)
     return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
 
@@ -221,16 +233,16 @@ def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Resul
     return Result(case, len(states), runs, branches, transitions, deepest, 0.0, not more, 0, violation, answers, faults)
 
 
-def _sampled(case: Case, found: Result, count: int, seed: int, promise: str) -> Result:
+def _sampled(case: Case, found: Result, count: int, seed: str, promise: str) -> Result:
     for number in range(count):
         guide = _Given((), Random(f"{seed}/{number}"))
         world = World(case, guide)
         violation = world.run()
         if violation is not None and promise in ("", violation.promise):
             return dataclasses.replace(
-                found, sampled=number + 1, violation=violation, answers=tuple(guide.answers), faults=world.faults
+                found, sampled=found.sampled + number + 1, violation=violation, answers=tuple(guide.answers), faults=world.faults
             )
-    return dataclasses.replace(found, sampled=count)
+    return dataclasses.replace(found, sampled=found.sampled + count)
 
 
 def _smallest(case: Case, found: Result, limit: int, progress: Progress) -> Result:

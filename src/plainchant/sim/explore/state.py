@@ -57,8 +57,9 @@ class Walk:
         kind = type(thing)
         if kind in _ATOMS:
             return thing
+        plain = self.plain
         if kind is tuple:
-            return ("t", *[self.plain(each) for each in thing])
+            return ("t", *[each if type(each) in _ATOMS else plain(each) for each in thing])
         if kind is dict and not thing:
             return "{}"
         if kind in _VALUES:
@@ -78,7 +79,7 @@ class Walk:
         return _walker(kind)(self, thing)
 
     def _sequence(self, thing: Any) -> Any:
-        return ("l", *[self.plain(each) for each in thing])
+        return ("l", *[each if type(each) in _ATOMS else self.plain(each) for each in thing])
 
     def _mapping(self, thing: Any) -> Any:
         return ("d", *[(self.plain(key), self.plain(value)) for key, value in _in_order(thing).items()])
@@ -116,7 +117,7 @@ class Walk:
     def _object(self, thing: Any) -> Any:
         names = _attributes(type(thing))
         if names is None:
-            return (type(thing).__name__, self._mapping(vars(thing)))
+            return (type(thing).__name__, *[each if type(each) in _ATOMS else self.plain(each) for each in vars(thing).values()])
         return (type(thing).__name__, *[self.plain(getattr(thing, name, None)) for name in names])
 
 

@@ -10,7 +10,7 @@ interval makes no difference to anybody but for when the others are told. Events
 
 The group is formed first, with operations that take no time and nothing going wrong. The run proper begins with the first send,
 whose moment is chosen (questions) so that the receivers' next look comes as soon as a message may be decided on, or just before.
-The run is over when nobody waits for anything.
+The run is over when nobody waits for anything and the memory is empty.
 
 A process that only sends, and has sent everything, is *set aside*: what it does from then on, looking for what became of its message,
 changes nothing that others see. It may crash at that moment (a question); else it goes on when everybody else is at rest.
@@ -40,7 +40,8 @@ _SERVER: Final = -1
 class Guide(Protocol):
     """Who answers questions. An answer is a number below ``count``; 0 is what happens if nothing special does."""
 
-    def choose(self, count: int) -> int: ...
+    def choose(self, count: int, *, rare: bool = False) -> int:
+        """One of so many answers; ``rare``: whoever draws should prefer 0."""
 
     def order(self, due: Sequence[Event], world: World) -> int:
         """Which of these events comes next."""
@@ -120,7 +121,7 @@ class World:
         """A process has sent a message. If that was the last, and it receives nothing, nobody has to look at it."""
         if not self._exploring or host.queue or host.me in self.case.receivers:
             return
-        answer = self._guide.choose(1 + len(self.case.detections)) if self._crashes else 0
+        answer = self._guide.choose(1 + len(self.case.detections), rare=True) if self._crashes else 0
         if answer:
             self.faults += 1
             self._crashes -= 1
@@ -183,7 +184,7 @@ class World:
         self._exploring = True
 
     def _is_over(self) -> bool:
-        return not self._sends and not self._waits()
+        return not self._sends and not self.memory.left_behind() and not self._waits()
 
     def _waits(self) -> bool:
         return any(
@@ -224,7 +225,7 @@ class World:
                 due.append(Event(name, "ready", 0))
             for task in host.tasks.values():
                 if task.time == now:
-                    due.append(Event(name, "task", task.number, _touched(task)))
+                    due.append(Event(name, "task", task.number, task.touches))
         return due
 
     def _step(self) -> None:
@@ -234,6 +235,7 @@ class World:
         event = due[self._pick(due)]
         self.steps += 1
         host = self.hosts[event.process]
+        host.mark = None
         if event.what == "task":
             self._fulfil(host, host.tasks[event.number])
         elif event.what == "notice":
@@ -284,11 +286,15 @@ class World:
             return
         task.request = request
         task.began = task.time = self.now
+        task.touches = None
         if isinstance(request, Operate):
+            task.touches = request.copy
             if self._is_open(host) and request.bound and self._guide.choose(2):
                 task.time += request.bound
         elif isinstance(request, Until | Nap):
             task.time = max(self.now, request.time - host.ahead)
+        else:
+            task.touches = _SERVER
 
     # --- what may go wrong --------------------------------------------------------------------------------------------
 
@@ -301,7 +307,7 @@ class World:
         crashes = len(self.case.detections) if self._crashes else 0
         module = int(self.memory.alive[request.copy] and self._modules > 0)
         count = 1 + crashes + module + (host.stops > 0)
-        answer = self._guide.choose(count) if count > 1 else 0
+        answer = self._guide.choose(count, rare=True) if count > 1 else 0
         if not answer:
             return True
         self.faults += 1
@@ -341,6 +347,7 @@ class World:
         host.notices.clear()
         self._sends.pop(host.me, None)
         for other in self.hosts.values():
+            other.mark = None
             if other.alive:
                 other.notices.append((max(other.stopped, self.now + detection), Failure(host.me, "it crashed")))
                 other.notices.sort(key=lambda notice: notice[0])
@@ -356,6 +363,7 @@ class World:
     def report(self, process: ProcessId) -> None:
         """Somebody thinks that this process has failed: if so, everybody is told soon."""
         for host in self.hosts.values():
+            host.mark = None
             soon = max(host.stopped, self.now + min(self.case.detections))
             host.notices = [(min(soon, at) if notice.process == process else at, notice) for at, notice in host.notices]
             host.notices.sort(key=lambda notice: notice[0])
@@ -365,22 +373,25 @@ class World:
 
     def digest(self) -> bytes:
         """Where the run stands."""
-        hosts = [
-            (
-                host.alive, host.faulty, host.stops, host.stopped, host.queue, host.taken, host.delivered, host.decided, host.ahead, host.timers,
-                host.notices, self._sends.get(name), host.engine if host.alive else None,
-                [(task.number, task.time, task.request, task.procedure) for task in host.tasks.values()],
-            )
-            if not host.aside
-            else (host.taken, host.faulty, host.decided)
-            for name, host in self.hosts.items()
-        ]
         memory = self.memory
         copies = [
-            (copy.slots, copy.places) for mailbox in memory.mailboxes.values() for copy in mailbox if memory.alive[mailbox.index(copy)]
+            (copy.slots, copy.places)
+            for mailbox in memory.mailboxes.values()
+            for copy, alive in zip(mailbox, memory.alive, strict=True)
+            if alive
         ]
-        state = (self.now, hosts, copies, memory.alive, memory.connected, self._crashes, self._modules, self.checks.sent)
+        marks = tuple(self._mark(host) for host in self.hosts.values())
+        state = (self.now, marks, copies, memory.alive, memory.connected, self._crashes, self._modules, self.checks.sent)
         return digest(state, self._constants, self.case.still)
+
+    def _mark(self, host: ExploredHost) -> bytes:
+        if host.mark is None:
+            state: tuple[Any, ...] = (host.alive, host.ahead, host.faulty, host.stops, host.taken, host.delivered, host.decided)
+            if host.alive and not host.aside:
+                tasks = [(task.number, task.time, task.request, task.procedure) for task in host.tasks.values()]
+                state = (*state, host.stopped, host.queue, host.timers, host.notices, self._sends.get(host.me), host.engine, tasks)
+            host.mark = digest(state, self._constants, self.case.still)
+        return host.mark
 
     def installed(self, host: ExploredHost) -> None:
         self._say(host.me, f"sees {', '.join(host.members)}")
@@ -409,12 +420,6 @@ class World:
     def _say(self, who: str, text: str) -> None:
         if self._telling:
             self.story.append(Happened(self.now, who, text))
-
-
-def _touched(task: Task) -> int | None:
-    if isinstance(task.request, Operate):
-        return task.request.copy
-    return _SERVER if isinstance(task.request, Connect | Disconnect) else None
 
 
 def _named(request: Operate) -> str:

@@ -1,0 +1,250 @@
+"""A reliable link over datagrams between a remote process and who acts for it (A.2).
+
+Theory of operation
+-------------------
+Items are cut into pieces, which are numbered and kept until they are acknowledged. What arrives is put in order, and repetitions
+are dropped. An acknowledgement says up to where everything is there, and which pieces are missing before later ones: those are
+sent again at once, the others when twice the usual round trip has passed, and then less and less often. A piece that completes an
+item is acknowledged at once.
+
+Both sides say something now and then even if there is nothing to say. Who hears nothing for the time of :func:`silence` takes
+the other for gone.
+
+**The bound.** A process cannot see how long a packet took, because the clocks of the two sides have nothing to do with each
+other; it sees how long it took until the acknowledgement came. So the parameter ``datagram`` bounds that; a packet alone takes
+less. What takes longer, lost packets that were sent again included, is told once (``overdue``), for it is a timing failure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ...engine import Host
+from ...model import MS, SECOND, GroupId, ProcessId, Reason, WireError, format_duration
+from .parameters import Parameters
+from .remote_packets import AnyItem, Heard, Piece, item_from_bytes, item_to_bytes
+
+PIECE: Final = 1200
+"""Bytes of an item in a piece: they go through any network in one datagram."""
+WINDOW: Final = 256
+"""Pieces that are under way at once, in each direction."""
+_TOLD_MISSING: Final = 64
+_ACKNOWLEDGED_EVERY: Final = 8
+_FIRST_GUESS: Final = 10 * MS
+_SLOWEST: Final = 5
+"""A piece is sent again after twice the last interval, so often."""
+
+
+def silence(parameters: Parameters) -> int:
+    """How long one side hears nothing before it takes the other for gone."""
+    return max(2 * SECOND, 50 * parameters.datagram)
+
+
+class _Sent:
+    """A piece that is not acknowledged."""
+
+    __slots__ = ("body", "first", "last", "more", "number", "tries")
+
+    def __init__(self, number: int, more: bool, body: bytes, now: int) -> None:
+        self.number = number
+        self.more = more
+        self.body = body
+        self.first = now
+        self.last = now
+        self.tries = 0
+
+
+class Link:
+    """One side of a link. ``hear`` gets what the other side says, ``lost`` why the link is at its end, ``overdue`` how long a
+    packet and its acknowledgement took when that was too long."""
+
+    def __init__(
+        self,
+        host: Host,
+        group: GroupId,
+        peer: ProcessId,
+        session: int,
+        parameters: Parameters,
+        hear: Callable[[AnyItem], None],
+        lost: Callable[[Reason], None],
+        overdue: Callable[[int], None],
+    ) -> None:
+        self.host = host
+        self.group = group
+        self.peer = peer
+        self.session = session
+        self.established = False
+        """Whether the other side has been heard at all."""
+        self.closed = False
+        """Nothing more is said; what comes is still acknowledged."""
+        self.resting = False
+        """What was said is not said again before the other side is heard."""
+        self._hear = hear
+        self._lost = lost
+        self._overdue = overdue
+        self._bound = parameters.datagram
+        self._silence = silence(parameters)
+        self._beat = self._silence // 8
+        self._timer = ("link", peer)
+        self._heard_at = self._spoke_at = self._begun_at = host.now
+        self._was_overdue = False
+        self._round_trip = min(parameters.datagram, _FIRST_GUESS)
+        """About as long as a packet and its acknowledgement take."""
+        self._number = 0
+        self._waiting: deque[tuple[bool, bytes]] = deque()
+        self._under_way: dict[int, _Sent] = {}
+        self._there = 0
+        """All pieces up to this one have come."""
+        self._early: dict[int, tuple[bool, bytes]] = {}
+        self._parts: list[bytes] = []
+        self._told = 0
+        """What was acknowledged last."""
+
+    @property
+    def backlog(self) -> int:
+        """Pieces that the other side has not acknowledged."""
+        return len(self._under_way) + len(self._waiting)
+
+    # --- saying -------------------------------------------------------------------------------------------------------
+
+    def say(self, item: AnyItem) -> None:
+        if self.closed:
+            return
+        data = item_to_bytes(item)
+        last = (len(data) - 1) // PIECE
+        for index in range(last + 1):
+            self._waiting.append((index < last, data[index * PIECE : (index + 1) * PIECE]))
+        self._push()
+        self._arm()
+
+    def _push(self) -> None:
+        while self._waiting and len(self._under_way) < WINDOW:
+            more, body = self._waiting.popleft()
+            self._number += 1
+            piece = self._under_way[self._number] = _Sent(self._number, more, body, self.host.now)
+            self._transmit(piece)
+
+    def _transmit(self, sent: _Sent) -> None:
+        self._told = self._there
+        self._spoke_at = sent.last = self.host.now
+        piece = Piece(self.group, self.session, sent.number, self._there, sent.more, sent.body)
+        self.host.send((self.peer,), piece)
+
+    def _transmit_again(self, sent: _Sent) -> None:
+        sent.tries += 1
+        self._transmit(sent)
+
+    def _answer(self) -> None:
+        self._told = self._there
+        self._spoke_at = self.host.now
+        missing: tuple[int, ...] = ()
+        if self._early:
+            gap = range(self._there + 1, max(self._early))
+            missing = tuple(number for number in gap if number not in self._early)[:_TOLD_MISSING]
+        self.host.send((self.peer,), Heard(self.group, self.session, self._there, missing))
+
+    # --- hearing ------------------------------------------------------------------------------------------------------
+
+    def receive(self, packet: Piece | Heard) -> None:
+        now = self.host.now
+        self._heard_at = now
+        self.resting = False
+        if not self.established:
+            self.established, self._begun_at = True, now
+        self._release(packet.acknowledged)
+        if isinstance(packet, Heard):
+            for number in packet.missing:
+                sent = self._under_way.get(number)
+                if sent is not None and now - sent.last >= self._round_trip:
+                    self._transmit_again(sent)
+            items: list[AnyItem] = []
+        else:
+            try:
+                items = self._take_in(packet)
+            except WireError as error:
+                self._lost(Reason("garbled", f"what {self.peer} says cannot be read: {error}"))
+                return
+        self._push()
+        for item in items:
+            if not self.closed:
+                self._hear(item)
+        self._arm()
+
+    def _release(self, acknowledged: int) -> None:
+        """What the other side has got need not be kept."""
+        now, under_way = self.host.now, self._under_way
+        while under_way:
+            number = next(iter(under_way))
+            if number > acknowledged:
+                return
+            sent = under_way.pop(number)
+            took = now - sent.first
+            if not sent.tries:
+                self._round_trip += (took - self._round_trip) // 4
+            else:
+                # Which of them was acknowledged nobody knows; if it was the first, the estimate is too short.
+                self._round_trip = max(self._round_trip, min(took, self._round_trip * 5 // 4))
+            if took > self._bound and sent.first >= self._begun_at and not self._was_overdue:
+                self._was_overdue = True
+                self._overdue(took)
+
+    def _take_in(self, piece: Piece) -> list[AnyItem]:
+        """The items that are complete with this piece; it is acknowledged if that is worth a packet."""
+        is_new = piece.number > self._there and piece.number not in self._early
+        if self._there < piece.number <= self._there + WINDOW:
+            self._early[piece.number] = (piece.more, piece.body)
+        complete: list[bytes] = []
+        while (next_one := self._early.pop(self._there + 1, None)) is not None:
+            self._there += 1
+            more, body = next_one
+            self._parts.append(body)
+            if not more:
+                complete.append(b"".join(self._parts))
+                self._parts.clear()
+        if complete or self._early or not is_new or self._there - self._told >= _ACKNOWLEDGED_EVERY:
+            self._answer()
+        return [item_from_bytes(data) for data in complete]
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """The link's timer."""
+        if self.closed:
+            return
+        now = self.host.now
+        if now - self._heard_at >= self._silence:
+            text = f"{self.host.me} has heard nothing from {self.peer} for {format_duration(self._silence)}"
+            self._lost(Reason("silence", text, {"peer": self.peer, "silence_ns": self._silence}))
+            return
+        for sent in self._under_way.values():
+            if now >= self._due(sent):
+                self._transmit_again(sent)
+        if now - self._spoke_at >= self._beat:
+            self._answer()
+        self._arm()
+
+    def _due(self, sent: _Sent) -> int:
+        return sent.last + min((2 * self._round_trip + MS) << min(sent.tries, _SLOWEST), self._beat)
+
+    def _arm(self) -> None:
+        if self.closed or self.resting:
+            return
+        next_time = min(self._spoke_at + self._beat, self._heard_at + self._silence)
+        if self._under_way:
+            next_time = min(next_time, self._due(next(iter(self._under_way.values()))))
+        self.host.set_timer(self._timer, max(next_time, self.host.now))
+
+    def rest(self) -> None:
+        """Waits for the other side, which may be gone."""
+        self.resting = True
+        self.host.cancel_timer(self._timer)
+
+    def close(self) -> None:
+        """The end of it: nothing is said any more."""
+        if not self.closed:
+            self.closed = True
+            self._waiting.clear()
+            self._under_way.clear()
+            self.host.cancel_timer(self._timer)

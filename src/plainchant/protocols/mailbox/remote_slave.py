@@ -1,0 +1,402 @@
+"""Acting for remote processes: slaves, each of them a member through which a process elsewhere is in the group (A.2).
+
+A :class:`Slave` is the host of an ordinary :class:`~.engine.Mailbox` under the remote process's name, and :class:`Acting` is the
+engine of the process in which slaves run, beside its own membership. When a slave stops, everything that it runs stops between
+two operations, as if it had crashed; then its place is vacated by the process in which it ran, and by nobody else as long as that
+one lives, because only it knows that no operation of the slave is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import msgspec
+
+from ...engine import Engine, Host, Layer
+from ...memory import Connect, Connection, Copy, Nap, Operate, Port, Procedure, Request, Until
+from ...model import (
+    Batch,
+    Due,
+    Failure,
+    Form,
+    GroupId,
+    Join,
+    Packet,
+    Pressure,
+    ProcessId,
+    Propose,
+    Reason,
+    Timer,
+    View,
+)
+from . import membership
+from .box import Box
+from .engine import Mailbox, base
+from .parameters import Parameters
+from .remote_link import WINDOW, Link, silence
+from .remote_packets import (
+    AnyItem,
+    Away,
+    Data,
+    Delivered,
+    Depart,
+    Enter,
+    Gone,
+    Halted,
+    Heard,
+    Installed,
+    Piece,
+    Pressed,
+    Refused,
+    Untimely,
+    Wanted,
+)
+from .rules import RULES, Rules
+
+_ROOM: Final = Due(b"", 0)
+"""Stands for the next message of the remote process: a slot is looked for before it is taken there."""
+
+
+class Slave(Layer):
+    """The member that stands for one remote process; ``ended`` is told when it is none any more."""
+
+    inner: Mailbox
+
+    def __init__(
+        self,
+        host: Host,
+        group: GroupId,
+        process: ProcessId,
+        session: int,
+        parameters: Parameters,
+        rules: Rules,
+        ended: Callable[[Slave], None],
+    ) -> None:
+        def inside(layer: Host) -> Mailbox:
+            layer.me = process
+            return Mailbox(layer, group, parameters, rules)
+
+        self.group = group
+        self.session = session
+        self.entered = False
+        self.stopped = False
+        self._ended = ended
+        self._incoming: deque[Batch] = deque()
+        self._wanted = False
+        """The remote process knows of a slot."""
+        self._departing = False
+        self._pressed = False
+        self._is_full = False
+        """The application of the remote process has no room."""
+        self._untimely = False
+        self.link = Link(host, group, process, session, parameters, self._hear, self._lost, self._overdue)
+        super().__init__(host, inside)
+
+    @property
+    def place(self) -> int:
+        """Its place in the mailbox; -1: it has none."""
+        return self.inner.box.place
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is a member, or has something to say that was not heard."""
+        return not self.stopped or (self.link.backlog > 0 and not self.link.resting)
+
+    # --- the link -----------------------------------------------------------------------------------------------------
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        if isinstance(packet, Piece | Heard):
+            self.link.receive(packet)
+            self._press()
+
+    def expire(self, timer: Timer) -> None:
+        self.link.expire()
+
+    def _hear(self, item: AnyItem) -> None:
+        if self.stopped:
+            return
+        match item:
+            case Enter(forms=forms, names=names) if not self.entered:
+                self.entered = True
+                self.inner.join(self.group, Form(names) if forms else Join(names))
+            case Data(batch=batch) if self.entered:
+                self._incoming.append(batch)
+                self.inner.ready(self.group)
+            case Depart() if self.entered:
+                self._departing = True
+                self.inner.leave(self.group)
+            case Pressed(full=full):
+                self._is_full = full
+            case _:
+                self._lost(Reason("garbled", f"{self.me} says {type(item).__name__} at the wrong time"))
+
+    def _lost(self, reason: Reason) -> None:
+        if not self.stopped:
+            self.halt(reason)
+        if reason.code == "silence":
+            self.link.rest()
+
+    def stop(self) -> None:
+        """Nothing more is done for the remote process."""
+        self.stopped = True
+
+    def send_away(self) -> None:
+        """Asks the remote process to leave."""
+        if not self._departing:
+            self.link.say(Away())
+
+    def _press(self) -> None:
+        """Slows the senders down as long as the remote process, or the link, has no room."""
+        full = self._is_full or self.link.backlog > WINDOW
+        if full != self._pressed and not self.stopped:
+            self._pressed = full
+            self.inner.notice(Pressure(self.group, full))
+
+    def _overdue(self, took: int) -> None:
+        self._tell_untimely("datagram", took, self.inner.box.parameters.datagram)
+
+    def _tell_untimely(self, what: str, took: int, bound: int) -> None:
+        if not self._untimely:
+            self._untimely = True
+            self.link.say(Untimely(what, took, bound))
+
+    # --- the host of the member ---------------------------------------------------------------------------------------
+
+    def peek(self, group: GroupId, stream: str = "") -> Due | None:
+        if self._incoming:
+            return Due(self._incoming[0].body, 0)
+        return None if self._wanted or self._departing else _ROOM
+
+    def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
+        if self._incoming:
+            self._wanted = False
+            return self._incoming.popleft()
+        if not self._wanted and not self._departing:
+            self._wanted = True
+            self.link.say(Wanted())
+        return None
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        self.link.say(Delivered(sender, batch, rank))
+        self._press()
+
+    def install(self, view: View) -> None:
+        self.link.say(Installed(view))
+
+    def left(self, group: GroupId, rank: int | None = None) -> None:
+        self.link.say(Gone(rank))
+        self.stop()
+
+    def refused(self, group: GroupId, reason: Reason) -> None:
+        self.link.say(Refused(reason))
+        self.stop()
+
+    def halt(self, reason: Reason) -> None:
+        self.link.say(Halted(reason))
+        self.stop()
+        self._ended(self)
+
+    def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
+        self.host.record(kind, group, acting_for=self.me, **detail)
+
+    def spawn(self, name: str, procedure: Procedure) -> None:
+        self.host.spawn(f"{name} for {self.me}", self._act(procedure))
+
+    def _act(self, procedure: Procedure) -> Procedure:
+        """A procedure of the member, which stops when the slave does, and is watched for what takes too long."""
+        due = self.host.clock()
+        result: Any = None
+        while self._acts():
+            try:
+                request = procedure.send(result)
+            except StopIteration:
+                return
+            if isinstance(request, Connect):
+                request = Connect(request.mailbox, request.layout, self.me)
+            elif isinstance(request, Operate):
+                request = msgspec.structs.replace(request, step=self._unless_stopped(request.step))
+            result = yield request
+            if not self._acts() and isinstance(result, Port):
+                yield from vacate(self.inner.box, result.place, self.me)
+            due = self._judge(request, due)
+        procedure.close()
+
+    def _acts(self) -> bool:
+        return not self.stopped
+
+    def _unless_stopped(self, step: Callable[[Copy], Any]) -> Callable[[Copy], Any]:
+        return lambda copy: None if self.stopped else step(copy)
+
+    def _judge(self, request: Request, due: int) -> int:
+        """When the next request is due."""
+        now = self.host.clock()
+        if isinstance(request, Until):
+            return max(due, request.time)
+        if isinstance(request, Nap):
+            return now
+        if isinstance(request, Operate) and now - due > request.bound:
+            self._tell_untimely(request.name, now - due, request.bound)
+        return now
+
+
+def vacate(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, None]:
+    """Gives the place of a process back that is gone. It is listed before, where it is not: others may wait to see it."""
+
+    def list_it(copy: Copy) -> None:
+        there = copy.connection(place)
+        if there is None or there.process != process:
+            copy.connect(place, Connection(process))
+
+    for copy in range(box.copies):
+        yield box.list(copy, list_it)
+    yield from membership.collect(box, place, process)
+
+
+class Acting(Engine):
+    """A process that is in the group itself and acts for others."""
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+        self.host = host
+        self.group = group
+        self.parameters = parameters
+        self.rules = rules
+        self.own = Mailbox(host, group, parameters, rules)
+        self.slaves: dict[ProcessId, Slave] = {}
+        self.expected: dict[ProcessId, None] = {}
+        """Processes that are to form the group: the others wait for them."""
+        self.lost: dict[ProcessId, Reason] = {}
+        """Processes for which nobody acts any more, and why."""
+        self.vacating = 0
+        self.leaving = False
+        me = base(host.me)
+        self._charges = frozenset(process for process, acting in parameters.remote.items() if acting == me)
+
+    # --- its own membership -------------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        self.own.join(group, how)
+        if isinstance(how, Form):
+            for name in how.members:
+                if base(name) in self._charges:
+                    self.expected[name] = None
+                    self.host.set_timer(("absent", name), self.host.now + silence(self.parameters))
+
+    def leave(self, group: GroupId) -> None:
+        self.leaving = True
+        for slave in self.slaves.values():
+            if not slave.stopped:
+                slave.send_away()
+        self._leave_if_alone()
+
+    def _leave_if_alone(self) -> None:
+        """Leaves when nobody is left for whom it acts."""
+        is_needed = self.vacating or any(slave.is_busy for slave in self.slaves.values())
+        if self.leaving and not self.own.leaving and not is_needed:
+            self.own.leave(self.group)
+
+    def ready(self, group: GroupId) -> None:
+        self.own.ready(group)
+
+    # --- those for whom it acts ---------------------------------------------------------------------------------------
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        if base(source) not in self._charges or not isinstance(packet, Piece | Heard):
+            return
+        slave = self.slaves.get(source)
+        if slave is None or slave.session < packet.session:
+            if not isinstance(packet, Piece):
+                return
+            if slave is not None and not slave.stopped:
+                slave.halt(Reason("again", f"{source} has begun anew"))
+            slave = self._begin(source, packet.session)
+        if slave.session == packet.session:
+            slave.receive(source, packet)
+        self._leave_if_alone()
+
+    def _begin(self, process: ProcessId, session: int) -> Slave:
+        slave = self.slaves[process] = Slave(
+            self.host, self.group, process, session, self.parameters, self.rules, self._clear_up
+        )
+        if process in self.lost:
+            slave.halt(self.lost[process])
+        elif self.leaving:
+            slave.refused(self.group, Reason("leaving", f"{self.host.me}, which acts for {process}, is leaving {self.group}"))
+        else:
+            for failed in self.own.failed:
+                slave.inner.notice(Failure(failed))
+        return slave
+
+    def _clear_up(self, slave: Slave) -> None:
+        """A slave has stopped before its time."""
+        if slave.place >= 0:
+            self._vacate(vacate(self.own.box, slave.place, slave.me))
+
+    def _vacate(self, procedure: Procedure) -> None:
+        self.vacating += 1
+        self.host.spawn("vacate", self._vacating(procedure))
+
+    def _vacating(self, procedure: Procedure) -> Procedure:
+        yield from procedure
+        self.vacating -= 1
+        self._leave_if_alone()
+
+    def _lose(self, process: ProcessId, reason: Reason) -> None:
+        """A remote process has failed."""
+        if process in self.lost:
+            return
+        self.lost[process] = reason
+        slave = self.slaves.get(process)
+        if slave is not None:
+            was_member = not slave.stopped
+            slave.stop()
+            slave.link.close()
+            if was_member:
+                self._clear_up(slave)
+        if process in self.expected and not (slave is not None and slave.entered):
+            self._vacate(self._stand_in(process))
+        self._leave_if_alone()
+
+    def _stand_in(self, process: ProcessId) -> Procedure:
+        """Shows those who wait for a process that never came that it is gone."""
+        port = yield Connect(self.group, self.own.box.layout, process)
+        if isinstance(port, Port):
+            yield from vacate(self.own.box, port.place, process)
+
+    def expire(self, timer: Timer) -> None:
+        assert isinstance(timer, tuple), timer
+        kind, process = timer
+        if kind == "absent":
+            slave = self.slaves.get(process)
+            if slave is not None and slave.entered:
+                return
+            text = f"{process}, for which {self.host.me} acts, was not heard"
+            self._lose(process, Reason("absent", text, {"process": process}))
+        else:
+            self.slaves[process].expire(timer)
+            self._leave_if_alone()
+
+    def notice(self, event: Any) -> None:
+        if isinstance(event, Failure) and base(event.process) in self._charges:
+            self._lose(event.process, Reason("failed", f"{event.process} has failed", {"process": event.process}))
+            return
+        self.own.notice(event)
+        if isinstance(event, Failure):
+            for slave in self.slaves.values():
+                slave.inner.notice(event)
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        if self.vacating:
+            return Reason("collecting", f"{self.host.me} clears up after a process for which it acted")
+        if self.leaving and not self.own.leaving:
+            return Reason("changing", f"{self.host.me} waits for those to leave for which it acts")
+        for process, slave in self.slaves.items():
+            reason = None if slave.stopped else slave.inner.waiting()
+            if reason is not None:
+                return reason
+            if slave.is_busy and slave.link.backlog:
+                return Reason("link", f"{slave.link.backlog} packets to {process} are not acknowledged")
+        return self.own.waiting()
