@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from plainchant.engine import Host
-from plainchant.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Until
 from plainchant.group import Message
-from plainchant.model import Batch, ProtocolError, UsageError
+from plainchant.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Until
+from plainchant.model import Batch, ProtocolError, ScenarioError, UsageError
 from plainchant.scenario.model import Clock, Fault, Memory, RandomFaults, Scenario, Workload
-from plainchant.sim import draw_faults
+from plainchant.sim import draw_faults, functions
 from plainchant.sim import run as run_program
 from plainchant.sim.clocks import ProcessClock, agreeing
 from plainchant.sim.memory import SimCopy, SimMailboxServer
@@ -681,6 +681,26 @@ def test_programs_run_on_common_memory() -> None:
     assert result.returned["p1"] == result.returned["p2"] == result.returned["p3"]
     assert result.verdict == "holds"
     assert result.scenario.memory == Memory(duration="max", detection=1 * MS)
+
+
+def test_applications_that_only_send_send_nothing_that_goes_in_pieces() -> None:
+    refused: list[str] = []
+
+    def start(member: Any) -> None:
+        for size in (1000, 1001):
+            try:
+                member.send(GROUP, bytes(size))
+            except UsageError as error:
+                refused.append(f"{member.name}: {error}")
+
+    options = {"applications": lambda name: functions(on_start=start)}
+    run = play(Waiting(), parameters={"senders": ("p2",)}, options=options, drain=0)
+    said, = refused
+    assert said.startswith("p2: p2 only sends, so its messages have at most 1000 bytes, not 1001: send less")
+    assert run.summary.messages_sent == 0
+    with pytest.raises(ScenarioError, match="p2 only sends, so its messages have at most 1000 bytes, not 2000"):
+        play(Waiting(), parameters={"senders": ("p2",)}, workload=(Workload(rate=1.0, size=2000),))
+    play(Waiting(), parameters={"senders": ("p2",)}, workload=(Workload(rate=1.0, size=2000, senders=("p1",)),), drain=0)
 
 
 # --- chance -----------------------------------------------------------------------------------------------------------

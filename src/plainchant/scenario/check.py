@@ -247,6 +247,7 @@ class _Check:
             )
         if workload.size == 0:
             self.reader.fail((*path, "size"), "size must be at least 1 byte")
+        self._fits(workload, (*path, "size"))
         if workload.deadline:
             self._deadline(workload, (*path, "deadline"))
         self._within(workload.start, (*path, "start"), "sending begins")
@@ -256,6 +257,19 @@ class _Check:
                 (*path, "stop"),
                 f"sending stops at {format_duration(workload.stop)}, before it starts "
                 f"at {format_duration(workload.start)}",
+            )
+
+    def _fits(self, workload: Workload, path: Path) -> None:
+        """Who only sends gets nothing back, and so does not see when a piece of a message has arrived."""
+        room = self.description.room
+        most = room(self.parameters) if room is not None else self.scenario.network.max_packet
+        only_send = self.description.only_send(self.parameters)
+        names = [name for name in workload.senders or self.processes if name in only_send]
+        if names and workload.size > most:
+            self.reader.fail(
+                path,
+                f"{names[0]} only sends, so its messages have at most {most} bytes, not {workload.size}: make them smaller, give "
+                f"the protocol more room, or let it receive as well",
             )
 
     def _deadline(self, workload: Workload, path: Path) -> None:

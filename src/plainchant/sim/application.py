@@ -124,6 +124,7 @@ class Member:
             self._host.check_stream(group, stream, len(payload))
             self._host.later(self._host.accept_in, group, stream, bytes(payload))
         else:
+            self._host.check_size(len(payload))
             self._host.later(self._attendant.accept, group, bytes(payload))
         return stream
 

@@ -284,8 +284,8 @@ def run(
 
     ``members`` is a number (p1, p2, ...) or names. ``protocol``, ``group``, ``later``, ``parameters``, ``network``, ``memory``,
     ``faults`` and ``random`` say what a scenario file would say, with durations as text (``"50ms"``). With ``groups`` (names to
-    their first members) ``main`` gets a dictionary of the groups that its process is in. Instead of all these, ``scenario`` is the
-    name of a shipped scenario, a file or a :class:`Scenario`. Its workload is left out: ``main`` is the workload.
+    their first members) ``main`` gets a dictionary of the groups that its process is in. Instead of all these, ``scenario`` is
+    the name of a shipped scenario, a file or a :class:`Scenario`. Its workload is left out: ``main`` is the workload.
 
     Without ``duration`` the run ends when every ``main`` has; if that takes longer than ``limit`` of virtual time, with
     :class:`Unfinished`. With one, faults end then; when nothing moves any more, or ``drain`` is over, each ``main`` that

@@ -66,7 +66,7 @@ Row = tuple[Any, ...]
 _SEND: Final = 0
 _HALT: Final = 1
 _CALL: Final = 2
-_FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault"})
+_FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end"})
 
 
 class History(Protocol):
@@ -585,6 +585,7 @@ class SimHost:
         """Takes messages of the application into the queue; False if this process can send no more."""
         if not self._can_send(group):
             return False
+        self.check_size(max(map(len, payloads), default=0))
         queue = self.queues.get(group)
         if queue is None:
             queue = self.queues[group] = deque()
@@ -594,6 +595,14 @@ class SimHost:
         if was_empty and queue:
             self._offer(group)
         return True
+
+    def check_size(self, size: int) -> None:
+        """Refuses what a process that only sends cannot send: who gets nothing back does not see when a piece has arrived."""
+        if size > self.max_packet and self.base in self._world.only_send:
+            raise UsageError(
+                f"{self.me} only sends, so its messages have at most {self.max_packet} bytes, not {size}: send less, give the "
+                f"protocol more room, or let it receive as well"
+            )
 
     def _can_send(self, group: str) -> bool:
         return self.alive and group in self.groups and group not in self.leaving

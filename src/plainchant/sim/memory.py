@@ -291,6 +291,11 @@ class SimMemory:
                 self._tell(host)
 
     def _tell(self, host: SimHost) -> None:
+        actor = self._acting.get(host.me)
+        if actor is not None and actor.alive:
+            # Who is connected for it stops what it does for it, and clears up; before that nobody else may.
+            _notice(actor, Failure(host.me, host.end.reason))
+            return
         names = {host.me: host.end.reason}
         names |= {name: f"{host.me}, which acts for it, has failed" for name, actor in self._acting.items() if actor is host}
         for name, text in names.items():

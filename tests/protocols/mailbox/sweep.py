@@ -294,7 +294,7 @@ def scenario_of(seed: int) -> Scenario:
         parameters["rejected"] = "halt"
     return Scenario(
         protocol="mailbox", name=f"mailbox-{seed}", about=f"{family}, {declared.tolerate}, {declared.copies} copies", seed=seed,
-        duration=duration, drain=Duration(5 * SECOND), members=members, later=later, groups=plan.groups, parameters=parameters,
+        duration=duration, drain=Duration(1 * SECOND), members=members, later=later, groups=plan.groups, parameters=parameters,
         memory=_memory(random), workload=_workload(random, family, declared, plan.groups), clock=tuple(plan.clocks),
         fault=tuple(sorted(plan.faults, key=lambda fault: fault.at)),
     )
@@ -323,7 +323,7 @@ def _parameters(random: Random, family: str, tolerate: str, members: Sequence[Pr
     }
     parameters["poll"] = max(parameters["poll"], Duration(2 * parameters["decide"]))
     if tolerate == "timing" and random.random() < 0.15:
-        least = Times(Parameters(**parameters), senders=len(members)).expiry
+        least = Times(Parameters(**parameters)).expiry
         parameters["expiry"] = Duration(least + random.randrange(1 * MS))
     return parameters
 
@@ -483,7 +483,7 @@ class _Plan:
         if len(self.faults) > before:
             crash = self.faults[before]
             self.faults[before] = Fault(kind="crash", at=at, process=crash.process, mid_broadcast=True)
-        times = Times(self.declared, senders=len(self.members))
+        times = Times(self.declared)
         soon = at + self.random.randrange(times.complete + 2 * times.detect + 2 * self.declared.copies * times.slot + 1 * MS)
         if soon < self.duration:
             self._module(Duration(soon))

@@ -72,7 +72,7 @@ def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> di
 
 def settle(parameters: Any) -> int:
     times = Times(parameters)
-    unheard = 2 * silence(parameters) if parameters.remote else 0
+    unheard = silence(parameters) if parameters.remote else 0
     return 2 * times.deliver + times.kept + 50 * MS + unheard
 
 

@@ -163,10 +163,9 @@ class Mailbox(Engine):
             self._no_copy()
             return
         outgoing = self.outgoing
-        stamp = max(box.clock, sender.last + 1)
+        stamp = sender.stamp()
         if box.parameters.schedule:
-            stamp += -stamp % box.parameters.schedule
-            yield Until(stamp)
+            yield Until(stamp - sender.lead)
         if outgoing is None or outgoing is _NOTHING:
             batch = self.host.take(self.group, box.parameters.room)
             if batch is None:
@@ -174,8 +173,9 @@ class Mailbox(Engine):
                 self._leave_if_idle()
                 return
             outgoing = self.outgoing = Outgoing(batch)
+        began = box.clock
         yield from sender.send(outgoing, stamp)
-        batch, took = outgoing.batch, box.clock - stamp
+        batch, took = outgoing.batch, box.clock - began
         if batch.count:
             seq = batch.first + batch.count - 1
             attempt = outgoing.attempts
@@ -197,6 +197,7 @@ class Mailbox(Engine):
         outgoing = self.outgoing
         assert outgoing is not None
         if accepted:
+            self.sender.was_punctual()
             self.outgoing = None
             self._send_next()
             self._leave_if_idle()
@@ -206,6 +207,7 @@ class Mailbox(Engine):
             text = f"a message of {self.host.me} was rejected {times}: it is too slow, or its clock is off, and halts"
             self.host.halt(Reason("rejected", text, {"stamp": outgoing.key[0]}))
             return
+        self.sender.was_late()
         self.host.spawn("send", self._send())
 
     # --- failures and pressure ----------------------------------------------------------------------------------------
@@ -253,5 +255,5 @@ class Mailbox(Engine):
         sending = None if outgoing is None else (outgoing.key, outgoing.slot, outgoing.attempts, outgoing.batch.first)
         return (
             self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting, self.leaving, self.going,
-            self.sender.last, self.receiver.snapshot(),
+            self.sender.last, self.sender.lead, self.receiver.snapshot(),
         )

@@ -9,7 +9,7 @@ in its name, and tells the mailbox server. Several may do so at once; each step 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from ...memory import FAILED, Connection, Copy, Disconnect, Request
@@ -20,11 +20,7 @@ from .times import TICK
 
 def enter(box: Box) -> Generator[Request, Any, int]:
     """Adds this process to the list of receivers; its entry timestamp."""
-    while True:
-        entry = box.clock + box.times.join + box.parameters.skew + TICK
-        yield from _write(box, Connection(box.host.me, entry))
-        if box.clock <= entry - box.parameters.skew:
-            return entry
+    return (yield from _list(box, lambda time: Connection(box.host.me, time)))
 
 
 def connect(box: Box) -> Generator[Request, Any, None]:
@@ -34,11 +30,18 @@ def connect(box: Box) -> Generator[Request, Any, None]:
 
 def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
     """Says when this process stops receiving; its exit timestamp."""
+    return (yield from _list(box, lambda time: Connection(box.host.me, entry, time)))
+
+
+def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, int]:
+    """Lists a change in every copy before its timestamp; who is not done in time tries again with more."""
+    ahead = box.times.join + TICK
     while True:
-        leaving = box.clock + box.times.join + box.parameters.skew + TICK
-        yield from _write(box, Connection(box.host.me, entry, leaving))
-        if box.clock <= leaving - box.parameters.skew:
-            return leaving
+        time = box.clock + ahead + box.parameters.skew
+        yield from _write(box, at(time))
+        if box.clock <= time - box.parameters.skew:
+            return time
+        ahead *= 2
 
 
 def _write(box: Box, connection: Connection) -> Generator[Request, Any, None]:

@@ -99,8 +99,16 @@ class Receiver:
         return max(times.instant(self.instant + 1), times.instant(self.box.clock + 1 - times.period))
 
     def _look(self, copy: Copy) -> Found:
-        self.box.sweep(copy)
-        return list(copy.entries()), list(copy.connections())
+        box = self.box
+        box.sweep(copy)
+        entries = list(copy.entries())
+        if not box.times.first:
+            # Whose timestamp lies ahead was sent by somebody who is slow, to those who may be: it has been seen in time.
+            now = box.host.clock()
+            for slot, entry in entries:
+                if entry.stamp > now and entry.listed & ~entry.seen & box.mask:
+                    copy.put(slot, changed(entry, seen=entry.seen | box.mask))
+        return entries, list(copy.connections())
 
     def _needed(self) -> int:
         """When there is something to do, as far as is known; 0: never."""
@@ -108,7 +116,7 @@ class Receiver:
         due = [
             message.stamp + times.settled if message.begun else times.instant(message.stamp + times.complete)
             for _, message in self.order
-            if message.stamp > self.horizon
+            if not message.begun or message.stamp > self.horizon
         ]
         due += [stamp + times.settled for stamp in self._changes_due() if stamp > self.horizon]
         return max(min(due), self.box.clock + 1) if due else 0

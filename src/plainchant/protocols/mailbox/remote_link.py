@@ -39,7 +39,7 @@ _SLOWEST: Final = 5
 
 def silence(parameters: Parameters) -> int:
     """How long one side hears nothing before it takes the other for gone."""
-    return max(2 * SECOND, 50 * parameters.datagram)
+    return max(2 * SECOND, 8 * parameters.datagram)
 
 
 class _Sent:

@@ -3,6 +3,10 @@
 A process sends one message at a time, and into a slot of its own that is free in every copy: so a mailbox never overflows, and
 who finds no free slot waits before it takes anything from its application.
 
+**Late.** A process that was not fast enough finds its message rejected. It sends the message again with a timestamp that lies
+ahead: it has so much more time, and receivers can say that they have seen the message before their time comes. The lead doubles
+each time, and is halved when a message is accepted; a process that is as fast as its bounds say has none.
+
 A copy may have a place for the message before it comes: a receiver that is early has left its vote there (second protocol). The
 sender fills it and leaves the votes as they are. If everybody has done with it already, the message was rejected for being late.
 """
@@ -10,11 +14,13 @@ sender fills it and leaves the votes as they are. If everybody has done with it 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 from ...memory import FAILED, Copy, Entry, Request, Until
-from ...model import Batch
+from ...model import SECOND, Batch
 from .box import Box, Key, changed, find, receivers
+
+LONGEST_LEAD: Final = 1 * SECOND
 
 
 class Outgoing:
@@ -34,6 +40,8 @@ class Sender:
         self.box = box
         self.last = 0
         """The timestamp of the last message."""
+        self.lead = 0
+        """How far timestamps lie ahead of the clock."""
         self._slot = 0
 
     def wait_for_slot(self) -> Generator[Request, Any, bool]:
@@ -66,6 +74,20 @@ class Sender:
         if blocked:
             box.host.record("unblock", box.group)
         return alive
+
+    def stamp(self) -> int:
+        """The timestamp of a message that is sent now."""
+        period = self.box.parameters.schedule
+        stamp = max(self.box.clock + self.lead, self.last + 1)
+        return stamp + -stamp % period if period else stamp
+
+    def was_late(self) -> None:
+        """A message was rejected: the next has more time."""
+        self.lead = min(max(2 * self.lead, self.box.times.deliver), LONGEST_LEAD)
+
+    def was_punctual(self) -> None:
+        """A message was accepted: the next may do with less time."""
+        self.lead = self.lead // 2 if self.lead > self.box.times.deliver else 0
 
     def send(self, outgoing: Outgoing, stamp: int) -> Generator[Request, Any, None]:
         """The procedure of the seed: 3.3.1."""

@@ -30,7 +30,11 @@ class Case:
     bounds: Mapping[str, Nanoseconds]
     """What is promised: ``send``, ``deliver``."""
     crashes: int = 1
+    """How many processes may crash."""
     modules: int = 0
+    """How many modules may fail."""
+    failures: int | None = None
+    """How many of the crashes may be receivers'; None: all."""
     detections: tuple[Nanoseconds, ...] = (1, 1_000)
     """How long after a crash everybody is told; each is tried. Not at once: nobody acts upon a crash at its very moment."""
     early: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
@@ -99,6 +103,9 @@ def mailbox_case(
     bounds = dict(description.bounds(chosen, groups))
     make = mailbox.maker(ruled)
     settings.setdefault("modules", chosen.copies - 1)
+    if chosen.tolerate == "timing":
+        faulty = {*settings.get("early", ()), *settings.get("late", ())}
+        settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
     return Case(
         receivers=listening,
         senders=sending,

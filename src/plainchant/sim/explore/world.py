@@ -90,6 +90,7 @@ class World:
         self._telling = telling
         self._crashes = case.crashes
         self._modules = case.modules
+        self._failures = case.crashes if case.failures is None else case.failures
         self._exploring = False
         self._until = 0
         self._sends: dict[ProcessId, int] = {}
@@ -121,10 +122,9 @@ class World:
         """A process has sent a message. If that was the last, and it receives nothing, nobody has to look at it."""
         if not self._exploring or host.queue or host.me in self.case.receivers:
             return
-        answer = self._guide.choose(1 + len(self.case.detections), rare=True) if self._crashes else 0
+        answer = self._guide.choose(1 + len(self.case.detections), rare=True) if self._may_crash(host) else 0
         if answer:
             self.faults += 1
-            self._crashes -= 1
             self._crash(host, self.case.detections[answer - 1], "crashes after its Send")
         else:
             host.aside = True
@@ -304,7 +304,7 @@ class World:
 
     def _goes_well(self, host: ExploredHost, request: Operate) -> bool:
         """Whether an operation has its effect; else its process has crashed or stopped meanwhile."""
-        crashes = len(self.case.detections) if self._crashes else 0
+        crashes = len(self.case.detections) if self._may_crash(host) else 0
         module = int(self.memory.alive[request.copy] and self._modules > 0)
         count = 1 + crashes + module + (host.stops > 0)
         answer = self._guide.choose(count, rare=True) if count > 1 else 0
@@ -312,7 +312,6 @@ class World:
             return True
         self.faults += 1
         if answer <= crashes:
-            self._crashes -= 1
             self._crash(host, self.case.detections[answer - 1], f"crashes before {_named(request)}")
             return False
         if answer <= crashes + module:
@@ -335,7 +334,12 @@ class World:
         host.notices = [(max(at, host.stopped), notice) for at, notice in host.notices]
         return False
 
+    def _may_crash(self, host: ExploredHost) -> bool:
+        return self._crashes > 0 and (self._failures > 0 or host.me not in self.case.receivers)
+
     def _crash(self, host: ExploredHost, detection: int, text: str) -> None:
+        self._crashes -= 1
+        self._failures -= host.me in self.case.receivers
         self.note(host, "crash", detail={"reason": "fault"})
         self._say(host.me, f"{text}; everybody is told after {detection}")
         self._stop(host, detection)
@@ -381,7 +385,7 @@ class World:
             if alive
         ]
         marks = tuple(self._mark(host) for host in self.hosts.values())
-        state = (self.now, marks, copies, memory.alive, memory.connected, self._crashes, self._modules, self.checks.sent)
+        state = (self.now, marks, copies, memory.alive, memory.connected, self._crashes, self._failures, self._modules, self.checks.sent)
         return digest(state, self._constants, self.case.still)
 
     def _mark(self, host: ExploredHost) -> bytes:
