@@ -421,9 +421,12 @@ class Group:
         proposes: bool = False,
         admits: bool = False,
         settle: float = 0.0,
+        largest: int = LARGEST_MESSAGE,
         node: Founder | None = None,
     ) -> None:
         check_buffers(outgoing, unread)
+        self._largest = largest
+        """Bytes that a message of this process may have: of one that only sends, no more than go in one piece."""
         self._port = port
         self.name = name
         self.me = me
@@ -513,6 +516,8 @@ class Group:
         if payload.__class__ is not bytes:
             payload = _as_bytes(payload)
         cost = len(payload) + MESSAGE_COST
+        if len(payload) > self._largest:
+            self._refuse_size(len(payload))
         if self._refusal is not None or self._waiters or not self._fits(cost):
             await self._wait_for_room(cost)
         self._queued += 1
@@ -526,6 +531,8 @@ class Group:
         if payload.__class__ is not bytes:
             payload = _as_bytes(payload)
         cost = len(payload) + MESSAGE_COST
+        if len(payload) > self._largest:
+            self._refuse_size(len(payload))
         self._refuse_if_over(cost)
         if self._waiters or not self._fits(cost):
             return None
@@ -544,6 +551,8 @@ class Group:
             return Receipt(self._lane, self._accepted)
         if set(map(type, payloads)) != _ONLY_BYTES:
             payloads = [_as_bytes(payload) for payload in payloads]
+        if self._largest < LARGEST_MESSAGE and (largest := max(map(len, payloads))) > self._largest:
+            self._refuse_size(largest)
         cost = sum(map(len, payloads)) + MESSAGE_COST * len(payloads)
         if self._refusal is not None or self._waiters or not self._fits(cost):
             await self._wait_for_room(cost, max(map(len, payloads)))
@@ -574,6 +583,14 @@ class Group:
                         self._room = None
         finally:
             self._waiters -= 1
+
+    def _refuse_size(self, size: int) -> None:
+        if self._largest == LARGEST_MESSAGE:
+            self._refuse_if_over(size)
+        raise UsageError(
+            f"{self.me} only sends in {self.name}, so its messages go in one piece and have at most {self._largest} bytes, not "
+            f"{size}; send it in parts, or choose parameters with more room"
+        )
 
     def _refuse_if_over(self, size: int) -> None:
         if self._refusal is not None:

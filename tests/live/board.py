@@ -118,7 +118,8 @@ class Writer(Engine):
                 if found.available and key not in self.read and found.stamp >= entry > 0:
                     self.read.add(key)
                     body = yield from self.first(partial(_data, slot))
-                    host.deliver(self.group, found.sender, Batch(found.first, found.count, body), found.stamp - port.epoch)
+                    batch = Batch(found.first, found.count, body, found.offset, found.total)
+                    host.deliver(self.group, found.sender, batch, found.stamp - port.epoch)
             yield Nap(host.clock() + POLL)
 
     def first(self, step: Step) -> Generator[Request, Any, Any]:
@@ -136,7 +137,8 @@ class Writer(Engine):
         while (batch := host.take(self.group, layout(self.parameters).room)) is not None:
             slot = port.place * layout(self.parameters).slots + self.slot
             self.slot = (self.slot + 1) % layout(self.parameters).slots
-            entry = Entry(host.clock(), port.place, host.me, batch.first, batch.count, size=len(batch.body), filled=True)
+            fields = (batch.first, batch.count, batch.offset, batch.total, len(batch.body))
+            entry = Entry(host.clock(), port.place, host.me, *fields, filled=True)
 
             def put(copy: Copy, slot: int = slot, entry: Entry = entry, body: bytes = batch.body) -> None:
                 copy.fill(slot, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import plainchant
@@ -24,9 +26,10 @@ from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
 from plainchant.memory import FAILED, Connect, Copy, Disconnect, Entry, Layout, Nap, Operate, Port, Procedure, Until
 from plainchant.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
-from plainchant.trace import collect, read
+from plainchant.trace import read
+from plainchant.trace.collect import collect
 
-from .board import BOARD, Parameters
+from .board import BOARD
 from .endpoints import PATIENCE, run
 
 LAYOUT = Layout(copies=2, places=4, slots=2, room=64)
@@ -59,7 +62,7 @@ class FakeHost:
         self.rows: list[dict[str, Any]] = []
         self.errors: list[Exception] = []
         self.counted = 0
-        self.engine.notice = self.done.append  # type: ignore[method-assign]
+        self.engine.notice = self.done.append  # type: ignore[method-assign,assignment]
 
     def clock(self) -> int:
         return stepper.time.time_ns() + self.clock_offset  # type: ignore[attr-defined,no-any-return]
@@ -172,7 +175,10 @@ def test_waits_end_in_their_order_and_never_early(monkeypatch: pytest.MonkeyPatc
 
             waits = [0, 3 * MS, 10 * US, 200 * US, 1 * MS, 100 * US, -5 * MS]
             for wait in waits:
-                stepper_.start("p", procedure(wait))
+                stepper_.start("p", procedure(3600 * SECOND + wait))
+            stepper_.run()
+            assert not ended
+            host.clock_offset += 3600 * SECOND - 1 * MS
             stepper_.run()
             await until(lambda: len(ended) == len(waits))
             assert ended == sorted(ended)
@@ -201,7 +207,7 @@ def test_a_clock_that_is_set_ends_waits() -> None:
 
 def test_a_busy_process_lets_the_loop_come_round() -> None:
     async def main() -> None:
-        async with stepping("a") as [(host, stepper_)]:
+        async with stepping("a") as [(_, stepper_)]:
             steps = 0
             stop = False
 
@@ -516,10 +522,11 @@ async def hear(group: Group, count: int) -> list[bytes]:
     raise AssertionError(heard)
 
 
-def rows(directory: Path, out: Path, kind: str) -> list[dict[str, Any]]:
-    collect([directory], out, alive=())
-    found: list[dict[str, Any]] = [row for row in read(out).to_pylist() if row["kind"] == kind]
-    return found
+def rows(directory: Path, *kinds: str) -> list[dict[str, Any]]:
+    """The rows of a trace of these kinds; of all if none is named."""
+    collect([directory / "spools"], directory / "trace", alive=())
+    table: pa.Table = read(directory / "trace").table
+    return [row for row in table.to_pylist() if not kinds or row["kind"] in kinds]
 
 
 def test_a_group_on_common_memory_and_its_trace(shared: Path, tmp_path: Path) -> None:
@@ -547,8 +554,7 @@ def test_a_group_on_common_memory_and_its_trace(shared: Path, tmp_path: Path) ->
 
     run(main())
     assert list(shared.iterdir()) == []
-    collect([tmp_path / "spools"], tmp_path / "trace", alive=())
-    table = read(tmp_path / "trace").to_pylist()
+    table = rows(tmp_path)
     assert {row["view"] for row in table} == {None}
     kinds = {kind: sorted(row["process"] for row in table if row["kind"] == kind) for kind in ("join", "leave", "send", "view")}
     assert kinds == {"join": ["a", "b"], "leave": ["a", "b", "c"], "send": ["a", "b", "c"], "view": []}
@@ -613,16 +619,17 @@ asyncio.run(main())
 """
 
 
-def test_a_member_that_is_killed_is_missed_by_all(shared: Path, tmp_path: Path) -> None:
-    import json
+def start_victim(shared: Path, peers: dict[str, Any], trace: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", MEMBER, str(shared), json.dumps(peers), str(trace)]
+    return subprocess.Popen(command, cwd=Path(__file__).parents[2])
 
+
+def test_a_member_that_is_killed_is_missed_by_all(shared: Path, tmp_path: Path) -> None:
     async def main() -> None:
         peers = free_addresses(["a", "b", "c"])
         trace = tmp_path / "spools"
         inside = asyncio.Barrier(2)
-        victim = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, str(shared), json.dumps(peers), str(trace)], cwd=Path(__file__).parents[2]
-        )
+        victim = start_victim(shared, peers, trace)
 
         async def member(name: str) -> None:
             async with node(name, peers, trace) as mine:
@@ -646,18 +653,14 @@ def test_a_member_that_is_killed_is_missed_by_all(shared: Path, tmp_path: Path) 
 
     run(main())
     assert list(shared.iterdir()) == []
-    failed = rows(tmp_path / "spools", tmp_path / "trace", "state")
+    failed = rows(tmp_path, "state")
     assert sorted(row["process"] for row in failed) == ["a", "b"]
 
 
 def test_what_a_killed_process_has_put_into_the_memory_is_in_its_trace(shared: Path, tmp_path: Path) -> None:
-    import json
-
     async def main() -> None:
         peers = free_addresses(["a", "c"])
-        victim = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, str(shared), json.dumps(peers), str(tmp_path / "spools")], cwd=Path(__file__).parents[2]
-        )
+        victim = start_victim(shared, peers, tmp_path / "spools")
         try:
             async with node("a", peers, tmp_path / "spools") as mine:
                 group = await mine.enter("g", tuple(peers), PATIENCE, {})
@@ -669,8 +672,7 @@ def test_what_a_killed_process_has_put_into_the_memory_is_in_its_trace(shared: P
             victim.wait()
 
     run(main())
-    collect([tmp_path / "spools"], tmp_path / "trace", alive=())
-    table = read(tmp_path / "trace").to_pylist()
+    table = rows(tmp_path)
     sent = {row["seq"] for row in table if row["kind"] == "send" and row["process"] == "c"}
     delivered = {row["seq"] for row in table if row["kind"] == "deliver" and row["sender"] == "c"}
     assert delivered
@@ -680,15 +682,13 @@ def test_what_a_killed_process_has_put_into_the_memory_is_in_its_trace(shared: P
 def test_members_elsewhere_are_refused_unless_somebody_acts_for_them(shared: Path) -> None:
     async def main() -> None:
         peers: dict[str, Any] = {**free_addresses(["a"]), "b": ("192.0.2.7", 4000)}
-        with pytest.raises(UsageError, match=r"board is for processes on one machine, and these are elsewhere: b at 192.0.2.7:4000"):
+        with pytest.raises(UsageError, match=r"for processes on one machine, and these are elsewhere: b at 192\.0\.2\.7:4000"):
             await Node(me="a", peers=peers, description=BOARD).open()
         remote = dataclasses.replace(BOARD, remote=lambda parameters: {"b": "a"})
         async with Node(me="a", peers=peers, description=remote):
             pass
         here = free_addresses(["a", "b"])
         async with Node(me="b", peers=here, description=remote, memory="x") as mine:
-            group = await mine.enter("g", ("b",), PATIENCE, {}) if False else None
-            assert group is None
             mine._begin({"g": ("b",)})
             with pytest.raises(ProtocolError, match="no common memory"):
                 mine.host.spawn("p", iter(()))  # type: ignore[arg-type]
@@ -727,10 +727,8 @@ def test_operations_are_written_down_if_wanted(tmp_path: Path) -> None:
             await mine.enter("g", ("a",), PATIENCE, {})
 
     run(main())
-    found = rows(tmp_path / "spools", tmp_path / "trace", "operation")
+    found = rows(tmp_path, "operation")
     assert {row["group"] for row in found} == {"g"}
-    import json
-
     details = [json.loads(row["detail"]) for row in found]
     assert [(each["operation"], each["copy"]) for each in details][:3] == [("list", 0), ("list", 1), ("look", 0)]
     assert all(each["failed"] is False and each["began"] <= row["time"] for each, row in zip(details, found, strict=True))
@@ -752,5 +750,19 @@ def test_a_process_that_reports_somebody_looks_at_once(monkeypatch: pytest.Monke
     run(main())
 
 
-def test_parameters_of_the_board_are_declared() -> None:
-    assert Parameters().copies == 2
+def test_who_only_sends_sends_in_one_piece() -> None:
+    async def main() -> None:
+        peers = free_addresses(["a", "c"])
+        async with node("a", peers, mute="c") as mine, node("c", peers, mute="c") as mute:
+            group, only = await asyncio.gather(*(each.enter("g", ("a", "c"), PATIENCE, {}) for each in (mine, mute)))
+            await only.send(bytes(4096))
+            for send in (only.send(bytes(4097)), only.send_many([b"", bytes(4097)])):
+                with pytest.raises(UsageError, match=r"c only sends in g, so its messages .* at most 4096 bytes, not 4097"):
+                    await send
+            with pytest.raises(UsageError, match="c only sends in g"):
+                only.try_send(bytes(4097))
+            await only.send_many([b"x" * 100] * 100)
+            await group.send(bytes(10_000))
+            assert [len(payload) for payload in await hear(group, 102)].count(100) == 100
+
+    run(main())

@@ -133,9 +133,29 @@ BAD = [
         "a": f"{AB} | send | send | end",
         "b": f"{AB} | block a 2 true_time=1 | deliver a 1 true_time=2 | deliver a 2 true_time=3 | end",
     }, "b"),
+    ("total: an earlier message is left out, and there is no timing fault", "total", {
+        "p1": "join rank=1 | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p2": "join rank=1 | send | send | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p3": "join rank=1 | deliver p2 2 rank=6 | end",
+    }, "p3"),
+    ("total: who has a timing fault delivers the other way round", "total", {
+        "p1": "join rank=1 | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p2": "join rank=1 | send | send | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p3": 'join rank=1 | fault detail={"timing":true} | deliver p2 2 rank=6 | deliver p2 1 rank=5 | end',
+    }, "p3"),
 ]  # fmt: skip
 
 GOOD = [
+    ("total: who has a timing fault leaves out what came too late for its order", "total", {
+        "p1": "join rank=1 | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p2": "join rank=1 | send | send | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p3": 'join rank=1 | fault detail={"timing":true} | deliver p2 2 rank=6 | end',
+    }),
+    ("fifo: who has a timing fault leaves out what came too late for its order", "fifo", {
+        "p1": "join rank=1 | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p2": "join rank=1 | send | send | deliver p2 1 rank=5 | deliver p2 2 rank=6 | end",
+        "p3": 'join rank=1 | fault detail={"timing":true} | deliver p2 2 rank=6 | end',
+    }),
     ("fifo: a joiner starts in the middle", "fifo", {
         "a": "view 1 a | send | view 2 a,b | send | send | end",
         "b": "join | view 2 a,b | deliver a 2 | deliver a 3 | end",

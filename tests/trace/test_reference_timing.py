@@ -144,6 +144,13 @@ BOUNDED = [
         "b": "join | deliver a 1 sent=100 true_time=181 | end",
         "c": 'join | fault detail={"timing":true} | deliver a 1 sent=100 true_time=150 | end',
     }, "b"),
+    ("a message takes too long that is as large as bounds are for", {"deliver": 80, "size": 10}, {
+        "a": "join | send size=10 | end",
+        "b": "join | deliver a 1 sent=100 true_time=181 size=10 | end",
+    }, "b"),
+    ("a send takes too long that is as large as bounds are for", {"send": 50, "size": 10}, {
+        "a": 'join | send size=10 | sent a 1 detail={"took_ns":51} | end',
+    }, "a"),
 ]  # fmt: skip
 
 BOUNDED_GOOD = [
@@ -183,6 +190,10 @@ BOUNDED_GOOD = [
     ("a send completes in the last nanosecond", {"send": 50}, {
         "a": 'join | send | sent a 1 detail={"took_ns":50} | end',
         "b": 'join | sent a 1 detail={"took_ns":99} | end',
+    }),
+    ("larger messages are not bounded", {"send": 50, "deliver": 80, "size": 10}, {
+        "a": 'join | send size=11 | sent a 1 detail={"took_ns":51} | send size=9 | sent a 2 detail={"took_ns":50} | end',
+        "b": "join | deliver a 1 sent=100 true_time=181 size=11 | deliver a 2 sent=100 true_time=180 size=9 | end",
     }),
     ("who has a timing fault is late with its sends and deliveries, and others with its messages", {"send": 50, "deliver": 80}, {
         "a": "join | send | deliver b 1 sent=100 true_time=190 | deliver c 1 sent=100 true_time=180 | end",

@@ -109,6 +109,8 @@ def _senders(evidence: Evidence) -> Mapping[str, list[str]]:
 
 def _can_owe(run: Run, history: History, group: str) -> bool:
     """Whether a process can come to owe a message of a group at all."""
+    if history.timing_fault:
+        return False
     if group in run.viewed:
         return bool(history.views.get(group))
     if group in run.joined:

@@ -52,7 +52,7 @@ CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "f
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
-    *("members", "deadline", "sent", "rank", "digest", "detail"),
+    *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
 )
 """What is read of a file."""
 
@@ -156,20 +156,23 @@ class Extent(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """Deliveries of a history, of one sender, whose duration is known, and the longest."""
+    """Deliveries of a history, of one sender, whose duration is known, and the longest; and the bytes of the largest of them."""
 
     process: str
     sender: str
     deliveries: int
     longest: int
+    largest: int
 
 
 class Taken(NamedTuple):
-    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest."""
+    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest; and the bytes of the largest message
+    that it sends."""
 
     process: str
     sends: int
     longest: int
+    largest: int
 
 
 class Turns(NamedTuple):
@@ -536,10 +539,18 @@ class Unit:
         starts = starts_of(np.diff(keys) != 0) if len(where) else where
         self._timed_heads: Ints = where[starts]
         self._timed_counts: list[int] = np.diff(np.append(starts, len(where))).tolist()
+        sizes = self._sizes
         self._longest: list[int] = np.maximum.reduceat(ended[where] - began[where], starts).tolist() if len(where) else []
+        self._largest: list[int] = np.maximum.reduceat(sizes[where], starts).tolist() if len(where) else []
         self._send_times()
         self._turn()
         self._deadlines()
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        """Bytes of each row's message; -1: not told."""
+        sizes, there = self.rows.ints("size")
+        return sizes if there is None else np.where(there, sizes, -1)
 
     def _turn(self) -> None:
         """Per history and group: the ways of the token round, as far as they begin and end here."""
@@ -601,8 +612,10 @@ class Unit:
     def _send_times(self) -> None:
         """Per history: how many sends have a known duration, and the longest."""
         rows = self.rows
-        self._send_durations = np.zeros((len(self._begins), 2), np.int64)
+        self._send_durations = np.zeros((len(self._begins), 3), np.int64)
         self._send_durations[:, 1] = _NEVER
+        every = self._message[self._kinds[self._message] == _SEND]
+        np.maximum.at(self._send_durations[:, 2], self._dense[every], self._sizes[every])
         details = rows.codes("detail")
         sends = self._message[(self._kinds[self._message] == _SEND) & (details.codes[self._message] >= 0)]
         code = next((code for code, value in enumerate(rows.kind.values) if value == "sent"), None)
@@ -792,7 +805,7 @@ class _Listed:
         self.taken = [Taken(owner, *values) for owner, values in zip(owners, unit._send_durations.tolist(), strict=True)]
         heads = unit._timed_heads
         ends_of = named(processes, rows.process, heads), named(senders, rows.sender, heads)
-        self.timed = list(map(Timed, *ends_of, unit._timed_counts, unit._longest))
+        self.timed = list(map(Timed, *ends_of, unit._timed_counts, unit._longest, unit._largest))
         self.timed_bounds = bounds(heads)
         self.histories = np.searchsorted(unit._run_of, np.arange(runs + 1)).tolist()
         self.counts = np.bincount(rows.run.codes, minlength=runs).tolist()

@@ -289,18 +289,21 @@ class Evidence:
             found.setdefault(process, set()).add(group)
         return found
 
-    def longest_delivery(self) -> tuple[int, int]:
-        """Timed deliveries and the longest, among processes without a timing fault."""
+    def longest_delivery(self) -> tuple[int, int, int]:
+        """Timed deliveries and the longest, among processes without a timing fault, and the bytes of the largest."""
         untimely = self.facts.untimely
         every = (entry for part in self.slices for entry in part.timed)
         timed = [entry for entry in every if entry.process not in untimely and entry.sender not in untimely]
-        return sum(entry.deliveries for entry in timed), max((entry.longest for entry in timed), default=0)
+        longest = max((entry.longest for entry in timed), default=0)
+        return sum(entry.deliveries for entry in timed), longest, max((entry.largest for entry in timed), default=0)
 
-    def longest_send(self) -> tuple[int, int]:
-        """Timed sends and the longest, by processes without a timing fault."""
+    def longest_send(self) -> tuple[int, int, int]:
+        """Timed sends and the longest, by processes without a timing fault, and the bytes of the largest."""
         untimely = self.facts.untimely
-        taken = [entry for part in self.slices for entry in part.taken if entry.sends and entry.process not in untimely]
-        return sum(entry.sends for entry in taken), max((entry.longest for entry in taken), default=0)
+        every = [entry for part in self.slices for entry in part.taken if entry.process not in untimely]
+        taken = [entry for entry in every if entry.sends]
+        longest = max((entry.longest for entry in taken), default=0)
+        return sum(entry.sends for entry in taken), longest, max((entry.largest for entry in every), default=0)
 
     @cached_property
     def rotations(self) -> tuple[int, int]:

@@ -178,7 +178,10 @@ class Prover:
         return cases
 
     def _holes(self, history: History, group: str, sender: str, intervals: Sequence[Delivered]) -> int:
-        """How many messages were missing when the next one was delivered, of those sent in views that the process installed."""
+        """How many messages were missing when the next one was delivered, of those sent in views that the process installed. Who
+        has a timing fault may lack any."""
+        if history.timing_fault:
+            return 0
         if group not in self.run.viewed or self.evidence.sent_up_to(sender, group) < intervals[-1].high:
             raise Doubtful
         cases = 0
@@ -554,10 +557,10 @@ class Prover:
         bounds = bounds_of(self.run)
         cases = 0
         if bounds.send is not None:
-            cases += self._within(*self.evidence.longest_send(), bounds.send)
+            cases += self._of_size(*self.evidence.longest_send(), bounds.send, bounds.size)
         if bounds.deliver is not None:
             self.sets  # noqa: B018 - repeated deliveries are not looked at, and here there are none
-            cases += self._within(*self.evidence.longest_delivery(), bounds.deliver)
+            cases += self._of_size(*self.evidence.longest_delivery(), bounds.deliver, bounds.size)
         if bounds.rotation is not None:
             cases += self._within(*self.evidence.rotations, bounds.rotation)
         if bounds.detection is not None:
@@ -566,6 +569,12 @@ class Prover:
                 if detection.is_late:
                     raise Doubtful
         return cases
+
+    def _of_size(self, count: int, longest: int, largest: int, bound: int, size: int | None) -> int:
+        """As ``_within``, where no message is too large for the bound; which of them are too long, certificates cannot tell."""
+        if size is not None and largest > size and count:
+            raise Doubtful
+        return self._within(count, longest, bound)
 
     def _within(self, count: int, longest: int, bound: int) -> int:
         if count and longest > bound:

@@ -88,7 +88,7 @@ AT_ONCE: Final = 50_000
 LOOKS: Final = 3
 LATE: Final = 0.002
 """Seconds after its time at which a timer is late."""
-_FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault"})
+_FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end"})
 _SHRINK: Final = 4096
 """A queue forgets what was taken from it when that is so much."""
 

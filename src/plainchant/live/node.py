@@ -33,7 +33,18 @@ from typing import Any, Final, Self
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
-from ..group import OUTGOING, UNREAD, Group, Guarantees, Halted, JoinTimeout, LeaveTimeout, NotFormed, check_buffers
+from ..group import (
+    LARGEST_MESSAGE,
+    OUTGOING,
+    UNREAD,
+    Group,
+    Guarantees,
+    Halted,
+    JoinTimeout,
+    LeaveTimeout,
+    NotFormed,
+    check_buffers,
+)
 from ..model import (
     SECOND,
     Declared,
@@ -486,7 +497,9 @@ class Node:
         self._entered.add(name)
         return Group(
             host, name, host.me, guarantees, formed=formed, changes=self._changes, proposes=self.proposes,
-            admits=description.admits(self.parameters), settle=settle, node=self, **buffers,
+            admits=description.admits(self.parameters), settle=settle,
+            largest=host.max_packet if host.only_sends else LARGEST_MESSAGE,
+            node=self, **buffers,
         )
 
     def _begin(self, groups: dict[str, tuple[str, ...]]) -> None:

@@ -142,6 +142,10 @@ class Outcome(sweeping.Outcome):
                 found.append(f"{row['process']} at {row['true_time']}: {sender} {row['seq']} {row['detail']}")
         return found
 
+    def _is_about_intact(self, view: View) -> bool:
+        """Whether a view changes something about somebody who keeps time."""
+        return any(process not in self.late for process in (*view.joined, *view.left))
+
     def views(self) -> list[str]:
         """Where views of intact processes differ, or are out of order."""
         found = []
@@ -151,10 +155,10 @@ class Outcome(sweeping.Outcome):
         for (process, group), items in self.watched.order.items():
             if not self.is_intact(process):
                 continue
-            ranks = [rank for rank, _ in items]
+            ranks = [rank for rank, view in items if view is None or self._is_about_intact(view)]
             if ranks != sorted(ranks):
                 found.append(f"{process} in {group}: out of order")
-            views = [view for _, view in items if view is not None]
+            views = [view for _, view in items if view is not None and self._is_about_intact(view)]
             if process not in views[0].members:
                 continue  # it only sends, and is told once who is there
             spans[group, process] = [view.number for view in views]

@@ -26,6 +26,7 @@ from .remote_packets import PACKETS
 from .remote_slave import Acting
 from .rules import RULES, Rules
 from .times import Times
+from .tuning import tune
 
 
 def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
@@ -101,6 +102,7 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     bounds=bounds,
+    tune=tune,
     memory=layout,
     remote=lambda parameters: parameters.remote,
     only_send=lambda parameters: frozenset(parameters.senders),

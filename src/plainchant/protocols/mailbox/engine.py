@@ -80,6 +80,7 @@ class Mailbox(Engine):
             yield Until(box.times.instant(box.clock + 1))
         self.sends = True
         self._send_next()
+        self._leave_if_idle()
 
     def _know(self, members: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
         """Waits until all of these are connected, and begins with those who receive."""

@@ -58,6 +58,7 @@ class Receiver:
         self.passed: Key = (0, 0)
         self.listed: dict[ProcessId, Connection] = {}
         """Everybody in the list of receivers, as it was last seen."""
+        self.places: dict[int, ProcessId] = {}
         self.members: dict[ProcessId, None] = {}
         self.changes: list[tuple[int, int, ProcessId]] = []
         """Entries (1) and exits (0) that are not in a view yet."""
@@ -227,18 +228,26 @@ class Receiver:
         took = {"took_ns": box.clock - begin, "after_ns": box.clock - entry.stamp}
         made = {"stamp": entry.stamp, "decision": int(bool(message.verdict)), "copy": message.copy}
         box.host.record("decide", box.group, **made, **name, **took)
-        if not message.verdict:
-            # Where a late message is sent again, under the same number, nobody can say yet that it is never delivered.
-            kind = "reject" if box.parameters.rejected == "halt" else "late"
-            text = "most receivers did not see it in time with its flag set" if not box.times.first else "its flag was not set"
+        if message.verdict or not entry.count:
+            return
+        text = "its flag was not set" if box.times.first else "most receivers did not see it in time with its flag set"
+        if box.parameters.rejected == "halt":
             for seq in range(entry.first, entry.first + entry.count):
-                box.host.record(kind, box.group, sender=entry.sender, seq=seq, stamp=entry.stamp, text=text)
+                box.host.record("reject", box.group, sender=entry.sender, seq=seq, stamp=entry.stamp, text=text)
+        else:
+            # It is sent again, under the same numbers: nobody can say that it is never delivered.
+            box.host.record("late", box.group, stamp=entry.stamp, count=entry.count, text=text, **name)
 
     # --- order --------------------------------------------------------------------------------------------------------
 
     def _see_connections(self, connections: list[tuple[int, Connection]]) -> None:
-        for _, connection in connections:
+        for place, connection in connections:
             process = connection.process
+            gone = self.places.get(place, process)
+            self.places[place] = process
+            if gone != process and gone in self.listed and not self.listed.pop(gone).exit:
+                # Somebody else has its place already: it must have left before.
+                insort(self.changes, (connection.entry or self.horizon + 1, 0, gone))
             if not connection.entry:
                 continue
             before = self.listed.get(process)

@@ -9,13 +9,13 @@ one lives, because only it knows that no operation of the slave is under way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from ...engine import Engine, Host, Layer
-from ...memory import Connect, Connection, Copy, Nap, Operate, Port, Procedure, Request, Until
+from ...memory import Connect, Connection, Copy, Disconnect, Nap, Operate, Port, Procedure, Request, Until
 from ...model import (
     Batch,
     Due,
@@ -57,6 +57,8 @@ from .rules import RULES, Rules
 
 _ROOM: Final = Due(b"", 0)
 """Stands for the next message of the remote process: a slot is looked for before it is taken there."""
+_LOOKS: Final = 20
+"""Whoever forms a group looks at least once in so many of its intervals."""
 
 
 class Slave(Layer):
@@ -219,7 +221,8 @@ class Slave(Layer):
                 request = msgspec.structs.replace(request, step=self._unless_stopped(request.step))
             result = yield request
             if not self._acts() and isinstance(result, Port):
-                yield from vacate(self.inner.box, result.place, self.me)
+                self.inner.box.place = result.place
+                self._ended(self)
             due = self._judge(request, due)
         procedure.close()
 
@@ -241,8 +244,9 @@ class Slave(Layer):
         return now
 
 
-def vacate(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, None]:
-    """Gives the place of a process back that is gone. It is listed before, where it is not: others may wait to see it."""
+def vacate(box: Box, place: int, process: ProcessId, wait: Procedure) -> Procedure:
+    """Sees to it that nobody waits for a process that is gone, and gives its place back after a wait. It is listed where it was
+    not, because those who form the group wait to see it."""
 
     def list_it(copy: Copy) -> None:
         there = copy.connection(place)
@@ -251,7 +255,16 @@ def vacate(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, 
 
     for copy in range(box.copies):
         yield box.list(copy, list_it)
-    yield from membership.collect(box, place, process)
+    collecting = membership.collect(box, place, process)
+    result: Any = None
+    while True:
+        try:
+            request = collecting.send(result)
+        except StopIteration:
+            return
+        if isinstance(request, Disconnect):
+            yield from wait
+        result = yield request
 
 
 class Acting(Engine):
@@ -331,16 +344,33 @@ class Acting(Engine):
     def _clear_up(self, slave: Slave) -> None:
         """A slave has stopped before its time."""
         if slave.place >= 0:
-            self._vacate(vacate(self.own.box, slave.place, slave.me))
+            self._vacate(slave.me, slave.place)
 
-    def _vacate(self, procedure: Procedure) -> None:
+    def _vacate(self, process: ProcessId, place: int) -> None:
         self.vacating += 1
-        self.host.spawn("vacate", self._vacating(procedure))
+        self.host.spawn("vacate", self._vacating(process, place))
 
-    def _vacating(self, procedure: Procedure) -> Procedure:
-        yield from procedure
+    def _vacating(self, process: ProcessId, place: int) -> Procedure:
+        """Clears up after a process; one that never came gets a place first, for those who wait to see it in the list."""
+        box = self.own.box
+        if place < 0:
+            port = yield Connect(self.group, box.layout, process)
+            place = port.place if isinstance(port, Port) else -1
+        if place >= 0:
+            yield from vacate(box, place, process, self._until_formed(process))
         self.vacating -= 1
         self._leave_if_alone()
+
+    def _until_formed(self, process: ProcessId) -> Procedure:
+        """Waits until everybody had time to see a process in the list that was to form the group with them."""
+        box = self.own.box
+        if self._is_forming_with(process):
+            while self._is_forming_with(process):
+                yield Until(box.times.instant(box.clock + 1))
+            yield Until(box.clock + _LOOKS * (box.parameters.schedule or box.parameters.poll))
+
+    def _is_forming_with(self, process: ProcessId) -> bool:
+        return process in self.expected and not self.own.sends
 
     def _lose(self, process: ProcessId, reason: Reason) -> None:
         """A remote process has failed."""
@@ -355,14 +385,8 @@ class Acting(Engine):
             if was_member:
                 self._clear_up(slave)
         if process in self.expected and not (slave is not None and slave.entered):
-            self._vacate(self._stand_in(process))
+            self._vacate(process, -1)
         self._leave_if_alone()
-
-    def _stand_in(self, process: ProcessId) -> Procedure:
-        """Shows those who wait for a process that never came that it is gone."""
-        port = yield Connect(self.group, self.own.box.layout, process)
-        if isinstance(port, Port):
-            yield from vacate(self.own.box, port.place, process)
 
     def expire(self, timer: Timer) -> None:
         assert isinstance(timer, tuple), timer

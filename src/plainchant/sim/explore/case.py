@@ -26,7 +26,7 @@ class Case:
     """Clocks are ahead by nothing or by this."""
     poll: Nanoseconds
     complete: Nanoseconds
-    """After its timestamp a message may be decided on. Sends begin so that a look falls right at its end, or just misses it."""
+    """After its timestamp a message may be decided on."""
     bounds: Mapping[str, Nanoseconds]
     """What is promised: ``send``, ``deliver``."""
     crashes: int = 1
@@ -41,6 +41,8 @@ class Case:
     """Processes whose clocks are ahead by this: a timing failure."""
     late: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
     """Processes that stop once, between any two operations, for this: a timing failure."""
+    phases: tuple[Nanoseconds, ...] = (0, 1)
+    """When sends may begin, counted from the last moment for which the next look comes late enough; each is tried for each sender."""
     messages: int = 1
     """That each sender sends."""
     scheduled: bool = False

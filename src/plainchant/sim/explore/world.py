@@ -145,8 +145,7 @@ class World:
 
     def _form(self) -> None:
         case = self.case
-        for name in case.processes:
-            ahead = case.early.get(name, 0) or (case.skew and case.skew * self._guide.choose(2))
+        for name, ahead in self._offsets().items():
             host = self.hosts[name] = ExploredHost(self, name, ahead)
             host.stops = int(name in case.late)
             host.engine = case.make(host)
@@ -169,14 +168,27 @@ class World:
             raise ProtocolError("the group is not formed after 10,000 steps")
         self._plan()
 
+    def _offsets(self) -> dict[ProcessId, int]:
+        """How far clocks are ahead. Receivers that only receive are alike, so it matters only how many of them are."""
+        case = self.case
+        offsets = dict.fromkeys(case.processes, 0)
+        alike = [name for name in case.receivers if name not in (*case.senders, *case.early, *case.late)]
+        if case.skew:
+            count = self._guide.choose(len(alike) + 1)
+            offsets.update(dict.fromkeys(alike[len(alike) - count :], case.skew))
+            for name in case.processes:
+                if name not in alike and name not in case.early:
+                    offsets[name] = case.skew * self._guide.choose(2)
+        return {**offsets, **case.early}
+
     def _plan(self) -> None:
         """When messages are sent: so that the next look comes as soon as possible, or a moment too early."""
         case = self.case
-        clock = max(host.clock() for host in self.hosts.values()) + case.complete + case.skew + 2
+        clock = max(host.clock() for host in self.hosts.values()) + case.complete + case.skew + 1
         look = clock + -clock % case.poll
         for name in case.senders:
-            missed = 0 if case.scheduled else self._guide.choose(2)
-            stamp = look - case.complete - 1 + 2 * missed
+            phase = 0 if case.scheduled or len(case.phases) == 1 else self._guide.choose(len(case.phases))
+            stamp = look - case.complete + case.phases[phase]
             self._sends[name] = max(self.now, stamp - self.hosts[name].ahead)
         self._until = max(self._sends.values()) + case.horizon
         while self._next() < min(self._sends.values()):

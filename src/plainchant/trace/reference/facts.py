@@ -36,7 +36,7 @@ Place: TypeAlias = tuple[ProcessId, int]
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
-    *("members", "deadline", "sent", "rank", "digest", "detail"),
+    *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
 )
 _TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
 
@@ -55,6 +55,7 @@ class Columns:
         self.deadline: list[int | None] = self._lists["deadline"]
         self.sent: list[int | None] = self._lists["sent"]
         self.digest: list[int | None] = self._lists["digest"]
+        self.size: list[int | None] = self._lists["size"]
 
     def __getitem__(self, name: str) -> list[Any]:
         return self._lists[name]

@@ -14,7 +14,7 @@ from .report import Report, say
 
 def fifo(report: Report) -> None:
     """Who delivers m' has delivered, before it, every earlier message of that sender and group that it delivers at
-    all or owes up to then."""
+    all or owes up to then. Who has a timing fault owes nothing here."""
     for history in report.run.all:
         by_sender: dict[tuple[GroupId, ProcessId], list[Event]] = {}
         for (group, sender, _), delivery in history.first.items():
@@ -22,7 +22,8 @@ def fifo(report: Report) -> None:
         for deliveries in by_sender.values():
             report.cases += len(deliveries) - 1
             _increasing(report, deliveries)
-            _without_holes(report, history, deliveries)
+            if not history.timing_fault:
+                _without_holes(report, history, deliveries)
 
 
 def _increasing(report: Report, deliveries: Sequence[Event]) -> None:
@@ -85,11 +86,14 @@ def causal(report: Report) -> None:
     ``m -> m'`` through m's group alone, and not if it owes m until ``end``.
 
     "Through m's group alone": every message of the chain, m' too, is one of that group. The last clause alone speaks of
-    ``end``; the others are checked in every run.
+    ``end``; the others are checked in every run. Who has a timing fault owes nothing here: what it delivers, it delivers in
+    order, and what came too late for that order it leaves out.
     """
     everything = report.owing.causality()
     for history in report.run.all:
         _in_causal_order(report, history, everything)
+        if history.timing_fault:
+            continue
         blamed: set[Message] = set()
         for group in report.run.groups:
             _no_missing_cause(report, history, report.owing.causality(group), group, blamed)

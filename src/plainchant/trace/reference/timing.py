@@ -93,8 +93,8 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
 Moment: TypeAlias = tuple[int | None, int]
 """When a row was written: by the global clock, where there is one, and by the process's own."""
 
-NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock"})
-"""Bounds that say what they bound."""
+NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock", "size"})
+"""Bounds that say what they bound, or what the others are bounds for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ class Bounds:
     deliver: int | None
     rotation: int | None
     detection: int | None
+    size: int | None
+    """Sends and deliveries of messages with more bytes are not bounded."""
 
 
 def bounds_of(run: Run) -> Bounds:
@@ -116,6 +118,7 @@ def bounds_of(run: Run) -> Bounds:
         bounds.get("deliver", bounds.get("delivery", single)),
         bounds.get("rotation"),
         bounds.get("detection"),
+        bounds.get("size"),
     )
 
 
@@ -127,7 +130,7 @@ def bounded(report: Report) -> None:
     states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
 
     Sends of a process with a timing fault are no cases, nor are deliveries by one or of a message of one: bounds are kept by who
-    keeps time itself.
+    keeps time itself. ``size`` in ``bounds`` (bytes) leaves out sends and deliveries of larger messages.
 
     A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
     leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
@@ -137,10 +140,12 @@ def bounded(report: Report) -> None:
     for history in report.run.all:
         if bounds.send is not None and history.name not in untimely:
             for send in (*history.sends, *history.completed):
+                if _is_too_large(report, report.run.sends.get(send.message), bounds.size):
+                    continue
                 _within(report, send, report.run.columns.detail(send.row).get("took_ns"), bounds.send, "sends")
         if bounds.deliver is not None and history.name not in untimely:
             for delivery in history.first.values():
-                if delivery.message[1] in untimely:
+                if delivery.message[1] in untimely or _is_too_large(report, delivery, bounds.size):
                     continue
                 ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
                 took = None if ended is None or began is None else ended - began
@@ -152,6 +157,11 @@ def bounded(report: Report) -> None:
             report.cases += 1
             if detection.is_late:
                 report.violation(detection.sentence, events=detection.events, group=detection.group)
+
+
+def _is_too_large(report: Report, event: Event | None, most: int | None) -> bool:
+    size = report.run.columns.size[event.row] if event is not None else None
+    return most is not None and size is not None and size > most
 
 
 def _within(report: Report, event: Event, took: int | None, bound: int, does: str) -> None:

@@ -1,0 +1,38 @@
+"""Which parameters suit real processes in shared memory.
+
+Theory of operation
+-------------------
+**Bounds** are what operations take on an ordinary machine that is not overloaded; ``plainchant doctor --memory`` measures them. A
+process that waits for its processor longer than that is late: its message is sent again with a timestamp that lies ahead (see
+``sending``), so on a busy machine everything takes longer and nothing is lost. Processes on one machine read one clock.
+
+**Room.** Messages of a sender go together, as many as there is room for, and one such batch at a time is under way: large
+entries are what makes large messages fast. All of it is memory that exists while the mailbox does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from ...memory import MOST_PLACES
+from ...model import US
+from ..registry import Surroundings
+from .parameters import Parameters
+
+BOUNDS: Final = {
+    "write": 100 * US, "flag": 40 * US, "decide": 40 * US, "read": 100 * US, "finish": 40 * US, "skew": 1 * US, "poll": 120 * US,
+}
+SLOTS: Final = 4
+ROOM: Final = 512 << 10
+SPARE: Final = 4
+"""Places for processes that come back before the places of those who crashed are free, and for those who join."""
+
+
+def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
+    """The parameters fitted to real time and memory, except for those that were given."""
+    if not surroundings.live:
+        return parameters
+    places = min(2 * surroundings.members + SPARE, MOST_PLACES)
+    chosen: dict[str, Any] = {**BOUNDS, "slots": SLOTS, "room": ROOM, "places": places}
+    return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in surroundings.given})
