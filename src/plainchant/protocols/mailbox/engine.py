@@ -72,6 +72,7 @@ class Mailbox(Engine):
         else:
             receiver.forms = isinstance(how, Form)
             receiver.entry = yield from membership.enter(box)
+            self.sender.last = receiver.entry
             self.host.record("state", self.group, state="entered", entry=receiver.entry)
             self.host.spawn("scan", receiver.scan())
         if isinstance(how, Form) or self.only_sends:
@@ -96,6 +97,7 @@ class Mailbox(Engine):
         receiving = [connection for connection in found if connection.entry and not connection.gone]
         formed = [connection for connection in receiving if connection.process in members] or receiving
         last = max((connection.entry for connection in formed), default=box.clock)
+        self.sender.last = last  # whatever the clock shows: nobody receives what is earlier
         yield Until(last + box.parameters.skew + TICK)
         names = tuple(connection.process for connection in formed)
         if self.only_sends:
