@@ -243,6 +243,14 @@ def test_a_clock_that_is_set_moves_the_ends_of_waits(offset: int, ends: list[int
     assert faults(run) == [{"fault": "step", "process": "p1", "offset": offset * MS, "timing": True}]
 
 
+@pytest.mark.parametrize("offset", [5, -5])
+def test_a_clock_that_is_set_does_not_move_a_wait_that_is_over(offset: int) -> None:
+    log = Waiting(1 * MS, 2 * MS, look=False)
+    step = Fault(kind="step", process="p1", at=1500 * US, offset=offset * MS)
+    play(log, members=("p1",), memory=MAX, fault=(pause(500 * US, 1200 * US), step))
+    assert [time for time, _ in log.of("p1")] == [1700 * US, 1700 * US if offset > 0 else 7 * MS]
+
+
 def test_steps_of_a_clock_are_timing_faults_only_where_clocks_are_compared() -> None:
     run = run_toy(Flood, fault=(Fault(kind="step", process="p1", at=2 * MS, offset=1),))
     assert faults(run) == [{"fault": "step", "process": "p1", "offset": 1}]

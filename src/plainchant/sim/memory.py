@@ -366,7 +366,7 @@ class SimMemory:
     def _wake(self, wait: tuple[_Running, int]) -> None:
         running, token = wait
         if token == running.token and running.host.alive:
-            running.token += 1
+            running.request = None
             self._resume(running)
 
     # operations

@@ -120,7 +120,7 @@ class Link:
         self._arm()
 
     def _push(self) -> None:
-        while self._waiting and len(self._under_way) < WINDOW:
+        while self._waiting and self._number < next(iter(self._under_way), self._number + 1) + WINDOW - 1:
             more, body = self._waiting.popleft()
             self._number += 1
             piece = self._under_way[self._number] = _Sent(self._number, more, body, self.host.now)
@@ -139,11 +139,14 @@ class Link:
     def _answer(self) -> None:
         self._told = self._there
         self._spoke_at = self.host.now
-        missing: tuple[int, ...] = ()
+        seen, missing = 0, list[int]()
         if self._early:
-            gap = range(self._there + 1, max(self._early))
-            missing = tuple(number for number in gap if number not in self._early)[:_TOLD_MISSING]
-        self.host.send((self.peer,), Heard(self.group, self.session, self._there, missing))
+            seen = max(self._early)
+            missing = [number for number in range(self._there + 1, seen) if number not in self._early]
+            if len(missing) > _TOLD_MISSING:
+                seen = missing[_TOLD_MISSING] - 1
+                del missing[_TOLD_MISSING:]
+        self.host.send((self.peer,), Heard(self.group, self.session, self._there, seen, tuple(missing)))
 
     # --- hearing ------------------------------------------------------------------------------------------------------
 
@@ -155,6 +158,7 @@ class Link:
             self.established, self._begun_at = True, now
         self._release(packet.acknowledged)
         if isinstance(packet, Heard):
+            self._release(packet.seen, packet.missing)
             for number in packet.missing:
                 sent = self._under_way.get(number)
                 if sent is not None and now - sent.last >= self._round_trip:
@@ -172,13 +176,10 @@ class Link:
                 self._hear(item)
         self._arm()
 
-    def _release(self, acknowledged: int) -> None:
-        """What the other side has got need not be kept."""
+    def _release(self, last: int, missing: tuple[int, ...] = ()) -> None:
+        """What the other side has got, up to the last but for what is missing, need not be kept."""
         now, under_way = self.host.now, self._under_way
-        while under_way:
-            number = next(iter(under_way))
-            if number > acknowledged:
-                return
+        for number in [number for number in under_way if number <= last and number not in missing]:
             sent = under_way.pop(number)
             took = now - sent.first
             if not sent.tries:
@@ -186,9 +187,13 @@ class Link:
             else:
                 # Which of them was acknowledged nobody knows; if it was the first, the estimate is too short.
                 self._round_trip = max(self._round_trip, min(took, self._round_trip * 5 // 4))
-            if took > self._bound and sent.first >= self._begun_at and not self._was_overdue:
-                self._was_overdue = True
-                self._overdue(took)
+            if took > self._bound and sent.first >= self._begun_at:
+                self._tell_overdue(took)
+
+    def _tell_overdue(self, took: int) -> None:
+        if not self._was_overdue:
+            self._was_overdue = True
+            self._overdue(took)
 
     def _take_in(self, piece: Piece) -> list[AnyItem]:
         """The items that are complete with this piece; it is acknowledged if that is worth a packet."""

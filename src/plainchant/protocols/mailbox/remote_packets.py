@@ -34,8 +34,9 @@ class Heard(Packet, frozen=True, array_like=True, gc=False, tag=71):
     group: GroupId
     session: int
     acknowledged: int
+    seen: int = 0
+    """All pieces up to this one are there, but for those that are missing; 0: nothing is known of later ones."""
     missing: tuple[int, ...] = ()
-    """Pieces that are not there though later ones are."""
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):

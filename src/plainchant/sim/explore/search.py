@@ -2,23 +2,24 @@
 
 Theory of operation
 -------------------
-Procedures are generators, which cannot be copied. So a branch is explored by running its whole case again with the answers that lead
-there (``_Path``); answers after those are taken from the first one on, and the last question with an answer left is next. Where events
+Procedures are generators, which cannot be copied. So a branch is explored by running its whole case again with the answers that
+lead there (``_Path``); further questions get their first answers, and the last question with an answer left is next. Where events
 have to be ordered the run's state is looked up, and a state from which everything was tried is not tried again.
 
-**Order.** Two events at one moment are *independent* if they belong to different processes and do not touch the same copy: each leaves
-alone what the other reads or writes (memory by copies, engines by processes, the mailbox server counts as a copy), whatever happens instead
-of them (a crash, a dead module) does so too, and a budget that one of them uses up is used up for the other in either order. So ab and ba lead to
-the same state, and only one of them need be tried: while b is tried first after all that begins with a was, a *sleeps*, and is not
-tried again until something that depends on it has happened (sleep sets: Godefroid, 1996). A state is remembered with who slept there; met again
-with others asleep, it is explored only for those who slept then and do not now. What touches processes at large (a crash, of which all
-are told) wakes everybody. A process's step that touches no memory, alone at its process, comes first: whatever is done at this moment by
-others is independent of it. (That a crash is told a moment later makes this true of notices.)
+**Order.** Two events at one moment are *independent* if they belong to different processes and do not touch the same copy: each
+leaves alone what the other reads or writes (memory by copies, engines by processes; the mailbox server counts as a copy), so does
+whatever happens instead of them (a crash, a dead module), and a budget that one uses up is used up for the other in either order.
+So ab and ba lead to the same state, and only one of them need be tried: while b is tried first, after all that begins with a was,
+a *sleeps*, and is not tried again until something that depends on it has happened (sleep sets: Godefroid, 1996). A state is
+remembered with who slept there; met again with others asleep, it is explored only for those who slept then and do not now. What
+touches processes at large (a crash, of which all are told) wakes everybody. A process's step that touches no memory, alone at its
+process, comes first: what others do at this moment is independent of it, and that a crash is told a moment later at the earliest
+makes this true of notices.
 
 **Beyond the limit** on states the rest is sampled: ``random`` runs whose answers are drawn.
 
-**Shrinking.** A run that breaks a promise is looked for again with fewer faults, exhaustively as far as the limit goes; then every
-answer that need not be special is made the usual one.
+**Shrinking.** Of a run that breaks a promise every answer that need not be special (a fault, a long operation, an order) is made the
+usual one, until none can be taken away alone.
 """
 
 from __future__ import annotations
@@ -27,17 +28,14 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from .case import Case
 from .checks import Violation
 from .world import Event, World
 
-
-_SHRINK_STATES: Final = 3_000
-"""How many states are tried for each smaller number of faults."""
-_RARE: Final = 0.1
-"""How often something goes wrong, where that is drawn, when it could."""
+_RARE: Final = (0.03, 0.1, 0.3)
+"""How often something goes wrong when it could, in runs that are drawn; each run has one of these."""
 
 
 class _Known(Exception):
@@ -122,12 +120,13 @@ class _Given:
     def __init__(self, answers: Sequence[int], random: Random | None = None) -> None:
         self._given = answers
         self._random = random
+        self._rarity = random.choice(_RARE) if random is not None else 0.0
         self.answers: list[int] = []
 
     def choose(self, count: int, *, rare: bool = False) -> int:
         number = len(self.answers)
         if self._random is not None:
-            usual = rare and self._random.random() > _RARE
+            usual = rare and self._random.random() > self._rarity
             answer = 0 if usual else self._random.randrange(count)
         else:
             answer = self._given[number] if number < len(self._given) else 0
@@ -146,7 +145,6 @@ class Result:
     """What an exploration found."""
 
     case: Case
-    """The case; if a promise is broken, with no more faults than that takes."""
     states: int = 0
     runs: int = 0
     """Runs to their ends."""
@@ -191,7 +189,7 @@ def explore(
     if found.violation is None and not found.complete and random:
         found = _sampled(case, found, random, f"{seed}", promise)
     if found.violation is not None and shrink:
-        found = _smallest(case, found, min(limit, _SHRINK_STATES), progress)
+        found = _shrunk(found)
     return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
 
@@ -245,23 +243,8 @@ def _sampled(case: Case, found: Result, count: int, seed: str, promise: str) -> 
     return dataclasses.replace(found, sampled=found.sampled + count)
 
 
-def _smallest(case: Case, found: Result, limit: int, progress: Progress) -> Result:
-    """The same promise broken with as few faults as possible, and as few special answers."""
-    assert found.violation is not None
-    promise = found.violation.promise
-    for total in range(found.faults):
-        for modules in range(min(total, case.modules) + 1):
-            if total - modules > case.crashes:
-                continue
-            fewer = dataclasses.replace(case, crashes=total - modules, modules=modules)
-            tried = _all_runs(fewer, limit, promise, progress)
-            if tried.violation is not None:
-                return dataclasses.replace(found, **_usual(tried))
-    return dataclasses.replace(found, **_usual(found))
-
-
-def _usual(found: Result) -> dict[str, Any]:
-    """What to replace in a result so that its run has as few special answers as possible."""
+def _shrunk(found: Result) -> Result:
+    """The same promise broken with fewer special answers, faults among them: none of those left can be taken away alone."""
     assert found.violation is not None
     promise, answers = found.violation.promise, list(found.answers)
 
@@ -282,4 +265,4 @@ def _usual(found: Result) -> dict[str, Any]:
                     answers, changed = usual, True
     guide = _Given(answers)
     world = World(found.case, guide)
-    return {"case": found.case, "violation": world.run(), "answers": tuple(answers), "faults": world.faults}
+    return dataclasses.replace(found, violation=world.run(), answers=tuple(answers), faults=world.faults)

@@ -135,7 +135,7 @@ def _in_order(thing: dict[Any, Any]) -> dict[Any, Any]:
 
 
 @functools.cache
-def _walker(kind: type) -> Callable[[Walk, Any], Any]:
+def _walker(kind: Any) -> Callable[[Walk, Any], Any]:
     if issubclass(kind, list | deque):
         return Walk._sequence
     if issubclass(kind, dict):
@@ -194,7 +194,7 @@ def _read_later(code: types.CodeType) -> dict[int, tuple[str, ...]]:
 
 
 @functools.cache
-def _attributes(kind: type) -> tuple[str, ...] | None:
+def _attributes(kind: Any) -> tuple[str, ...] | None:
     """The slots of a class, if it has no dictionary."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))

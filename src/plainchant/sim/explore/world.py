@@ -6,14 +6,15 @@ An operation begins, and has its effect at once or after its whole bound (a ques
 and goes on. Just before an effect, its process may crash instead (after which everybody is told, sooner or later: a question), or
 the module that it falls on, or a process with a late timing fault may be stopped for a while. So every point between two
 operations of a process, and between two effects on a module, is a point where it may crash; that it crashes earlier in the same
-interval makes no difference to anybody but for when the others are told. Events that fall on one moment can come in any order (a question).
+interval makes no difference to anybody but for when the others are told. Events that fall on one moment can come in any order (a
+question).
 
 The group is formed first, with operations that take no time and nothing going wrong. The run proper begins with the first send,
 whose moment is chosen (questions) so that the receivers' next look comes as soon as a message may be decided on, or just before.
 The run is over when nobody waits for anything and the memory is empty.
 
-A process that only sends, and has sent everything, is *set aside*: what it does from then on, looking for what became of its message,
-changes nothing that others see. It may crash at that moment (a question); else it goes on when everybody else is at rest.
+A process that only sends, and has sent everything, is *set aside*: what it does from then on, looking for what became of its
+message, changes nothing that others see. It may crash at that moment (a question); else it goes on when everybody else is at rest.
 
 Naps last until their time: what a host may do to end them earlier is not explored.
 """
@@ -340,8 +341,8 @@ class World:
         self.note(host, "fault", detail={"fault": "pause", "timing": True, "length_ns": length})
         self._say(host.me, f"is stopped for {length} before {_named(request)}")
         host.stopped = self.now + length
-        for other in host.tasks.values():
-            other.time = max(other.time, host.stopped)
+        for task in host.tasks.values():
+            task.time = max(task.time, host.stopped)
         host.timers = {timer: max(at, host.stopped) for timer, at in host.timers.items()}
         host.notices = [(max(at, host.stopped), notice) for at, notice in host.notices]
         return False
@@ -397,7 +398,8 @@ class World:
             if alive
         ]
         marks = tuple(self._mark(host) for host in self.hosts.values())
-        state = (self.now, marks, copies, memory.alive, memory.connected, self._crashes, self._failures, self._modules, self.checks.sent)
+        left = (self._crashes, self._failures, self._modules)
+        state = (self.now, marks, copies, memory.alive, memory.connected, left, self.checks.sent)
         return digest(state, self._constants, self.case.still)
 
     def _mark(self, host: ExploredHost) -> bytes:
@@ -405,7 +407,8 @@ class World:
             state: tuple[Any, ...] = (host.alive, host.ahead, host.faulty, host.stops, host.taken, host.delivered, host.decided)
             if host.alive and not host.aside:
                 tasks = [(task.number, task.time, task.request, task.procedure) for task in host.tasks.values()]
-                state = (*state, host.stopped, host.queue, host.timers, host.notices, self._sends.get(host.me), host.engine, tasks)
+                outside = (host.stopped, host.queue, host.timers, host.notices, self._sends.get(host.me))
+                state = (*state, *outside, host.engine, tasks)
             host.mark = digest(state, self._constants, self.case.still)
         return host.mark
 
