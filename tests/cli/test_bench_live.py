@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
-from plainchant.live.bench.plan import PROTOCOLS, Case, Idle, Plan
+from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan
 
 ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1, idle=(Idle(),), idle_seconds=0.2)
 """One case, and one nearly idle group, as short as it goes."""
@@ -32,7 +32,9 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", "--quick", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) == {"rows", "idle", "timed", "peers", "machine", "newtop_to_sequencer", "wanted"}
+    assert set(result) == {
+        "rows", "idle", "timed", "local", "peers", "machine", "newtop_to_sequencer", "mailbox_to", "wanted",
+    }
     (row,) = result["rows"]
     assert set(row) >= COLUMNS | FIGURES
     assert {name: row[name] for name in COLUMNS} == {
@@ -58,7 +60,7 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     assert measured
     assert all(isinstance(target["reached"], bool) for target in measured)
     assert all(target["reached"] is None for target in result["wanted"] if target["measured"] is None)
-    assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0, "protocols": PROTOCOLS}]
+    assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0, "protocols": MEASURED}]
 
 
 def test_a_failed_case_is_an_error_and_not_a_figure(
@@ -82,7 +84,7 @@ def test_a_failed_case_is_an_error_and_not_a_figure(
 
 def test_a_protocol_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", "--protocol", "newtp"]) == 2
-    assert "there is no protocol 'newtp' to measure; there are: sequencer, newtop, rtcast" in capsys.readouterr().err
+    assert "there is no protocol 'newtp' to measure; there are: sequencer, newtop, rtcast, mailbox" in capsys.readouterr().err
 
 
 def test_quick_and_full_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +103,7 @@ TIMED = {
 def test_deadlines_and_rotations_have_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     lost = {"delay_max_ms": 25, "flooded": False, "rounds": 0, "halted": "Halted: it has not heard itself"}
     result = {
-        "rows": [], "idle": [], "peers": [], "wanted": [], "newtop_to_sequencer": [],
+        "rows": [], "idle": [], "peers": [], "wanted": [], "newtop_to_sequencer": [], "local": [], "mailbox_to": [],
         "timed": [TIMED, {**TIMED, **lost}, {**TIMED, "delay_max_ms": 24, "halted": "Halted: too late"}],
         "machine": {"cores": 2, "pins": {}, "load_average_before": 0.1, "sequencer": "member 0", "measured": "member 1"},
     }
@@ -113,3 +115,29 @@ def test_deadlines_and_rotations_have_a_table(monkeypatch: pytest.MonkeyPatch, c
         "with 24 ms, after 1 rounds: Halted: too late",
     ):
         assert word in shown
+
+
+LOCAL = {
+    "how": "mailbox", "members": 3, "size": 65_536, "senders": "one", "rounds": 1, "error": None, "messages_per_s": 4_321,
+    "megabytes_per_s": 283.2, "cpu_us_per_message": 210.5, "delay_us_p50": 456.7, "delay_us_p99": 1_234.5,
+}
+
+
+def test_common_memory_has_a_table_beside_what_else_there_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = {name: None for name in LOCAL if name.endswith(("_s", "_p50", "_p99", "_message"))}
+    result = {
+        "rows": [], "idle": [], "peers": [], "wanted": [], "newtop_to_sequencer": [], "timed": [],
+        "local": [LOCAL, {**LOCAL, "how": QUEUE, "messages_per_s": 999}, {**LOCAL, **failed, "error": "it hangs"}],
+        "mailbox_to": [
+            {"to": QUEUE, "size": 65_536, "senders": "one", "rounds": 1, "messages_per_s": 4.33, "delay_us_p50": 0.89}
+        ],
+        "machine": {"cores": 2, "pins": {}, "load_average_before": 0.1, "sequencer": "member 0", "measured": "member 1"},
+    }
+    monkeypatch.setattr("plainchant.live.bench.measure.run", lambda *plan, **options: result)
+    assert main(["bench", "live", "--quick", "--protocol", "mailbox"]) == 1
+    streams = capsys.readouterr()
+    for word in ("4,321", "283", "457", "1,234", "999", "4.33", "0.89"):
+        assert word in streams.out
+    assert "1 of 3 cases failed, the first with: it hangs" in streams.err

@@ -290,14 +290,24 @@ class _World:
         if not self.clocked or self.random.random() < 0.6:
             return {}
         events = [event for process in self.processes.values() for event in process.events]
-        took = [event["true_time"] - event["sent"] for event in events if event["kind"] == "deliver"]
+        sizes = self._sizes(events) if self.times.random() < 0.3 else {}
+        bounded = [event for event in events if event["kind"] == "deliver" and event.get("size", 0) <= sizes.get("size", 0)]
+        took = [event["true_time"] - event["sent"] for event in bounded]
         for event in events:
             if event["kind"] == "send" and self.random.random() < 0.5:
                 event["detail"] = json.dumps({"took_ns": self.random.randint(1, 9)})
         if self.times.random() < 0.5:
             self._complete_sends()
         self.features.add("bounds")
-        return {"deliver": max(took, default=0), "send": 9}
+        return {"deliver": max(took, default=0), "send": 9} | sizes
+
+    def _sizes(self, events: list[Event]) -> dict[str, int]:
+        """Messages have sizes, and bounds are for those up to one of them."""
+        for event in events:
+            if event["kind"] in ("send", "deliver"):
+                event["size"] = _digest(_message(event)) % 4
+        self.features.add("sizes")
+        return {"size": self.times.randint(1, 3)}
 
     def _complete_sends(self) -> None:
         """Of some sends there are rows that tell how long they took."""

@@ -37,7 +37,7 @@ EVERYTHING = list(PROPERTIES)
 FEATURES = (
     *("total", "grouped", "causal", "fifo", "overlapping", "no views", "outsider", "unobserved", "join", "leave", "crash"),
     *("cut", "partition", "merge", "never healed", "readmission", "incarnation", "deadlines", "bounds", "block", "not drained"),
-    *("concurrent numbers", "hopes", "turns", "detections", "completed sends"),
+    *("concurrent numbers", "hopes", "turns", "detections", "completed sends", "sizes"),
 )
 
 

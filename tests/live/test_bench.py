@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +16,13 @@ import pytest
 from plainchant.group import Message
 from plainchant.live.bench import processes
 from plainchant.live.bench.corosync import obstacle
+from plainchant.live.bench.handover import Handover
 from plainchant.live.bench.idle import Quiet, idle_row, measure_idle, simulate_idle
 from plainchant.live.bench.link import measure_link
+from plainchant.live.bench.local import Handed, compare_local, local_row, measure_local
 from plainchant.live.bench.measure import compare_protocols, wanted
 from plainchant.live.bench.peers import corosync_rows, pysyncobj_rows
-from plainchant.live.bench.plan import LOOPBACK, SMALL, Case, Idle, Plan, Timed, make_plan
+from plainchant.live.bench.plan import LOOPBACK, PAIR, QUEUE, SMALL, Case, Idle, Local, Plan, Senders, Timed, make_plan
 from plainchant.live.bench.processes import BenchError, Crew, MemberLost, free_ports
 from plainchant.live.bench.raw import measure_raw
 from plainchant.live.bench.recorder import delivered
@@ -26,10 +30,11 @@ from plainchant.live.bench.sequences import Order, Runs
 from plainchant.live.bench.session import Flood, Session
 from plainchant.live.bench.timed import examine, measure_timed, timed_row
 from plainchant.live.bench.us import Round
+from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.model import Reason, View
 
 SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1, idle_seconds=0.2)
-PATIENT_MS = 2_000
+PATIENT_MS = 1_000
 """A largest delay that busy machines keep, too: nobody is given up for waiting for a processor."""
 QUIET = Quiet(own=400.0, everywhere=500.0, packets=1.0, link=250.0, raw=100.0)
 
@@ -138,6 +143,11 @@ def round_of(rate: float) -> Round:
     return Round(Flood(rate, None, ()), {}, None, {}, {})
 
 
+def handed_of(rate: float, delay: float) -> Handed:
+    """A round on one machine; the delay in µs."""
+    return Handed(Flood(rate, 1.0, ()), (round(delay * 1_000),) * 3)
+
+
 # --- plans and targets ----------------------------------------------------------------------------------------------
 
 
@@ -148,7 +158,8 @@ def test_the_plans_have_all_that_has_a_target_and_full_has_everything() -> None:
         rows = [{**vars(case), **figures} for case in plan.cases]
         ratios = compare_protocols({case: [round_of(1.0)] for case in plan.cases})
         idle = [idle_row(each, [QUIET], None) for each in plan.idle if each.members == 3 and not each.silence_ms]
-        assert [target["what"] for target in wanted(rows, 1.0, ratios, idle) if target["measured"] is None] == []
+        local = compare_local({each: [handed_of(1.0, 1.0)] for each in plan.local})
+        assert [target["what"] for target in wanted(rows, 1.0, ratios, idle, local) if target["measured"] is None] == []
         assert len(set(plan.cases)) == len(plan.cases)
     assert len(full.cases) == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 3
     assert {case.rounds for case in quick.cases} == {1}
@@ -160,7 +171,10 @@ def test_the_plans_have_all_that_has_a_target_and_full_has_everything() -> None:
 def test_a_plan_has_the_protocols_that_were_asked_for() -> None:
     plan = make_plan("default", rounds=3, seconds=1.0, protocols=["newtop"])
     assert {case.protocol for case in plan.cases} == {idle.protocol for idle in plan.idle} == {"newtop"}
-    assert plan.timed == ()
+    assert (plan.timed, plan.local) == ((), ())
+    only = make_plan("quick", rounds=3, seconds=1.0, protocols=["mailbox"])
+    assert (only.cases, only.idle, only.timed) == ((), (), ())
+    assert {each.how for each in only.local} >= {"mailbox", "sequencer", QUEUE, PAIR}
     targets = wanted([{**vars(case), "messages_per_s": 1} for case in plan.cases], None)
     assert all(target["reached"] is None for target in targets)
 
@@ -178,13 +192,37 @@ def test_protocols_are_compared_round_by_round() -> None:
     assert judged[f"newtop's messages/s to sequencer's, 32 B in packets of {SMALL}"]["reached"] is None
 
 
+def test_the_mailbox_is_compared_round_by_round_with_what_else_there_is_on_a_machine() -> None:
+    large = Local(size=65_536)
+    rounds = {
+        Local(): [handed_of(100.0, 50.0), handed_of(10.0, 80.0)],
+        Local("sequencer"): [handed_of(50.0, 100.0), handed_of(40.0, 160.0)],
+        Local("newtop"): [handed_of(50.0, 40.0)],
+        large: [handed_of(300.0, 50.0)],
+        Local(QUEUE, 65_536): [handed_of(400.0, 25.0)],
+        Local(PAIR, 65_536, "all"): [handed_of(400.0, 25.0)],
+    }
+    ratios = compare_local(rounds)
+    assert {(row["to"], row["size"], row["senders"]): (row["messages_per_s"], row["delay_us_p50"]) for row in ratios} == {
+        ("sequencer", 32, "one"): (1.125, 0.5), ("newtop", 32, "one"): (2.0, 1.25), (QUEUE, 65_536, "one"): (0.75, 2.0),
+    }
+    targets = wanted([], None, local=ratios)
+    judged = {target["what"]: target["reached"] for target in targets if "mailbox" in target["what"]}
+    assert list(judged.values()) == [True, False, None, None, False]
+    row = local_row(Local(), rounds[Local()], None)
+    assert (row["messages_per_s"], row["delay_us_p50"], row["delay_us_p99"], row["error"]) == (100, 50.0, 50.0, None)
+    failed = local_row(Local(), rounds[Local()], "it hangs")
+    assert (failed["messages_per_s"], failed["error"]) == (None, "it hangs")
+
+
 def test_targets_are_judged() -> None:
     def row(case: Case, rate: int, ratio: float = 2.0) -> dict[str, Any]:
         return {**vars(case), "messages_per_s": rate, "rtt_ratio_to_raw_udp": ratio, "rtt_ratio_to_raw_udp_same_core": 2 * ratio}
 
     rows = [row(Case(), 750_000), row(Case(packet=SMALL), 249_999), row(Case(traced=True), 1)]
     rows.append(row(Case(reading="async for"), 240_000))
-    judged = {target["what"]: target["reached"] for target in wanted(rows, 0.4) if "newtop" not in target["what"]}
+    targets = [target for target in wanted(rows, 0.4) if not target["what"].startswith(("newtop", "mailbox"))]
+    judged = {target["what"]: target["reached"] for target in targets}
     assert judged == {
         f"messages/s, 32 B in packets of {LOOPBACK}, not traced": True,
         f"messages/s, 32 B in packets of {LOOPBACK}, traced": False,
@@ -263,6 +301,60 @@ def test_an_adaptive_time_silence_takes_one_round_trip_and_at_most_two_packets(m
 def test_a_fixed_time_silence_takes_as_long_as_it_is(silence_ms: int) -> None:
     exact = simulate_idle(Idle(silence_ms=silence_ms))
     assert exact["own"] == 1.0 + silence_ms / 2  # the link takes 2 ms there and back
+
+
+# --- one machine ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [QUEUE, PAIR])
+@pytest.mark.parametrize(("size", "senders"), [(32, "all"), (65_536, "one")])
+def test_queues_and_socket_pairs_are_measured(kind: str, size: int, senders: Senders) -> None:
+    with Handover(kind, size, senders) as handover:
+        flood = handover.flood(0.05, 0.1)
+    assert flood.messages_per_s > 0
+    assert flood.cpu_us_per_message is not None
+    with Handover(kind, size, senders) as handover:
+        delays = handover.delays(5, 0.001)
+    assert len(delays) == 3 * 5 * (3 if senders == "all" else 1)
+    assert min(delays) > 0
+
+
+def test_processes_that_hand_something_over_end_with_who_started_them() -> None:
+    with Handover(QUEUE, 32) as handover:
+        (answer,) = handover._crew.answers()
+        pids = answer["pids"]
+        assert all(map(alive, pids))
+        (hub,) = handover._crew._processes
+        hub.kill()
+        hub.wait()
+        deadline = time.monotonic() + 20
+        while any(map(running, pids)):
+            assert time.monotonic() < deadline, pids
+            time.sleep(0.01)
+
+
+def running(pid: int) -> bool:
+    """Whether a process that is nobody's child here runs: one that has ended may be kept for whoever inherited it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_mailbox_is_measured_and_nothing_is_left_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[MailboxServer] = []
+
+    def make(namespace: str) -> MailboxServer:
+        made.append(MailboxServer(namespace))
+        return made[-1]
+
+    monkeypatch.setattr("plainchant.live.bench.local.MailboxServer", make)
+    handed = measure_local(Local(), SHORT)
+    assert handed.flood.messages_per_s > 0
+    assert handed.delays[0] > 0
+    assert len(handed.delays) == 3 * 20
+    (server,) = made
+    assert server.namespace not in [found.register.namespace for found in mailboxes()]
 
 
 # --- deadlines --------------------------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def test_who_is_killed_at_any_store_leaves_all_or_nothing(half: bool, path: Path
 
 
 STEPPING = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys, time, traceback
 from pathlib import Path
 from plainchant.live.memory.segments import Segment
 from plainchant.memory import FAILED
@@ -270,6 +270,8 @@ for _ in range(rounds):
     if child == 0:
         try:
             step(path)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     end = time.monotonic() + 20

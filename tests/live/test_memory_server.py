@@ -121,7 +121,7 @@ def test_what_the_server_refuses(root: Path, attach: Callable[..., Attachment]) 
         server.create("m", LAYOUT, 1)
     with pytest.raises(Refused, match="is in use by a"):
         server.remove("m")
-    with pytest.raises(Refused, match="there is no mailbox 'x'; there are: m"):
+    with pytest.raises(Refused, match="there is no mailbox 'x'"):
         server.remove("x")
 
 
@@ -295,10 +295,12 @@ def test_what_is_stale_or_half_made_is_cleaned(root: Path, attach: Callable[...,
     attach("x", mailbox="alive")
     with another(root, "a") as one:
         kill(one)
-    (root / "half").mkdir()
+    (root / ("0" * 24)).mkdir()
+    (root / "not-ours").mkdir()
     assert [found.register.mailbox for found in clean(root)] == ["m"]
     assert [found.register.mailbox for found in mailboxes(root)] == ["alive"]
-    assert sorted(path.name for path in root.iterdir() if path.is_dir()) == [Path(mailboxes(root)[0].directory).name]
+    left = {path.name for path in root.iterdir() if path.is_dir()}
+    assert left == {Path(mailboxes(root)[0].directory).name, "not-ours"}
     assert clean(root / "nowhere") == []
 
 
@@ -317,7 +319,7 @@ def test_modules_crash_by_number_in_one_namespace(root: Path, attach: Callable[.
 
 
 CONNECTING = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys, time, traceback
 from pathlib import Path
 from plainchant.live.memory.server import MailboxServer, clean, mailboxes
 from plainchant.memory import Layout
@@ -346,6 +348,8 @@ for number in range(rounds):
         if child == 0:
             try:
                 come_and_go(2 * number + each)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         children.append(child)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from plainchant.memory import Entry, Operate
 from plainchant.model import SECOND, US, Duration
 from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
@@ -23,7 +24,7 @@ from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.sim.host import SimHost
-from plainchant.sim.memory import SimMemory
+from plainchant.sim.memory import SimMailbox, SimMemory
 from plainchant.sim.summary import describe_fault
 from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
@@ -54,6 +55,8 @@ class _ScriptedMemory(SimMemory):
     script: Script
     counted: Counter[str]
     hosts: Sequence[SimHost]
+    flagged: dict[tuple[str, int, int], set[str]]
+    changed: Counter[tuple[str, str]]
 
     def _duration(self, running: Any, bound: int) -> int:
         request = running.request
@@ -69,8 +72,11 @@ class _ScriptedMemory(SimMemory):
         return int(bound * share)
 
     def _effect(self, running: Any) -> Any:
-        result = super()._effect(running)
         request, host = running.request, running.host
+        mailbox = self.server.mailboxes[request.mailbox]
+        before = dict(mailbox.copies[request.copy].entries())
+        result = super()._effect(running)
+        self._note(host.me, request, mailbox, before)
         name = f"{host.me} {request.name} {request.copy + 1}"
         self.counted["after " + name] += 1
         number = self.counted["after " + name]
@@ -80,6 +86,16 @@ class _ScriptedMemory(SimMemory):
         elif fails:
             self._crash_and_tell(int(fails.removeprefix("module ")))
         return result
+
+    def _note(self, process: str, request: Operate, mailbox: SimMailbox, before: dict[int, Entry]) -> None:
+        """Remembers who has a decision flag in what was written, and whose operations have changed entries."""
+        after = dict(mailbox.copies[request.copy].entries())
+        if after != before:
+            self.changed[process, request.name] += 1
+        for entry in after.values():
+            if request.name == "write" and entry.sender == process and entry not in before.values():
+                names = {name for place, name in mailbox.places.items() if entry.listed >> place & 1}
+                self.flagged[process, entry.stamp, request.copy + 1] = names
 
     def _crash_and_tell(self, number: int) -> None:
         if self.crash_module(number):
@@ -104,6 +120,7 @@ class _ScriptedSimulation(Simulation):
         layout = self.description.memory(self.parameters)
         memory = _ScriptedMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
         memory.script, memory.counted, memory.hosts = self._script, Counter(), self.hosts
+        memory.flagged, memory.changed = {}, Counter()
         return memory
 
 
@@ -113,6 +130,10 @@ class MailboxRun(Run):
 
     sentences: list[str]
     """What was violated, in words."""
+    flagged: dict[tuple[str, int, int], set[str]]
+    """Who had a decision flag when a message was written: by sender, timestamp and copy. Of runs with a script."""
+    changed: Counter[tuple[str, str]]
+    """How many operations of a process, by name, changed an entry. Of runs with a script."""
 
     def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
         return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
@@ -199,8 +220,13 @@ def simulate(
         **(settings or {}),
     )
     trace = TraceBuffer()
-    summary = _ScriptedSimulation(script, scenario, trace=trace, make=mailbox.maker(rules)).run()
+    simulation = _ScriptedSimulation(script, scenario, trace=trace, make=mailbox.maker(rules))
+    summary = simulation.run()
     table = trace.table()
     found = verify(table, PROMISES)
     violated = [name for name, outcome in found.properties.items() if outcome.violations]
-    return MailboxRun(summary, table.to_pylist(), violated, [violation.sentence for violation in found.violations])
+    sentences = [violation.sentence for violation in found.violations]
+    watched = simulation.memory
+    if not isinstance(watched, _ScriptedMemory):
+        return MailboxRun(summary, table.to_pylist(), violated, sentences, {}, Counter())
+    return MailboxRun(summary, table.to_pylist(), violated, sentences, watched.flagged, watched.changed)

@@ -45,22 +45,28 @@ def test_3_4_1_the_second_protocol_survives_it() -> None:
     assert run.accused() == run.violated == []
 
 
-@pytest.mark.parametrize("tolerate", ["crash", "timing"])
-def test_3_4_1_an_early_receiver_blocks_all_communication(tolerate: str) -> None:
-    """It looks often, and always before the flags are set; s sends again and again."""
-    sends = [message("s", 5010 + 2000 * number) for number in range(5)]
-    run = simulate(
-        "s a b c", *sends, script=Script(usual=1), tolerate=tolerate, senders=("s",), clocks={"a": 150}, rejected="again",
-        poll=30, length=20_000, drain=0.2 if tolerate == "timing" else 0.005,
+def blocked(tolerate: str, rejected: str) -> MailboxRun:
+    """a looks often, and always before the flags are set."""
+    sends = [message(name, 5010 + 2000 * number) for number, name in enumerate("stu")]
+    return simulate(
+        "s t u a b c", *sends, script=Script(usual=1), tolerate=tolerate, senders=("s", "t", "u"), clocks={"a": 150}, poll=30,
+        rejected=rejected,
     )
-    if tolerate == "crash":
-        assert len(run.of("sent")) > 50
-        assert run.of("deliver") == []
-        assert run.violated == ["validity"]
-    else:
-        assert len(run.of("sent")) == 5
-        assert len(run.delivered("b")) == len(run.delivered("c")) == 5
-        assert run.violated == []
+
+
+def test_3_4_1_an_early_receiver_blocks_all_communication() -> None:
+    first, second = blocked("crash", "halt"), blocked("timing", "halt")
+    assert first.of("deliver") == []
+    assert first.accused() == ["s", "t", "u"]
+    assert second.delivered("b") == second.delivered("c") == [("s", 1), ("t", 1), ("u", 1)]
+    assert second.accused() == second.violated == []
+
+
+def test_3_4_1_who_sends_again_with_time_in_hand_is_heard_in_the_end_but_late() -> None:
+    """Not in the seed: a timestamp that lies ahead gives the flags time to be set before even an early receiver may decide."""
+    run = blocked("crash", "again")
+    assert run.delivered("b") == run.delivered("c") == [("s", 1), ("t", 1), ("u", 1)]
+    assert run.violated == ["bounded"]
 
 
 @pytest.mark.parametrize("tolerate", ["crash", "timing"])

@@ -64,18 +64,16 @@ class Counting(Log):
 class Waiting(Log):
     """Waits for instants of its clock, and looks then."""
 
-    def __init__(self, *instants: int, look: bool = True) -> None:
+    def __init__(self, *instants: int) -> None:
         super().__init__()
         self.instants = instants
-        self.look = look
 
     def __call__(self, host: Host) -> Procedure:
         yield connect(host)
         for instant in self.instants:
             yield Until(instant)
             self.write(host, host.clock())
-            if self.look:
-                yield operate(reading)
+            yield operate(reading)
 
 
 # --- operations -------------------------------------------------------------------------------------------------------
@@ -245,10 +243,10 @@ def test_a_clock_that_is_set_moves_the_ends_of_waits(offset: int, ends: list[int
 
 @pytest.mark.parametrize("offset", [5, -5])
 def test_a_clock_that_is_set_does_not_move_a_wait_that_is_over(offset: int) -> None:
-    log = Waiting(1 * MS, 2 * MS, look=False)
+    log = Waiting(1 * MS, 2 * MS)
     step = Fault(kind="step", process="p1", at=1500 * US, offset=offset * MS)
     play(log, members=("p1",), memory=MAX, fault=(pause(500 * US, 1200 * US), step))
-    assert [time for time, _ in log.of("p1")] == [1700 * US, 1700 * US if offset > 0 else 7 * MS]
+    assert [time for time, _ in log.of("p1")] == [1700 * US, 1800 * US if offset > 0 else 7 * MS]
 
 
 def test_steps_of_a_clock_are_timing_faults_only_where_clocks_are_compared() -> None:
@@ -709,6 +707,20 @@ def test_applications_that_only_send_send_nothing_that_goes_in_pieces() -> None:
     with pytest.raises(ScenarioError, match="p2 only sends, so its messages have at most 1000 bytes, not 2000"):
         play(Waiting(), parameters={"senders": ("p2",)}, workload=(Workload(rate=1.0, size=2000),))
     play(Waiting(), parameters={"senders": ("p2",)}, workload=(Workload(rate=1.0, size=2000, senders=("p1",)),), drain=0)
+
+
+def test_programs_that_only_send_send_nothing_that_goes_in_pieces() -> None:
+    async def main(group: Any) -> str:
+        try:
+            await group.send(bytes(2000))
+        except UsageError as error:
+            return str(error)
+        return "sent"
+
+    parameters = {"senders": ("p3",), "room": 1000}
+    result = run_program(main, members=3, protocol="mailbox", parameters=parameters)
+    assert result.returned["p1"] == "sent"
+    assert "1000 bytes" in result.returned["p3"]
 
 
 # --- chance -----------------------------------------------------------------------------------------------------------

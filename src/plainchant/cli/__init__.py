@@ -41,6 +41,10 @@ COMMANDS: Final = (
         "explain",
         "Explain what happened to a message, how a view came to be, or why a process stopped, step by step, with reasons.",
     ),
+    Later(
+        "explore",
+        "Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.",
+    ),
     Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
     Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
     Later("protocols", "List protocols, or show what one promises."),

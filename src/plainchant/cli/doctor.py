@@ -37,7 +37,7 @@ def doctor(
     clean: Annotated[bool, typer.Option("--clean", help="Remove mailboxes whose processes have all died.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """Measure common memory on this machine, and look after the mailboxes in it.
+    """Measure common memory on this machine, propose bounds for it, and look after the mailboxes in it.
 
     Three processes exchange messages through a mailbox; what each operation took is counted from the moment at which it was
     due, so waiting for the lock and for the processor is part of it. The bounds that are proposed are those that all but one

@@ -166,8 +166,8 @@ class Timed(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest; and the bytes of the largest message
-    that it sends."""
+    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest; and the bytes of the largest
+    message that it sends."""
 
     process: str
     sends: int

@@ -812,6 +812,7 @@ def join(
     trace: str | Path | None = None,
     run: str | None = None,
     incarnation: int = 0,
+    memory: str = "",
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
@@ -829,7 +830,7 @@ def join(
     def make_node() -> Node:
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
-            trace=trace, run=run, incarnation=incarnation, groups={group: first},
+            trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
         )
 
     joining = make_node().join(

@@ -315,10 +315,10 @@ class SimHost:
         detail = view.to_detail()
         if detail:
             extra["detail"] = detail
-        first = group not in self.joined and (self.me in view.members or self.base in self._world.only_send)
+        first = group not in self.joined and (self.me in view.members or self.only_sends)
         if first:
             self.joined[group] = None
-            if self.base not in self._world.only_send:
+            if not self.only_sends:
                 self._row("join", group, rank=view.rank)
         if self._world.views:
             self.views[group] = view.number
@@ -364,7 +364,7 @@ class SimHost:
 
     def left(self, group: str, rank: int | None = None) -> None:
         self._drop_unsent(group)
-        if self.base not in self._world.only_send:
+        if not self.only_sends:
             self._row("leave", group, rank=rank)
         self._forget(group)
         if self.watcher is not None:
@@ -596,9 +596,14 @@ class SimHost:
             self._offer(group)
         return True
 
+    @property
+    def only_sends(self) -> bool:
+        """Whether it is in groups without receiving anything there."""
+        return self.base in self._world.only_send
+
     def check_size(self, size: int) -> None:
         """Refuses what a process that only sends cannot send: who gets nothing back does not see when a piece has arrived."""
-        if size > self.max_packet and self.base in self._world.only_send:
+        if size > self.max_packet and self.only_sends:
             raise UsageError(
                 f"{self.me} only sends, so its messages have at most {self.max_packet} bytes, not {size}: send less, give the "
                 f"protocol more room, or let it receive as well"

@@ -25,6 +25,7 @@ from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from ..group import (
+    LARGEST_MESSAGE,
     OUTGOING,
     UNREAD,
     Group,
@@ -252,7 +253,8 @@ class Program:
     def _make_group(self, name: str, promised: Guarantees, buffers: Mapping[str, Any]) -> Group:
         group = self.groups[name] = Group(
             self, name, self.name, promised, changes=self._changes, proposes=self._proposes, admits=self._host.admits,
-            settle=self._settle, node=self, **buffers,
+            settle=self._settle, node=self,
+            largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE, **buffers,
         )
         self._sizes[name] = deque()
         return group

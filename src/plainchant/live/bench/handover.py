@@ -108,11 +108,15 @@ class Handover:
         return flood_of(samples[:RECEIVERS], counted, end, samples[RECEIVERS:])
 
     def delays(self, messages: int, period: float) -> list[int]:
-        """One sends a message every ``period`` seconds: how long each took to each receiver, in ns."""
+        """Each sender sends a message every ``period`` seconds: how long each took to each receiver, in ns."""
         self._crew.answers()
         reports = self._ask({"messages": messages, "period": period}, messages * period)
-        times = reports[-1]["times"]
-        return [there - sent for report in reports[:RECEIVERS] for sent, there in zip(times, report["arrivals"], strict=True)]
+        sent = [report["times"] for report in reports[RECEIVERS:]]
+        return [
+            there - sent[sender][position - 1]
+            for report in reports[:RECEIVERS]
+            for sender, position, there in report["arrivals"]
+        ]
 
     def _ask(self, question: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
         (answer,) = self._crew.ask(question, seconds=seconds)
@@ -143,7 +147,7 @@ def _receive(number: int, channel: Channel, task: dict[str, Any], question: dict
             raise BenchError(f"message {position} of sender {sender} has not {size} bytes, as it was sent")
         recorder.order.run(f"s{sender}", position, 1)
         if timed:
-            arrivals.append(now)
+            arrivals.append((sender, position, now))
         recorder.sample(now)
     return {**recorder.report(), "arrivals": arrivals}
 
@@ -198,13 +202,15 @@ def main() -> None:
         task = enter(pinned=False)
         context = multiprocessing.get_context("fork")
         channel: Channel = Queues(task["size"]) if task["kind"] == QUEUE else Pairs()
-        controls = []
+        controls, pids = [], []
         for number in range(RECEIVERS + task["senders"]):
             control, theirs = context.Pipe()
-            context.Process(target=_child, args=(number, channel, theirs, task), daemon=True).start()
+            child = context.Process(target=_child, args=(number, channel, theirs, task), daemon=True)
+            child.start()
             theirs.close()
             controls.append(control)
-        tell({})
+            pids.append(child.pid)
+        tell({"pids": pids})
         while (question := listen()) is not None:
             for control in controls:
                 control.send(question)

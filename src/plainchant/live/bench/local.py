@@ -6,6 +6,8 @@ Three processes get everything that one of them, or all, send. *Rates* are of a 
 of one message every :data:`PERIOD`, from ``send`` until a receiver has it, of all receivers, the sender included if it is one;
 ``time.monotonic_ns`` is one clock for all. Nobody is pinned: the system places the processes.
 
+Members are killed when they have been measured, and what they leave of common memory is removed.
+
 Everything is measured right after the mailbox, and the ratios are those of one round; of several rounds the median counts.
 
 A group's members are three; queues and socket pairs have senders of their own besides the three (:mod:`.handover`), order nothing
@@ -15,6 +17,7 @@ and survive nothing. That is what the difference buys.
 from __future__ import annotations
 
 import dataclasses
+import os
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...model import US
+from ..memory.server import MailboxServer
 from .handover import Handover
 from .plan import MAILBOX, PAIR, QUEUE, Case, Local, Plan
 from .session import Flood, Session
@@ -30,10 +34,6 @@ from .us import MEASURED, names, start
 PERIOD: Final = 0.005
 """Seconds between two messages whose delay counts."""
 MEMBERS: Final = 3
-MESSAGES_BESIDE: Final = 16
-"""Messages of a size that go into one entry of the mailbox, if there are so many."""
-ROOM: Final = 64 << 10
-"""Bytes of such an entry, at the least."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +59,19 @@ def measure_local(local: Local, plan: Plan) -> Handed:
         with Handover(local.how, local.size, local.senders) as handover:
             flood = handover.flood(plan.warm, plan.seconds)
         return Handed(flood, tuple(sorted(delays)))
+    server = MailboxServer(f"bench {os.urandom(8).hex()}")
+    try:
+        return _measure_group(local, plan, server.namespace, messages)
+    finally:
+        server.remove_all()
+
+
+def _measure_group(local: Local, plan: Plan, memory: str, messages: int) -> Handed:
     case = Case(protocol=local.how, members=MEMBERS, size=local.size, senders=local.senders)
     everybody = names(MEMBERS)
     with (
         tempfile.TemporaryDirectory(prefix="plainchant-bench-") as directory,
-        start(case, Path(directory), parameters=parameters(local)) as crew,
+        start(case, Path(directory), memory=memory) as crew,
     ):
         crew.answers()
         crew.pin(False)
@@ -75,11 +83,6 @@ def measure_local(local: Local, plan: Plan) -> Handed:
         reports = crew.ask({"do": "times"})
         delays = [there - at for report in reports for at, there in zip(sent, report["arrivals"], strict=True)]
         return Handed(session.flood(plan.warm, plan.seconds), tuple(sorted(delays)))
-
-
-def parameters(local: Local) -> dict[str, Any]:
-    """What is set for a protocol: a mailbox has room for some large messages at once."""
-    return {"room": max(ROOM, MESSAGES_BESIDE * local.size)} if local.how == MAILBOX else {}
 
 
 def local_row(local: Local, rounds: Sequence[Handed], error: str | None) -> dict[str, Any]:

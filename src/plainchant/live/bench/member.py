@@ -270,7 +270,7 @@ async def run(task: dict[str, Any]) -> None:
     listen_apart(lambda question: loop.call_soon_threadsafe(questions.put_nowait, question))
     async with plainchant.join(
         GROUP, protocol=task["protocol"], me=task["me"], peers=task["peers"], packet=task["packet"], trace=task["trace"],
-        parameters=task["parameters"], transport=over_link(task["link_ms"]),
+        parameters=task["parameters"], transport=over_link(task["link_ms"]), memory=task["memory"],
     ) as group:
         member = Member(group, task)
         tasks = {asyncio.create_task(member.read()), asyncio.create_task(member.talk(questions))}

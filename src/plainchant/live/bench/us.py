@@ -41,12 +41,15 @@ def near_sequencer(members: int) -> int | None:
     return next((number for number in range(1, members) if core_of(number) == core_of(0)), None)
 
 
-def start(case: Case, directory: Path, *, parameters: Mapping[str, Any] | None = None, link_ms: int = 0) -> Crew:
-    """Member processes for a case; ``directory`` is where they leave their traces."""
+def start(
+    case: Case, directory: Path, *, parameters: Mapping[str, Any] | None = None, link_ms: int = 0, memory: str = ""
+) -> Crew:
+    """Member processes for a case; ``directory`` is where they leave their traces, ``memory`` the name of what they share."""
     everybody = names(case.members)
     peers = {name: f"127.0.0.1:{port}" for name, port in zip(everybody, free_ports(case.members), strict=True)}
     common = {
         "protocol": case.protocol, "parameters": dict(parameters or {}), "link_ms": link_ms, "peers": peers,
+        "memory": memory,
         "packet": case.packet, "size": case.size,
         "reading": case.reading, "sending": case.sending, "together": max(1, LIST_BYTES // case.size),
     }

@@ -32,6 +32,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 import struct
@@ -59,6 +60,9 @@ MOST_FAILED: Final = 64
 _BELL: Final = struct.Struct("<q")
 _BELLS: Final = 8192 * _BELL.size
 _PAUSE: Final = 2e-4
+_DIGITS: Final = 24
+_FOLDER: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
+"""The names of mailboxes' folders; whatever else is there is not touched."""
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -200,7 +204,7 @@ class MailboxServer:
             directory = self._directory(mailbox)
             register = read_register(directory)
             if register is None:
-                raise Refused(f"there is no mailbox {mailbox!r}; there are: {', '.join(self._names()) or 'none'}")
+                raise Refused(f"there is no mailbox {mailbox!r}; look at names()")
             alive = [seat.process for seat in register.seats if is_alive(directory, seat)]
             if alive:
                 raise Refused(f"mailbox {mailbox!r} is in use by {', '.join(alive)}; end them, or have them leave, first")
@@ -208,31 +212,33 @@ class MailboxServer:
 
     def names(self) -> list[str]:
         """The mailboxes of this namespace."""
-        return self._names()
-
-    def _names(self) -> list[str]:
         return sorted(found.register.mailbox for found in mailboxes(self.root) if found.register.namespace == self.namespace)
 
     def crash_module(self, number: int) -> None:
         """Makes module ``number`` (from 1) of every mailbox of this namespace crash: for tests and injected faults."""
-        for found in mailboxes(self.root):
-            path = module_path(Path(found.directory), number - 1)
-            if found.register.namespace == self.namespace and path.exists():
-                segment = Segment(path)
-                segment.crash()
-                segment.close()
+        if not self.root.is_dir():
+            return
+        with self._locked():
+            for directory in self._directories():
+                path = module_path(directory, number - 1)
+                if path.exists():
+                    with contextlib.closing(Segment(path)) as segment:
+                        segment.crash()
+
+    def _directories(self) -> list[Path]:
+        """The folders of this namespace's mailboxes. The lock is held."""
+        return [Path(found.directory) for found in _mailboxes(self.root) if found.register.namespace == self.namespace]
 
     def remove_all(self) -> None:
         """Removes every mailbox of this namespace, whoever is connected: for whoever has ended all processes."""
         if not self.root.is_dir():
             return
         with self._locked():
-            for found in mailboxes(self.root):
-                if found.register.namespace == self.namespace:
-                    shutil.rmtree(found.directory)
+            for directory in self._directories():
+                shutil.rmtree(directory)
 
     def _directory(self, mailbox: str) -> Path:
-        return self.root / sha256(f"{self.namespace}\0{mailbox}".encode()).hexdigest()[:24]
+        return self.root / sha256(f"{self.namespace}\0{mailbox}".encode()).hexdigest()[:_DIGITS]
 
     def _current(self, mailbox: str) -> Register | None:
         """The register of a mailbox; what is stale, or was never made to the end, is removed. The lock is held."""
@@ -481,20 +487,27 @@ def _sizes(layout: Layout) -> str:
 def mailboxes(root: Path | None = None) -> list[Found]:
     """All mailboxes that there are now, of every namespace."""
     directory = root if root is not None else default_root()
+    if not directory.is_dir():
+        return []
+    with locked(directory):
+        return _mailboxes(directory)
+
+
+def _mailboxes(root: Path) -> list[Found]:
+    """The same, for who holds the lock."""
     found = []
-    with contextlib.suppress(FileNotFoundError):
-        for folder in sorted(directory.iterdir()):
-            register = read_register(folder) if folder.is_dir() else None
-            if register is not None:
-                alive = tuple(seat.process for seat in register.seats if is_alive(folder, seat))
-                found.append(Found(register, str(folder), alive, _crashed(folder, register.layout.copies)))
+    for folder in sorted(root.iterdir()):
+        register = read_register(folder) if _FOLDER.fullmatch(folder.name) else None
+        if register is not None:
+            alive = tuple(seat.process for seat in register.seats if is_alive(folder, seat))
+            found.append(Found(register, str(folder), alive, _crashed(folder, register.layout.copies)))
     return found
 
 
 def _crashed(folder: Path, copies: int) -> tuple[int, ...]:
     crashed = []
     for number in range(copies):
-        with contextlib.suppress(FileNotFoundError), contextlib.closing(Segment(module_path(folder, number))) as segment:
+        with contextlib.closing(Segment(module_path(folder, number))) as segment:
             if segment.has_crashed:
                 crashed.append(number + 1)
     return tuple(crashed)
@@ -506,11 +519,11 @@ def clean(root: Path | None = None) -> list[Found]:
     if not directory.is_dir():
         return []
     with locked(directory):
-        stale = [found for found in mailboxes(directory) if found.is_stale]
+        stale = [found for found in _mailboxes(directory) if found.is_stale]
         for found in stale:
             shutil.rmtree(found.directory)
         for folder in directory.iterdir():
-            if folder.is_dir() and read_register(folder) is None:
+            if _FOLDER.fullmatch(folder.name) and read_register(folder) is None:
                 shutil.rmtree(folder)
     return stale
 
@@ -563,7 +576,8 @@ def _take_lock(root: Path) -> int:
 def _make_root(root: Path) -> None:
     """The directory, this user's own and nobody else's."""
     try:
-        root.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=0o700)
         status = root.lstat()
     except FileNotFoundError:
         return  # somebody has just removed it: the next attempt makes it

@@ -7,11 +7,12 @@ the spool is written, and only then does its next request happen. So nobody sees
 trace saying so. The steps themselves are outside turns: the clock goes on while they run. Procedures that are ready take turns,
 one request each; after :data:`AT_ONCE` of them the loop comes round.
 
-**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them (:data:`AHEAD`), because
-waking takes its time. What is left is waited for busily: the loop goes round, so that others who live in it are not kept waiting,
-and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so after an
-operation that is ``news``; so it need not end when it would where nobody rings, only at the latest time that it allows, and now
-and then in case a bell was lost (:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once.
+**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took on
+average lately, up to :data:`AHEAD`. What is left is waited for busily: the loop goes round, so that others who live in it are not
+kept waiting, and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so
+after an operation that is ``news``; so it need not end when it would where nobody rings, only at the latest time that it allows,
+and now and then in case a bell was lost (:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that
+at once.
 
 **Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
 waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
@@ -38,13 +39,16 @@ from .server import Attachment, MailboxServer
 from .timers import ClockTimer
 
 AT_ONCE: Final = 64
-AHEAD: Final = 80 * US
-"""So long before a time the loop is woken; what is nearer is waited for busily."""
+AHEAD: Final = 100 * US
+"""So long before a time the loop is woken at the most; what is nearer is waited for busily."""
+AT_LEAST_AHEAD: Final = 10 * US
 AT_HAND: Final = 20 * US
 BACKSTOP: Final = 20 * MS
 LOOK_EVERY: Final = 20 * MS
 HEARING: Final = 500 * US
 """So long after a ring the operation that follows a nap is due: a process without bells would look about then."""
+_LATELY: Final = 8
+"""So many wakings count for the average."""
 
 
 class MemoryHost(Protocol):
@@ -121,6 +125,10 @@ class Stepper:
         self._ready: deque[tuple[_Running, Any]] = deque()
         self._waits: list[tuple[int, int, _Running]] = []
         self._numbers = 0
+        self._lead = AHEAD
+        """How long before a time the loop is woken."""
+        self._armed = 0
+        """When it is to be woken, by the process's clock."""
         self._napping: dict[_Running, int] = {}
         """Who naps, and when that has to end if nobody rings; 0: some time."""
         self._news = 0
@@ -158,7 +166,7 @@ class Stepper:
                     return
                 continue
             ahead = self._ahead()
-            if ahead is None or ahead > AHEAD:
+            if ahead is None or ahead > self._lead:
                 return
             if ahead > AT_HAND:
                 break
@@ -191,7 +199,7 @@ class Stepper:
             return
         now = self._host.clock()
         # Who only looks whether a bell was lost may do so early: nobody waits busily for that.
-        while waits and waits[0][0] <= now + AHEAD:
+        while waits and waits[0][0] <= now + self._lead:
             moment, number, running = waits[0]
             if running.wake == number:
                 is_exact = self._napping.get(running, moment) == moment
@@ -209,7 +217,8 @@ class Stepper:
         if self._asked or self._ahead() is None:
             self._timer.set(None)
         else:
-            self._timer.set(self._waits[0][0] - self._host.clock_offset - AHEAD)
+            self._armed = self._waits[0][0] - self._lead
+            self._timer.set(self._armed - self._host.clock_offset)
 
     def _advance(self, running: _Running, result: Any) -> None:
         """The procedure gets what it has asked for and goes on to its next request."""
@@ -275,20 +284,20 @@ class Stepper:
         running.due = ended
         self._ready.append((running, result))
         self.after(request)
-        if segment.gave_up and (request.mailbox, request.copy) not in self._stuck:
-            self._note_stuck(request)
-        if self.meter is not None:
-            self.meter(request.name, took)
-        if took > request.bound:
-            self._note_late(request, took, ended)
-        if self.tells_operations:
-            detail = {"operation": request.name, "copy": request.copy, "began": began, "failed": result is FAILED}
-            self._host.note("operation", detail, request.mailbox)
         if request.news:
             self._news += 1
             running.looked += 1
             attached.ring()
             self._end_naps(ended)
+        if self.meter is not None:
+            self.meter(request.name, took)
+        if segment.gave_up and (request.mailbox, request.copy) not in self._stuck:
+            self._note_stuck(request)
+        if took > request.bound:
+            self._note_late(request, took, ended)
+        if self.tells_operations:
+            detail = {"operation": request.name, "copy": request.copy, "began": began, "failed": result is FAILED}
+            self._host.note("operation", detail, request.mailbox)
         if self._host.countdown:
             self._host.count_down()
 
@@ -344,6 +353,8 @@ class Stepper:
         self.run()
 
     def _on_time(self) -> None:
+        late = min(max(AT_LEAST_AHEAD, self._host.clock() - self._armed), AHEAD)
+        self._lead += (late - self._lead) // _LATELY
         # Who was stopped finds its timer and bells at the same time; the bells are older.
         if self._napping:
             for attached in self._attached.values():

@@ -108,4 +108,5 @@ DESCRIPTION = Description(
     only_send=lambda parameters: frozenset(parameters.senders),
     views=False,
     room=lambda parameters: parameters.room,
+    recorded=frozenset({"unblock"}),
 )

@@ -82,7 +82,8 @@ class Receiver:
             yield Until(needed) if 0 < needed <= instant - box.parameters.decide else Nap(instant, needed)
             began = box.clock
             reached = instant if began >= instant else None
-            self.instant = reached or self.instant
+            if reached is not None:
+                self.instant = reached
             while (found := (yield box.look(box.first, self._look))) is FAILED:
                 box.first += 1
                 if box.first == box.copies:

@@ -63,17 +63,17 @@ class Times:
         self.settled = self.complete if self.first else self.expiry + skew + TICK
         """After a message's timestamp, on any clock: nothing earlier that is not there yet will be accepted."""
         failing = copies - 1
-        reading = copies * parameters.read
         if self.first:
-            looking = self.detect + decide + failing * (2 * decide + self.extra)
             self.receive = copies * decide + failing * self.extra + copies * (parameters.read + parameters.finish)
             """Dr: a Receive, from the decision's beginning until all flags are set."""
-            self.deliver = self.complete + skew + looking + copies * decide + failing * self.extra + reading
+            # A copy that dies is found dead once: by a look, which is repeated, or by the decision, and then by who reads.
+            dead = decide + self.extra + max(decide, parameters.read)
+            self.deliver = self.complete + skew + self.detect + 2 * decide + failing * dead + parameters.read
         else:
             self.receive = copies * (self.slot + parameters.read + parameters.finish)
             # Something earlier of a slow sender that was seen at the last moment has to be decided first, by all who look for it.
             decided = self.period + decide + copies * self.slot
-            self.deliver = self.settled + skew + copies * decide + decided + skew + reading
+            self.deliver = self.settled + skew + copies * decide + decided + skew + copies * parameters.read
         """From a message's Send to its delivery, by a clock that is right."""
         self.kept = 0 if self.first or not rules.postpone else self.deliver + skew + TICK
         """After its timestamp, on any clock: every intact receiver has read it."""

@@ -16,12 +16,13 @@ import dataclasses
 from typing import Any, Final
 
 from ...memory import MOST_PLACES
-from ...model import US
+from ...model import MS, US
 from ..registry import Surroundings
 from .parameters import Parameters
 
 BOUNDS: Final = {
     "write": 100 * US, "flag": 40 * US, "decide": 40 * US, "read": 100 * US, "finish": 40 * US, "skew": 1 * US, "poll": 120 * US,
+    "datagram": 200 * MS,
 }
 SLOTS: Final = 4
 ROOM: Final = 512 << 10

@@ -42,7 +42,7 @@ class Case:
     late: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
     """Processes that stop once, between any two operations, for this: a timing failure."""
     phases: tuple[Nanoseconds, ...] = (0, 1)
-    """When sends may begin, counted from the last moment for which the next look comes late enough; each is tried for each sender."""
+    """When sends may begin, counted from the last moment for which the next look comes late enough; each is tried by each."""
     messages: int = 1
     """That each sender sends."""
     scheduled: bool = False
@@ -58,7 +58,7 @@ class Case:
         if not self.receivers or not self.senders:
             raise UsageError("a case needs at least one receiver and one sender")
         if not 0 <= self.modules < self.copies:
-            raise UsageError(f"{self.modules} of {self.copies} modules may fail; one has to remain: --modules 0 to {self.copies - 1}")
+            raise UsageError(f"one of {self.copies} modules has to remain: let 0 to {self.copies - 1} of them fail (--modules)")
         if not self.detections or min(self.detections) < 1:
             raise UsageError("a crash is told after 1 unit at least; give --detection such a time")
         for process in (*self.early, *self.late):
@@ -73,7 +73,8 @@ class Case:
     def horizon(self) -> Nanoseconds:
         """A run that goes on for so long after its sends goes on for ever."""
         faulty = sum(self.early.values()) + sum(self.late.values())
-        return 4 * self.messages * len(self.senders) * (self.bounds["deliver"] + self.poll) + 2 * faulty + 2 * max(self.detections)
+        delivering = self.messages * len(self.senders) * (self.bounds["deliver"] + self.poll)
+        return 4 * delivering + 2 * faulty + 2 * max(self.detections)
 
 
 def mailbox_case(
@@ -133,3 +134,16 @@ def mailbox_case(
 
 UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}
 """Bounds in units, unless others are given: e is small against dd."""
+
+
+def rule_values() -> dict[str, dict[str, Any]]:
+    """The rules of ``mailbox`` that can be changed, and what each can be, as people write it."""
+    from ...protocols.mailbox.rules import Rules
+
+    words = {"extra": ("corrected", "printed", "none")}
+    return {
+        field.name: {"true": True, "false": False}
+        if isinstance(field.default, bool)
+        else {word: word for word in words.get(field.name, ("corrected", "printed"))}
+        for field in dataclasses.fields(Rules)
+    }

@@ -1,7 +1,7 @@
 """What every run must keep: the four requirements of the seed, that runs end, and that nothing is left in the memory.
 
-Promises are to processes that are *intact*: they neither crash nor have a timing fault. What a process delivered before it crashed
-counts for the order and for consensus too.
+Promises are to processes that are *intact*: they neither crash nor have a timing fault. What a process delivered before it
+crashed counts for the order and for consensus too.
 """
 
 from __future__ import annotations
@@ -48,36 +48,40 @@ class Checks:
     def delivered(self, host: ExploredHost, sender: ProcessId, seq: int) -> None:
         world = self._world
         if (sender, seq) not in self.sent:
-            raise Broken("integrity", f"{host.me} delivers message {seq} of {sender}, which was never sent")
+            world.breaks("integrity", f"{host.me} delivers message {seq} of {sender}, which was never sent")
         if host.delivered.count((sender, seq)) > 1:
-            raise Broken("integrity", f"{host.me} delivers message {seq} of {sender} a second time")
+            world.breaks("integrity", f"{host.me} delivers message {seq} of {sender} a second time")
         took, bound = world.now - self.sent[sender, seq], world.case.bounds["deliver"]
         if took > bound and not host.faulty and not world.hosts[sender].faulty:
-            raise Broken("bounded", f"{host.me} delivers message {seq} of {sender} after {took}, bound {bound}")
+            world.breaks("bounded", f"{host.me} delivers message {seq} of {sender} after {took}, bound {bound}")
         for other in world.hosts.values():
             if other is not host and not host.faulty and not other.faulty:
-                _same_order(host, other)
+                mine, others = _in_common(host, other)
+                if mine != others:
+                    world.breaks("order", f"{host.me} delivers {_told(mine)}, {other.me} {_told(others)}")
 
     def recorded(self, host: ExploredHost, kind: str, sender: ProcessId | None, seq: int | None, detail: dict[str, Any]) -> None:
+        world = self._world
         if kind == "sent":
-            bound = self._world.case.bounds["send"]
+            bound = world.case.bounds["send"]
             if detail["took_ns"] > bound and not host.faulty:
-                raise Broken("bounded", f"{host.me} takes {detail['took_ns']} to send message {seq}, bound {bound}")
+                world.breaks("bounded", f"{host.me} takes {detail['took_ns']} to send message {seq}, bound {bound}")
         elif kind == "decide" and sender is not None and seq is not None:
             self._decided(host, sender, seq, int(detail["decision"]))
-        elif kind == "reject" and sender is not None and not host.faulty and _is_intact(self._world.hosts[sender]):
-            raise Broken("validity", f"{host.me} rejects message {seq} of {sender}, which is intact")
+        elif kind == "reject" and sender is not None and not host.faulty and _is_intact(world.hosts[sender]):
+            world.breaks("validity", f"{host.me} rejects message {seq} of {sender}, which is intact")
 
     def _decided(self, host: ExploredHost, sender: ProcessId, seq: int, decision: int) -> None:
+        world = self._world
         host.decided[sender, seq] = decision
         if host.faulty:
             return
         words = ("rejects", "accepts")
-        for other in self._world.hosts.values():
+        for other in world.hosts.values():
             before = other.decided.get((sender, seq))
             if before is not None and before != decision and not other.faulty:
                 text = f"{host.me} {words[decision]} message {seq} of {sender}, which {other.me} {words[before]}"
-                raise Broken("consensus", text)
+                world.breaks("consensus", text)
 
     # --- at the end ---------------------------------------------------------------------------------------------------
 
@@ -90,10 +94,10 @@ class Checks:
             for other in receivers:
                 for message in other.delivered if not other.faulty else ():
                     if message not in host.delivered:
-                        raise Broken("consensus", f"{other.me} delivered message {message[1]} of {message[0]}, {host.me} did not")
+                        world.breaks("consensus", f"{other.me} delivered message {message[1]} of {message[0]}, {host.me} did not")
             for sender, seq in self.sent:
                 if _is_intact(world.hosts[sender]) and (sender, seq) not in host.delivered:
-                    raise Broken("validity", f"{host.me} did not deliver message {seq} of {sender}, which is intact")
+                    world.breaks("validity", f"{host.me} did not deliver message {seq} of {sender}, which is intact")
 
     def unending(self) -> None:
         """The run has had more time than it can need."""
@@ -109,11 +113,10 @@ def _is_intact(host: ExploredHost) -> bool:
     return (host.alive or host.halted) and not host.faulty
 
 
-def _same_order(one: ExploredHost, other: ExploredHost) -> None:
+def _in_common(one: ExploredHost, other: ExploredHost) -> tuple[list[tuple[ProcessId, int]], list[tuple[ProcessId, int]]]:
+    """The messages that both deliver, in the order of each."""
     mine = [message for message in one.delivered if message in other.delivered]
-    others = [message for message in other.delivered if message in one.delivered]
-    if mine != others:
-        raise Broken("order", f"{one.me} delivers {_told(mine)}, {other.me} {_told(others)}")
+    return mine, [message for message in other.delivered if message in one.delivered]
 
 
 def _told(messages: list[tuple[ProcessId, int]]) -> str:

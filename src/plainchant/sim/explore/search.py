@@ -18,8 +18,8 @@ makes this true of notices.
 
 **Beyond the limit** on states the rest is sampled: ``random`` runs whose answers are drawn.
 
-**Shrinking.** Of a run that breaks a promise every answer that need not be special (a fault, a long operation, an order) is made the
-usual one, until none can be taken away alone.
+**Shrinking.** Of a run that breaks a promise every answer that need not be special (a fault, a long operation, an order) is made
+the usual one, until none can be taken away alone.
 """
 
 from __future__ import annotations

@@ -3,13 +3,14 @@
 Theory of operation
 -------------------
 What matters is what the engines and their procedures can still see. The walk follows everything from there: objects by their
-attributes, generators by where they stand and by those local variables that they will still read (along ``yield from``), functions by
-their code and what they close over. Objects that are met twice are named by the order in which they were met, so that sharing counts too. What a run
-has produced belongs to the state as far as ``checks`` will look at it. Times are absolute: states are the same only at the same
-moment, which costs little, because timed protocols come back to the same moments, and is never wrong.
+attributes, generators by where they stand and by those local variables that they will still read (along ``yield from``),
+functions by their code and what they close over. Objects that are met twice are named by the order in which they were met, so
+that sharing counts too. What a run has produced belongs to the state as far as ``checks`` will look at it. Times are absolute:
+states are the same only at the same moment, which costs little, because timed protocols come back to the same moments, and is
+never wrong.
 
-A ``for`` loop keeps its place out of sight of Python; that it is in its variable is taken for granted (a list with the same object
-twice would deceive us).
+A ``for`` loop keeps its place out of sight of Python; that it is in its variable is taken for granted (a list with the same
+object twice would deceive us).
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def _value(record: Entry | Connection) -> Any:
 
 
 class Walk:
-    """Turns objects into nested tuples of plain values. ``names``: objects that stand for themselves; ``still``: types whose objects
-    never change."""
+    """Turns objects into nested tuples of plain values. ``names``: objects that stand for themselves; ``still``: types whose
+    objects never change."""
 
     def __init__(self, names: dict[int, str], still: tuple[type, ...]) -> None:
         self._names = names
@@ -76,7 +77,7 @@ class Walk:
             return ("met", met)
         self._met[id(thing)] = len(self._met)
         self._kept.append(thing)
-        return _walker(kind)(self, thing)
+        return _walker(kind)(self, thing)  # type: ignore[arg-type]  # types are hashable; a checker does not know it of type[Any]
 
     def _sequence(self, thing: Any) -> Any:
         return ("l", *[each if type(each) in _ATOMS else self.plain(each) for each in thing])
@@ -115,7 +116,7 @@ class Walk:
         return (type(thing).__name__, thing.name)
 
     def _object(self, thing: Any) -> Any:
-        names = _attributes(type(thing))
+        names = _attributes(type(thing))  # type: ignore[arg-type]  # as above
         if names is None:
             return (type(thing).__name__, *[each if type(each) in _ATOMS else self.plain(each) for each in vars(thing).values()])
         return (type(thing).__name__, *[self.plain(getattr(thing, name, None)) for name in names])

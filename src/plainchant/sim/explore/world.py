@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-An operation begins, and has its effect at once or after its whole bound (a question); at that moment its process learns the result
-and goes on. Just before an effect, its process may crash instead (after which everybody is told, sooner or later: a question), or
-the module that it falls on, or a process with a late timing fault may be stopped for a while. So every point between two
-operations of a process, and between two effects on a module, is a point where it may crash; that it crashes earlier in the same
-interval makes no difference to anybody but for when the others are told. Events that fall on one moment can come in any order (a
-question).
+An operation begins, and has its effect at once or after its whole bound (a question); at that moment its process learns the
+result and goes on. Just before an effect, its process may crash instead (after which everybody is told, sooner or later: a
+question), or the module that it falls on, or a process with a late timing fault may be stopped for a while. So every point
+between two operations of a process, and between two effects on a module, is a point where it may crash; that it crashes earlier
+in the same interval makes no difference to anybody but for when the others are told. Events that fall on one moment can come in
+any order (a question).
 
 The group is formed first, with operations that take no time and nothing going wrong. The run proper begins with the first send,
 whose moment is chosen (questions) so that the receivers' next look comes as soon as a message may be decided on, or just before.
 The run is over when nobody waits for anything and the memory is empty.
 
 A process that only sends, and has sent everything, is *set aside*: what it does from then on, looking for what became of its
-message, changes nothing that others see. It may crash at that moment (a question); else it goes on when everybody else is at rest.
+message, changes nothing that others see. It may crash at that moment (a question); else it goes on when all others are at rest.
 
 Naps last until their time: what a host may do to end them earlier is not explored.
 """
@@ -67,15 +67,15 @@ class Event(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Happened:
-    """A line of a run's story."""
+    """A line of a run's story: who (nobody: a promise was broken) and what."""
 
     time: int
-    process: ProcessId
+    who: str
     text: str
 
 
 class World:
-    """One run. ``telling``: whether it remembers its story and the rows of its trace."""
+    """One run. ``telling``: whether it remembers its story and the rows of its trace, and goes on when a promise is broken."""
 
     def __init__(self, case: Case, guide: Guide, *, telling: bool = False) -> None:
         self.case = case
@@ -87,6 +87,8 @@ class World:
         self.rows: dict[ProcessId, list[tuple[Any, ...]]] = {}
         self.steps = 0
         self.faults = 0
+        self.broken: Violation | None = None
+        """What a run that is told has broken already: it goes on to its end."""
         self._guide = guide
         self._telling = telling
         self._crashes = case.crashes
@@ -109,9 +111,9 @@ class World:
             self.checks.ended()
             self._end(drained=True)
         except Broken as broken:
-            self._end(drained=broken.violation.promise != "termination")
-            return broken.violation
-        return None
+            self._end(drained=False)
+            return self.broken or broken.violation
+        return self.broken
 
     def _run_until_rest(self) -> None:
         while not self._is_over():
@@ -131,6 +133,7 @@ class World:
             host.aside = True
 
     def _bring_back(self) -> None:
+        """Everything has been asked; those who were set aside go on."""
         self._exploring = False
         for host in self.hosts.values():
             host.aside = False
@@ -412,12 +415,20 @@ class World:
             host.mark = digest(state, self._constants, self.case.still)
         return host.mark
 
+    def breaks(self, promise: str, text: str) -> None:
+        """A promise is broken: that ends the run, or is remembered."""
+        if not self._telling:
+            raise Broken(promise, text)
+        if self.broken is None:
+            self.broken = Violation(promise, text)
+            self.story.append(Happened(self.now, "", text))
+
     def installed(self, host: ExploredHost) -> None:
         self._say(host.me, f"sees {', '.join(host.members)}")
 
     def note(self, host: ExploredHost, kind: str, **columns: Any) -> None:
         """A row of the trace."""
-        if not self._telling:
+        if not self._telling or not host.alive:
             return
         detail = columns.get("detail")
         extra = {"detail": detail} if detail else None
@@ -437,7 +448,7 @@ class World:
         self._say(host.me, f"{_named(request)} ({since}) {outcome}".rstrip())
 
     def _say(self, who: str, text: str) -> None:
-        if self._telling:
+        if self._telling and self._exploring:
             self.story.append(Happened(self.now, who, text))
 
 

@@ -1,0 +1,205 @@
+"""``plainchant explore``: every run of a small case of a protocol on common memory that its bounds allow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..model import UsageError
+from ..sim.explore.case import UNITS, Case, mailbox_case, rule_values
+from ..sim.explore.search import Result, replay
+from ..sim.explore.search import explore as search
+from ..sim.explore.story import timeline, write
+from .console import EXIT_UNEXPECTED, guarded
+from .output import refuse_occupied, staged
+
+_PROGRESS_SECONDS = 5.0
+
+
+@guarded
+def explore(
+    protocol: Annotated[str, typer.Argument(help="The protocol; there is mailbox.", show_default=False)],
+    receivers: Annotated[int, typer.Option(min=1, max=9, help="Processes that receive: r1, r2, ...")] = 2,
+    senders: Annotated[int, typer.Option(min=1, max=9, help="Processes that send: s1, s2, ...")] = 1,
+    both: Annotated[bool, typer.Option("--both", help="The first receivers send; nobody only sends.")] = False,
+    copies: Annotated[int, typer.Option(min=1, max=9, help="Copies of the mailbox, each in a module of its own.")] = 2,
+    tolerate: Annotated[str, typer.Option(help="The first protocol (crash) or the second (timing).")] = "crash",
+    messages: Annotated[int, typer.Option(min=1, help="Messages that each sender sends.")] = 1,
+    crashes: Annotated[int, typer.Option(min=0, help="Processes that may crash.")] = 1,
+    modules: Annotated[
+        int | None, typer.Option(min=0, help="Modules that may crash; all but one, unless given.", show_default=False)
+    ] = None,
+    failures: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of the crashes, how many may be receivers'; unless given, any, or, of the second protocol, what it tolerates.",
+            show_default=False,
+        ),
+    ] = None,
+    early: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=UNITS", help="This process's clock is so far ahead; may be repeated.")
+    ] = None,
+    late: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=UNITS", help="This process may stop once for so long, anywhere; may be repeated."),
+    ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE=VALUE", help="Change a rule of the protocol, such as extra=printed; may be repeated."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=UNITS", help="A bound or another number of the protocol, such as decide=10."),
+    ] = None,
+    detections: Annotated[
+        list[int] | None,
+        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, 1000"),
+    ] = None,
+    phases: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--phase",
+            help="When sends begin, from the last moment that is early enough for a look; each is tried.",
+            show_default="0, 1",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="States at the most.")] = 1_000_000,
+    probes: Annotated[int, typer.Option(min=0, help="Runs that are drawn first, to find at once what breaks easily.")] = 2_000,
+    random: Annotated[int, typer.Option(min=0, help="Runs that are drawn if the limit is reached.")] = 0,
+    seed: Annotated[int, typer.Option(help="What drawn runs are drawn with.")] = 0,
+    promise: Annotated[
+        str, typer.Option(help="Look for a run that breaks this promise, whatever others it breaks.", show_default=False)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="New directory for the trace of a run that breaks a promise.")
+    ] = None,
+) -> None:
+    """Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.
+
+    The protocol's own code runs, in whole units of time. Operations take nothing or their whole bound, clocks are ahead by
+    nothing or by the skew, and just before each operation has its effect its process or its module may crash, as long as there
+    are crashes left. In every run: consensus, validity, order, bounded times, that it ends, and that nothing is left in the
+    memory. If a run breaks a promise, the smallest that was found is shown, and the status is 1.
+
+    Examples:
+
+      plainchant explore mailbox --receivers 2 --senders 1 --copies 2
+
+      plainchant explore mailbox --rules extra=printed --trace overtaken
+
+      plainchant explore mailbox --tolerate timing --receivers 3 --early r1=70 --crashes 0
+    """
+    if protocol != "mailbox":
+        raise UsageError(f"{protocol!r} cannot be explored; what can is a protocol on common memory: mailbox")
+    if trace is not None:
+        refuse_occupied(trace)
+    chosen: dict[str, Any] = {"modules": modules, "failures": failures}
+    if detections:
+        chosen["detections"] = tuple(detections)
+    if phases:
+        chosen["phases"] = tuple(phases)
+    case = mailbox_case(
+        receivers=receivers,
+        senders=senders,
+        both=both,
+        rules=_rules(rules or ()),
+        parameters={"copies": copies, "tolerate": tolerate, **_numbers(settings or (), "--set")},
+        crashes=crashes,
+        early=_numbers(early or (), "--early"),
+        late=_numbers(late or (), "--late"),
+        messages=messages,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+    found = search(case, limit=limit, probes=probes, random=random, seed=seed, promise=promise, progress=_progress())
+    lines = []
+    if found.violation is not None:
+        world, _ = replay(found)
+        lines = list(timeline(world))
+        if trace is not None:
+            from ..trace import TraceWriter
+
+            with staged(trace) as directory, TraceWriter(directory) as writer:
+                write(world, writer)
+    if as_json:
+        print(json.dumps(_document(found, lines), indent=2, ensure_ascii=False))
+    else:
+        _tell(case, found, lines)
+    if found.violation is not None:
+        raise typer.Exit(EXIT_UNEXPECTED)
+
+
+def _numbers(pairs: Sequence[str], option: str) -> dict[str, int]:
+    numbers = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not value.isdigit():
+            raise UsageError(f"{option} {pair}: write a name, =, and a whole number of units, such as {next(iter(UNITS))}=2")
+        numbers[name] = int(value)
+    return numbers
+
+
+def _rules(pairs: Sequence[str]) -> dict[str, Any]:
+    """Rules by their names, each with one of its values."""
+    known = rule_values()
+    rules: dict[str, Any] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        values = known.get(name)
+        if values is None:
+            raise UsageError(f"--rules {pair}: there is no rule {name!r}; there are: {', '.join(known)}")
+        if value not in values:
+            raise UsageError(f"--rules {pair}: {name} is one of: {', '.join(values)}")
+        rules[name] = values[value]
+    return rules
+
+
+def _progress() -> Callable[[int, int], None]:
+    last = time.monotonic()
+
+    def tell(states: int, branches: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _PROGRESS_SECONDS:
+            last = time.monotonic()
+            print(f"{states:,} states, {branches:,} branches so far", file=sys.stderr)
+
+    return tell
+
+
+def _document(found: Result, lines: list[str]) -> dict[str, Any]:
+    counts = ("states", "branches", "runs", "transitions", "deepest", "sampled", "complete", "faults")
+    document: dict[str, Any] = {name: getattr(found, name) for name in counts}
+    document["seconds"] = round(found.seconds, 3)
+    document["violation"] = None if found.violation is None else dataclasses.asdict(found.violation)
+    document["timeline"] = lines
+    return document
+
+
+def _tell(case: Case, found: Result, lines: list[str]) -> None:
+    names = f"{', '.join(case.receivers)} receive, {', '.join(case.senders)} send, {case.copies} copies"
+    print(f"{names}; bounds: Send {case.bounds['send']}, delivery {case.bounds['deliver']}")
+    if found.states:
+        states = f"{found.states:,} states, {found.transitions:,} transitions"
+        runs = f"{found.branches:,} branches, {found.runs:,} whole runs"
+        print(f"{states}, {runs}; the longest has {found.deepest} events; {found.seconds:.1f} s")
+    if found.sampled:
+        print(f"{found.sampled:,} runs were drawn")
+    if found.violation is not None:
+        print(f"\nBroken: {found.violation.promise}. {found.violation.text}. The run, with {_counted(found.faults)}:\n")
+        print("\n".join(lines))
+    elif found.complete:
+        print("everything was tried; no promise is broken")
+    else:
+        print("no promise is broken, but not everything was tried; raise --limit")
+
+
+def _counted(faults: int) -> str:
+    return "1 fault that was chosen" if faults == 1 else f"{faults} faults that were chosen"

@@ -1,0 +1,108 @@
+"""``plainchant doctor --memory``: what it measures and proposes, and how it looks after mailboxes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plainchant.cli import main
+from plainchant.live.memory import measure, server
+from plainchant.live.memory.measure import OPERATIONS, Measurement, Reading
+from plainchant.live.memory.server import MailboxServer, mailboxes
+from plainchant.memory import Layout
+from plainchant.model import US
+from plainchant.protocols.mailbox.parameters import Parameters
+
+LAYOUT = Layout(copies=2, places=3, slots=2, room=64)
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Mailboxes of a test's own."""
+    monkeypatch.setenv("COLUMNS", "200")
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    monkeypatch.setattr(server, "SHARED", directory)
+    return directory
+
+
+def make_stale(name: str) -> None:
+    """A mailbox whose processes have died: the second without looking whether it is the last."""
+    first = MailboxServer("n").connect(name, LAYOUT, "first", 1)
+    second = MailboxServer("n").connect(name, LAYOUT, "second", 1)
+    first.abandon()
+    second._close()
+
+
+def test_what_is_measured_is_proposed_as_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--memory", "--seconds", "0.3", "--size", "100", "--copies", "3", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["measurement"]
+    assert (result["processes"], result["copies"], result["size"]) == (3, 3, 100)
+    for name in (*OPERATIONS, "wake", "bell"):
+        reading = result["readings"][name]
+        assert reading["count"] > 0
+        assert reading["median"] <= reading["most"] <= reading["nearly_all"] <= reading["longest"]
+    proposal = result["proposal_ns"]
+    assert set(proposal) == {*OPERATIONS, "skew", "poll"}
+    for name in OPERATIONS:
+        assert proposal[name] >= result["readings"][name]["nearly_all"]
+    Parameters(copies=3, **proposal)
+    assert [found for found in mailboxes() if found.register.namespace.startswith("doctor ")] == []
+
+
+def test_bounds_are_rounded_up_and_shown_ready_to_use(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading = Reading(1000, 5_000, 30_000, 41_001, 90_000)
+    known = {**dict.fromkeys((*OPERATIONS, "wake"), reading), "flag": Reading(1000, 1, 2, 3, 4)}
+    monkeypatch.setattr(measure, "measure", lambda **options: Measurement(3, options["copies"], options["size"], known))
+    assert main(["doctor", "--memory"]) == 0
+    out = capsys.readouterr().out
+    assert '\nparameters = {"write": "50us", "flag": "20us", "decide": "50us"' in out
+    assert '"skew": "10us", "poll": "100us"}' in out
+    assert "3 processes, 2 copies, messages of 32 bytes" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("read a message")]
+    assert row[4:] == ["5.0", "30.0", "41.0", "90.0", "1,000", "50us"]
+    assert Measurement(3, 2, 32, known).proposal["write"] == 50 * US
+
+
+def test_mailboxes_are_listed_and_stale_ones_removed(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--memory", "--seconds", "0"]) == 0
+    assert "There are no mailboxes now." in capsys.readouterr().out
+    make_stale("old")
+    alive = MailboxServer("n").connect("new", LAYOUT, "p1", 1)
+    MailboxServer("n").crash_module(2)
+    assert main(["doctor", "--memory", "--seconds", "0", "--json"]) == 0
+    there = {found["mailbox"]: found for found in json.loads(capsys.readouterr().out)["mailboxes"]}
+    assert there["old"]["stale"] is True
+    assert there["old"]["alive"] == []
+    assert there["new"]["stale"] is False
+    assert [each["process"] for each in there["new"]["connected"]] == there["new"]["alive"] == ["p1"]
+    assert there["new"]["crashed_modules"] == [2]
+    assert main(["doctor", "--memory", "--seconds", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "stale: --clean removes it" in out
+    assert "first (dead), second (dead)" in out
+    assert main(["doctor", "--memory", "--seconds", "0", "--clean"]) == 0
+    out = capsys.readouterr().out
+    assert "Removed old, whose processes had all died." in out
+    assert "stale" not in out
+    assert [found.register.mailbox for found in mailboxes()] == ["new"]
+    alive.disconnect()
+    assert list(shared.iterdir()) == []
+
+
+def test_where_files_are_no_memory_it_says_so(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "SHARED", tmp_path / "missing")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["doctor", "--memory", "--seconds", "0"]) == 0
+    assert "which is no memory but files: slower." in capsys.readouterr().out
+
+
+def test_without_saying_what_it_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 2
+    assert "plainchant doctor --memory" in capsys.readouterr().err
