@@ -130,13 +130,30 @@ def test_what_is_no_module_is_refused(tmp_path: Path) -> None:
             make(tmp_path / "module", layout)
 
 
-def test_without_room_no_module_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_no_module_is_made_and_no_place_taken(
+    tmp_path: Path, segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(file: int, start: int, length: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(CommonMemoryError, match="No space left on device; make room"):
         make(tmp_path / "module", LAYOUT)
+    with pytest.raises(CommonMemoryError, match="no room for 300 bytes of common memory"):
+        segment.reserve(2)
+
+
+def test_memory_for_messages_is_taken_place_by_place(tmp_path: Path) -> None:
+    large = Layout(copies=1, places=40, slots=4, room=1 << 16)
+    make(tmp_path / "large", large)
+    assert (tmp_path / "large").stat().st_size == size_of(large)
+    before = (tmp_path / "large").stat().st_blocks * 512
+    assert before < 1 << 18
+    segment = Segment(tmp_path / "large")
+    segment.reserve(39)
+    assert (tmp_path / "large").stat().st_blocks * 512 - before >= 4 << 16
+    segment.operate(lambda copy: copy.fill(159, bytes(1 << 16)))
+    segment.close()
 
 
 # --- killed at any store ------------------------------------------------------------------------------------------------

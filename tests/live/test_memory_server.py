@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,24 @@ def test_a_mailbox_that_nobody_has_connected_to_stays_until_it_is_removed(root: 
     server.create("m", LAYOUT, 5)
     server.remove("m")
     assert not root.exists()
+
+
+def test_a_place_without_room_for_its_messages_is_not_taken(
+    root: Path, attach: Callable[..., Attachment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach("a")
+    (found,) = mailboxes(root)
+    before = set(os.listdir(found.directory))
+
+    def full(file: int, start: int, length: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        with pytest.raises(CommonMemoryError, match="no room for 128 bytes"):
+            attach("b")
+    assert set(os.listdir(found.directory)) == before
+    assert attach("b").port.place == 1
 
 
 def test_a_mailbox_that_cannot_be_made_leaves_nothing(root: Path) -> None:
@@ -302,6 +321,23 @@ def test_what_is_stale_or_half_made_is_cleaned(root: Path, attach: Callable[...,
     left = {path.name for path in root.iterdir() if path.is_dir()}
     assert left == {Path(mailboxes(root)[0].directory).name, "not-ours"}
     assert clean(root / "nowhere") == []
+
+
+def test_who_is_killed_while_it_removes_a_mailbox_leaves_none(
+    root: Path, attach: Callable[..., Attachment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_half(directory: Path) -> None:
+        (directory / "module-1").unlink()
+        raise KeyboardInterrupt
+
+    server = MailboxServer("n", root=root)
+    server.create("m", LAYOUT, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", remove_half)
+        with pytest.raises(KeyboardInterrupt):
+            server.remove("m")
+    assert server.names() == []
+    assert attach("a").segments[0].operate(lambda copy: 5) == 5
 
 
 def test_modules_crash_by_number_in_one_namespace(root: Path, attach: Callable[..., Attachment]) -> None:

@@ -51,8 +51,9 @@ def test_who_acts_for_another_is_killed_and_takes_it_along(tmp_path: Path) -> No
 
     halted = {row["process"]: decode(row["detail"]).get("reason") for row in rows if row["kind"] == "crash"}
     assert halted == {"p2": None, "p5": "silence"}
-    sent = {(row["sender"], row["seq"]) for row in rows if row["kind"] == "send" and row["process"] in ("p1", "p3", "p4")}
-    assert len(sent) == 18
+    alive = ("p1", "p3", "p4")
+    sent = {(row["sender"], row["seq"]) for row in rows if row["kind"] == "send" and row["process"] in alive}
+    assert len(sent) == len([row for row in rows if row["kind"] == "accept" and row["process"] in alive]) > 3
     assert sent <= set(delivered("p4"))
     assert delivered("p4") == delivered("p1")
     assert set(delivered("p5")) <= set(delivered("p1"))

@@ -106,7 +106,7 @@ class _ScriptedMemory(SimMemory):
             host.note("fault", describe_fault(fault))
 
 
-class _ScriptedSimulation(Simulation):
+class ScriptedSimulation(Simulation):
     """A simulation whose memory follows a script."""
 
     def __init__(self, script: Script | None, scenario: Scenario, **settings: Any) -> None:
@@ -220,7 +220,7 @@ def simulate(
         **(settings or {}),
     )
     trace = TraceBuffer()
-    simulation = _ScriptedSimulation(script, scenario, trace=trace, make=mailbox.maker(rules))
+    simulation = ScriptedSimulation(script, scenario, trace=trace, make=mailbox.maker(rules))
     summary = simulation.run()
     table = trace.table()
     found = verify(table, PROMISES)

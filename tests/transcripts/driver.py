@@ -9,6 +9,10 @@ directives: ``#: from 40ms`` and ``#: until 60ms`` (what comes earlier or later 
 protocol with one rule as it is printed). The run itself is always drained and verified: a transcript that reads well and breaks
 a promise is no good, unless it is a variant's, which says what it breaks: ``#: breaks bounded``.
 
+Runs on common memory have ``#: rules extra=none`` for a variant, and may say how long operations take and what crashes after
+them, in the words of ``tests.papers.mailbox_runs``: ``#: usual 1``, ``#: lasts b decide 2 = 0 0 1``, ``#: after s flag 1 = s``.
+With ``memory.operations`` every operation is a line when it has its effect, by its name, the copy and how long it took.
+
 A :class:`Tap` stands between host and protocol and logs every call that passes. A packet is one line, written when it
 leaves; what became of its copies is added when they arrive::
 
@@ -32,7 +36,9 @@ from typing import Any, Final
 import msgspec
 
 from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
+from plainchant.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
+from plainchant.protocols import mailbox
+from plainchant.protocols.mailbox.rules import Rules
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
@@ -41,9 +47,10 @@ from plainchant.protocols.registry import describe
 from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Reclaim
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
-from plainchant.sim import Simulation, Summary
+from plainchant.sim import Summary
 from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
+from tests.papers import mailbox_runs
 from tests.papers.newtop_members import pairs
 from tests.papers.newtop_members import told as in_words
 from tests.papers.rtcast_variants import VARIANTS
@@ -85,6 +92,7 @@ class Script:
         self._under_way: dict[int, tuple[Packet, Line]] = {}
         self._several = len(scenario.groups) > 1
         self._by_block = scenario.protocol == "newtop"
+        self._by_stamp = scenario.protocol == "mailbox"
         self._told = frozenset(_directive(header, "tell"))
         for _, process, group in matrices(header):
             self.pictures[process, group] = [(0, "")]
@@ -93,9 +101,12 @@ class Script:
         return f"{group}: " if group and self._several else ""
 
     def rank(self, rank: int | None) -> str:
-        """A rank as people read it: of newtop's, the block."""
+        """A rank as people read it: of newtop's, the block; of mailbox's, the timestamp, counted from the mailbox's making, and
+        the sender's place."""
         if rank is None:
             return ""
+        if self._by_stamp:
+            return f" as {rank // 64 / US:.10g}us/{rank % 64}"
         return f" as {rank >> RANK_BITS if self._by_block else rank}"
 
     def look(self, time: int, process: ProcessId, engine: Engine) -> None:
@@ -171,7 +182,9 @@ class Tap(Layer):
         self.host.left(group, rank)
 
     def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
-        if kind not in _SAID_BY_A_PACKET:
+        if kind == "decide":
+            self._script.add(self.now, self.me, *describe_decision(detail))
+        elif kind not in _SAID_BY_A_PACKET:
             self._script.add(self.now, self.me, kind, self._script.where(group) + describe_detail(detail))
         self.host.record(kind, group, **detail)
 
@@ -261,6 +274,14 @@ def describe_detail(detail: dict[str, Any]) -> str:
     return ", ".join([*words, *([" ".join(values)] if values else [])])
 
 
+def describe_decision(detail: dict[str, Any]) -> tuple[str, str]:
+    """What a receiver on common memory has decided, and of what."""
+    message = f"{detail['sender']}/{detail['seq']}" if "seq" in detail else detail["of"]
+    where = f", by copy {detail['copy'] + 1}" if detail["copy"] >= 0 else ""
+    words = f"{message}{where}, {detail['after_ns'] / US:.6g}us after its timestamp"
+    return ("accept" if detail["decision"] else "reject", words)
+
+
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
@@ -293,16 +314,33 @@ def play(file: Path) -> Played:
     trace = TraceBuffer()
     variant = "".join(_directive(header, "variant"))
     make = VARIANTS[variant] if variant else describe(scenario.protocol).make
-    summary = Simulation(
-        scenario, trace=trace, make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script)
+    if rules := _directive(header, "rules"):
+        make = mailbox.maker(Rules(**{name: _rule(value) for name, value in (rule.split("=") for rule in rules)}))
+    summary = mailbox_runs.ScriptedSimulation(
+        memory_script(header),
+        scenario,
+        trace=trace,
+        make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script),
     ).run()
     table = trace.table()
-    lines = _with_matrices(_with_faults(script.lines, table.to_pylist()), script, header)
+    lines = _with_matrices(_with_facts(script.lines, table.to_pylist()), script, header)
     since = parse_duration("".join(_directive(header, "from")) or "0s")
     until = parse_duration("".join(_directive(header, "until")) or "1h")
     hidden = _directive(header, "hide")
     shown = [line for line in lines if since <= line.time < until and not _hidden(line, hidden)]
     return Played("".join(write(shown, scenario)), summary, verify(table), tuple(_directive(header, "breaks")))
+
+
+def memory_script(header: str) -> mailbox_runs.Script | None:
+    """How long operations take and what crashes after them, where a transcript says so."""
+    usual = _directive(header, "usual")
+    lasts = {name: [float(share) for share in shares.split()] for name, shares in _settings(header, "lasts")}
+    after = dict(_settings(header, "after"))
+    return mailbox_runs.Script(lasts, after, float("".join(usual) or 0)) if usual or lasts or after else None
+
+
+def _rule(value: str) -> Any:
+    return {"true": True, "false": False}.get(value, value)
 
 
 def matrices(header: str) -> list[tuple[int, ProcessId, GroupId]]:
@@ -324,13 +362,17 @@ def _directive(header: str, name: str) -> list[str]:
     return [word for words in re.findall(rf"^#: {name} (.*)$", header, re.MULTILINE) for word in words.split()]
 
 
+def _settings(header: str, name: str) -> list[tuple[str, str]]:
+    return re.findall(rf"^#: {name} (.*?) = (.*)$", header, re.MULTILINE)
+
+
 def _hidden(line: Line, hidden: list[str]) -> bool:
     name = re.split("[@ ]", re.sub("^[^ ]+: ", "", line.text))[0]
     return (name if line.kind == PACKET else line.kind) in hidden
 
 
-def _with_faults(lines: list[Line], rows: list[dict[str, Any]]) -> list[Line]:
-    """Puts in what only the host knows: faults come before, crashes after whatever else happened at that instant."""
+def _with_facts(lines: list[Line], rows: list[dict[str, Any]]) -> list[Line]:
+    """Puts in what only the host knows: faults and operations come before what else happened at that instant, crashes after."""
     before, after = [], []
     for row in rows:
         detail = msgspec.json.decode(row["detail"]) if row["detail"] else {}
@@ -339,6 +381,10 @@ def _with_faults(lines: list[Line], rows: list[dict[str, Any]]) -> list[Line]:
             detail.pop("process", None)
             words = [kind, *(f"{key}={_fault_value(key, value)}" for key, value in detail.items())]
             before.append(Line(row["true_time"], row["process"], "fault", " ".join(words)))
+        elif row["kind"] == "operation":
+            found = ", which is dead" if detail["failed"] else ""
+            text = f"copy {detail['copy'] + 1}{found}, {format_duration(row['true_time'] - detail['began'])}"
+            before.append(Line(row["true_time"], row["process"], detail["operation"], text))
         elif row["kind"] == "crash" and detail["by"] == "fault":
             after.append(Line(row["true_time"], row["process"], "crash", ""))
     return sorted([*before, *lines, *after], key=lambda line: line.time)

@@ -71,6 +71,14 @@ def explore(
             show_default="0, 1",
         ),
     ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATION",
+            help="Only such operations take nothing or their whole bound; the others take it all. May be repeated.",
+            show_default="all",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="States at the most.")] = 1_000_000,
     probes: Annotated[int, typer.Option(min=0, help="Runs that are drawn first, to find at once what breaks easily.")] = 2_000,
     random: Annotated[int, typer.Option(min=0, help="Runs that are drawn if the limit is reached.")] = 0,
@@ -117,6 +125,7 @@ def explore(
         early=_numbers(early or (), "--early"),
         late=_numbers(late or (), "--late"),
         messages=messages,
+        varied=frozenset(vary or ()),
         **{name: value for name, value in chosen.items() if value is not None},
     )
     found = search(case, limit=limit, probes=probes, random=random, seed=seed, promise=promise, progress=_progress())

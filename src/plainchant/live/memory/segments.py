@@ -103,20 +103,27 @@ def check_layout(layout: Layout) -> None:
 
 
 def make(path: Path, layout: Layout) -> None:
-    """Makes the file of a module, empty, with all its memory: who writes into it later must not find that there is none left."""
+    """Makes the file of a module, empty; the memory for messages is there when it is reserved (:meth:`Segment.reserve`)."""
     check_layout(layout)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(file, 0, size_of(layout))
+        os.ftruncate(file, size_of(layout))
+        _allocate(file, path, 0, _Places(layout).data)
         os.pwrite(file, _LAYOUT.pack(layout.copies, layout.places, layout.slots, layout.room), _LAYOUT_AT)
         os.pwrite(file, MAGIC, 0)
-    except OSError as error:
-        raise CommonMemoryError(
-            f"no room for {size_of(layout)} bytes of common memory in {path.parent}: {error.strerror}; make room there, or "
-            "choose fewer places, slots or copies, or a smaller room"
-        ) from error
     finally:
         os.close(file)
+
+
+def _allocate(file: int, path: Path, start: int, length: int) -> None:
+    """Makes sure that there is memory: who writes where there is none left is killed by the system."""
+    try:
+        os.posix_fallocate(file, start, length)
+    except OSError as error:
+        raise CommonMemoryError(
+            f"no room for {length} bytes of common memory in {path.parent}: {error.strerror}; make room there, or choose fewer "
+            "places, slots or copies, or a smaller room"
+        ) from error
 
 
 class Segment:
@@ -142,6 +149,12 @@ class Segment:
         count = self.layout.places * self.layout.slots
         self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
         self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
+
+    def reserve(self, place: int) -> None:
+        """Makes sure that there is memory for the messages of a place."""
+        length = self.layout.slots * self.layout.room
+        if length:
+            _allocate(self._file, self.path, self._at.data + place * length, length)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

@@ -158,6 +158,7 @@ class MailboxServer:
         directory = self._directory(mailbox)
         with contextlib.ExitStack() as undo:
             presence = os.open(directory / f"presence-{seat.token}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            undo.callback(_forget_files, directory, seat)
             undo.callback(os.close, presence)
             fcntl.flock(presence, fcntl.LOCK_EX)
             os.mkfifo(directory / f"bell-{seat.token}", 0o600)
@@ -168,6 +169,7 @@ class MailboxServer:
             for number in range(register.layout.copies):
                 segments.append(Segment(module_path(directory, number), patience=self._patience))
                 undo.callback(segments[-1].close)
+                segments[-1].reserve(seat.place)
             write_register(directory, register)
             undo.pop_all()
         self.own.add(seat.token)
@@ -189,14 +191,13 @@ class MailboxServer:
         """Takes somebody out of a register; a mailbox to which nobody is connected is removed. The lock is held."""
         seats = tuple(other for other in register.seats if other.token != seat.token)
         if not seats:
-            shutil.rmtree(directory)
+            _remove(directory)
             return
         names = (*register.failed, seat.process) if failed else register.failed
         dropped = max(0, len(names) - MOST_FAILED)
         changed = msgspec.structs.replace(register, seats=seats, failed=names[dropped:], forgotten=register.forgotten + dropped)
         write_register(directory, changed)
-        for file in ("presence", "bell"):
-            (directory / f"{file}-{seat.token}").unlink(missing_ok=True)
+        _forget_files(directory, seat)
 
     def remove(self, mailbox: str) -> None:
         """Removes a mailbox to which nobody is connected; those who have died do not count."""
@@ -208,7 +209,7 @@ class MailboxServer:
             alive = [seat.process for seat in register.seats if is_alive(directory, seat)]
             if alive:
                 raise Refused(f"mailbox {mailbox!r} is in use by {', '.join(alive)}; end them, or have them leave, first")
-            shutil.rmtree(directory)
+            _remove(directory)
 
     def names(self) -> list[str]:
         """The mailboxes of this namespace."""
@@ -235,7 +236,7 @@ class MailboxServer:
             return
         with self._locked():
             for directory in self._directories():
-                shutil.rmtree(directory)
+                _remove(directory)
 
     def _directory(self, mailbox: str) -> Path:
         return self.root / sha256(f"{self.namespace}\0{mailbox}".encode()).hexdigest()[:_DIGITS]
@@ -246,7 +247,7 @@ class MailboxServer:
         register = read_register(directory)
         stale = register is not None and register.seats and not any(is_alive(directory, seat) for seat in register.seats)
         if directory.exists() and (register is None or stale):
-            shutil.rmtree(directory)
+            _remove(directory)
             return None
         return register
 
@@ -260,7 +261,7 @@ class MailboxServer:
             register = Register(self.namespace, mailbox, layout, epoch)
             write_register(directory, register)
         except BaseException:
-            shutil.rmtree(directory)
+            _remove(directory)
             raise
         return register
 
@@ -379,7 +380,7 @@ class Attachment:
                 self._close()
                 register = read_register(self._directory)
                 if register is not None and not any(is_alive(self._directory, seat) for seat in register.seats):
-                    shutil.rmtree(self._directory)
+                    _remove(self._directory)
         finally:
             self._close()
 
@@ -477,6 +478,17 @@ def write_register(directory: Path, register: Register) -> None:
     new.replace(directory / REGISTER)
 
 
+def _remove(directory: Path) -> None:
+    """Removes a mailbox, its register first: who is killed in the middle leaves one that was never made to the end."""
+    (directory / REGISTER).unlink(missing_ok=True)
+    shutil.rmtree(directory)
+
+
+def _forget_files(directory: Path, seat: Seat) -> None:
+    for file in ("presence", "bell"):
+        (directory / f"{file}-{seat.token}").unlink(missing_ok=True)
+
+
 def _sizes(layout: Layout) -> str:
     return f"{layout.copies} copies, {layout.places} places, {layout.slots} slots and room for {layout.room} bytes"
 
@@ -521,10 +533,10 @@ def clean(root: Path | None = None) -> list[Found]:
     with locked(directory):
         stale = [found for found in _mailboxes(directory) if found.is_stale]
         for found in stale:
-            shutil.rmtree(found.directory)
+            _remove(Path(found.directory))
         for folder in directory.iterdir():
             if _FOLDER.fullmatch(folder.name) and read_register(folder) is None:
-                shutil.rmtree(folder)
+                _remove(folder)
     return stale
 
 

@@ -21,7 +21,7 @@ from .box import layout
 from .engine import Mailbox, base
 from .parameters import Parameters
 from .remote import Remote
-from .remote_link import silence
+from .remote_link import unnoticed
 from .remote_packets import PACKETS
 from .remote_slave import Acting
 from .rules import RULES, Rules
@@ -73,7 +73,7 @@ def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> di
 
 def settle(parameters: Any) -> int:
     times = Times(parameters)
-    unheard = silence(parameters) if parameters.remote else 0
+    unheard = unnoticed(parameters) if parameters.remote else 0
     return 2 * times.deliver + times.kept + 50 * MS + unheard
 
 

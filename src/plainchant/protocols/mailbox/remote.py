@@ -204,6 +204,4 @@ class Remote(Engine):
             return None
         if not self.entered or self.leaving:
             return Reason("changing", f"{self.host.me} is on its way into {self.group}, or out of it")
-        if self.link is not None and self.link.backlog:
-            return Reason("link", f"{self.link.backlog} packets of {self.host.me} to {self.acting} are not acknowledged")
-        return None
+        return self.link.waiting() if self.link is not None else None

@@ -42,6 +42,11 @@ def silence(parameters: Parameters) -> int:
     return max(2 * SECOND, 8 * parameters.datagram)
 
 
+def unnoticed(parameters: Parameters) -> int:
+    """How long nobody can know that the other side is gone: its sign of life may just have come, and the next may be late."""
+    return silence(parameters) // 2
+
+
 class _Sent:
     """A piece that is not acknowledged."""
 
@@ -106,6 +111,16 @@ class Link:
     def backlog(self) -> int:
         """Pieces that the other side has not acknowledged."""
         return len(self._under_way) + len(self._waiting)
+
+    def waiting(self) -> Reason | None:
+        """What is under way, or why the other side may be gone; None: nothing is."""
+        if self.closed or self.resting:
+            return None
+        if self.backlog:
+            return Reason("link", f"{self.backlog} packets of {self.host.me} to {self.peer} are not acknowledged")
+        if self.host.now - self._heard_at > 2 * self._beat:
+            return Reason("unheard", f"{self.host.me} has not heard {self.peer} for a while")
+        return None
 
     # --- saying -------------------------------------------------------------------------------------------------------
 

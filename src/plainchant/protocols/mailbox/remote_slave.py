@@ -417,10 +417,8 @@ class Acting(Engine):
             return Reason("collecting", f"{self.host.me} clears up after a process for which it acted")
         if self.leaving and not self.own.leaving:
             return Reason("changing", f"{self.host.me} waits for those to leave for which it acts")
-        for process, slave in self.slaves.items():
-            reason = None if slave.stopped else slave.inner.waiting()
+        for slave in self.slaves.values():
+            reason = None if slave.stopped else slave.inner.waiting() or slave.link.waiting()
             if reason is not None:
                 return reason
-            if slave.is_busy and slave.link.backlog:
-                return Reason("link", f"{slave.link.backlog} packets to {process} are not acknowledged")
         return self.own.waiting()

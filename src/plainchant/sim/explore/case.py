@@ -43,6 +43,8 @@ class Case:
     """Processes that stop once, between any two operations, for this: a timing failure."""
     phases: tuple[Nanoseconds, ...] = (0, 1)
     """When sends may begin, counted from the last moment for which the next look comes late enough; each is tried by each."""
+    varied: frozenset[str] = frozenset()
+    """The operations (by name) that take nothing or their whole bound, where the others take their bound; empty: all of them."""
     messages: int = 1
     """That each sender sends."""
     scheduled: bool = False

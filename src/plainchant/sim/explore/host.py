@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from ...engine import Engine
@@ -20,10 +20,24 @@ if TYPE_CHECKING:
     from .world import World
 
 
+class Event(NamedTuple):
+    """Something that is due: a task's request, a timer, a notice, or a message to send."""
+
+    process: ProcessId
+    what: str
+    number: int
+    touches: int | None = None
+    """The copy that it has an effect on."""
+
+    def is_independent(self, other: Event) -> bool:
+        """Whether the two come to the same in either order: different processes, and not one copy."""
+        return self.process != other.process and (self.touches is None or self.touches != other.touches)
+
+
 class Task:
     """A procedure that runs, and what it waits for."""
 
-    __slots__ = ("began", "name", "number", "procedure", "request", "time", "touches")
+    __slots__ = ("began", "event", "name", "number", "procedure", "request", "time")
 
     def __init__(self, number: int, name: str, procedure: Procedure) -> None:
         self.number = number
@@ -33,8 +47,8 @@ class Task:
         self.began = 0
         self.time = 0
         """When the request is fulfilled."""
-        self.touches: int | None = None
-        """The copy that it has an effect on."""
+        self.event = Event("", "task", number)
+        """Its being fulfilled."""
 
 
 class ExploredHost:

@@ -32,7 +32,8 @@ from typing import Final
 
 from .case import Case
 from .checks import Violation
-from .world import Event, World
+from .host import Event
+from .world import World
 
 _RARE: Final = (0.03, 0.1, 0.3)
 """How often something goes wrong when it could, in runs that are drawn; each run has one of these."""

@@ -22,14 +22,14 @@ Naps last until their time: what a host may do to end them earlier is not explor
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from ...memory import FAILED, Connect, Disconnect, Nap, Operate, Until
 from ...model import Failure, Form, ProcessId, ProtocolError, Reason
 from .case import GROUP, Case
 from .checks import Broken, Checks, Violation
-from .host import ExploredHost, Task
+from .host import Event, ExploredHost, Task
 from .memory import ExploredMemory
 from .state import digest
 
@@ -49,20 +49,6 @@ class Guide(Protocol):
 
     def mixed(self) -> None:
         """What just happened touched processes at large."""
-
-
-class Event(NamedTuple):
-    """Something that is due: a task's request, a timer, a notice, or a message to send."""
-
-    process: ProcessId
-    what: str
-    number: int
-    touches: int | None = None
-    """The copy that it has an effect on."""
-
-    def is_independent(self, other: Event) -> bool:
-        """Whether the two come to the same in either order: different processes, and not one copy."""
-        return self.process != other.process and (self.touches is None or self.touches != other.touches)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,10 +102,15 @@ class World:
         return self.broken
 
     def _run_until_rest(self) -> None:
-        while not self._is_over():
-            if self.now > self._until:
-                self.checks.unending()
-            self._step()
+        while True:
+            time, due = self._soon()
+            if time > self.now:
+                if self._is_over():
+                    return
+                if time > self._until:
+                    self.checks.unending()
+                self.now = time
+            self._step(due)
 
     def set_aside(self, host: ExploredHost) -> None:
         """A process has sent a message. If that was the last, and it receives nothing, nobody has to look at it."""
@@ -165,12 +156,18 @@ class World:
             host.turn(host.engine.start)
             host.turn(host.engine.join, GROUP, Form(everybody, fresh=True))
         for _ in range(10_000):
-            if all(set(case.receivers) <= set(host.members) for host in self.hosts.values()) and not self._waits():
+            time, due = self._soon()
+            if time > self.now and self._is_formed():
                 break
-            self._step()
+            self.now = time
+            self._step(due)
         else:
             raise ProtocolError("the group is not formed after 10,000 steps")
         self._plan()
+
+    def _is_formed(self) -> bool:
+        receivers = set(self.case.receivers)
+        return not self._waits() and all(receivers <= set(host.members) for host in self.hosts.values())
 
     def _offsets(self) -> dict[ProcessId, int]:
         """How far clocks are ahead. Receivers that only receive are alike, so it matters only how many of them are."""
@@ -195,8 +192,12 @@ class World:
             stamp = look - case.complete + case.phases[phase]
             self._sends[name] = max(self.now, stamp - self.hosts[name].ahead)
         self._until = max(self._sends.values()) + case.horizon
-        while self._next() < min(self._sends.values()):
-            self._step()
+        begin = min(self._sends.values())
+        time, due = self._soon()
+        while time < begin:
+            self.now = time
+            self._step(due)
+            time, due = self._soon()
         self._exploring = True
 
     def _is_over(self) -> bool:
@@ -211,43 +212,35 @@ class World:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _next(self) -> int:
-        """When something is due next."""
-        soonest = min(self._sends.values(), default=_NEVER)
-        for host in self.hosts.values():
-            if host.aside:
-                continue
-            for task in host.tasks.values():
-                if task.time < soonest:
-                    soonest = task.time
-            if host.timers:
-                soonest = min(soonest, *host.timers.values())
-            if host.notices and host.notices[0][0] < soonest:
-                soonest = host.notices[0][0]
-        if soonest == _NEVER:
+    def _soon(self) -> tuple[int, list[Event]]:
+        """When something is due next, and what."""
+        soonest = _NEVER
+        due: list[Event] = []
+        for event, time in self._events():
+            if time < soonest:
+                soonest = time
+                due = [event]
+            elif time == soonest:
+                due.append(event)
+        if not due:
             self.checks.unending()
-        return soonest
+        return soonest, due
 
-    def _due(self, now: int) -> list[Event]:
-        due = []
+    def _events(self) -> Iterator[tuple[Event, int]]:
         for name, host in self.hosts.items():
             if host.aside:
                 continue
-            if host.notices and host.notices[0][0] == now:
-                due.append(Event(name, "notice", 0))
+            if host.notices:
+                yield Event(name, "notice", 0), host.notices[0][0]
             if host.timers:
-                due += [Event(name, "timer", number) for number, at in enumerate(host.timers.values()) if at == now]
-            if self._sends.get(name) == now:
-                due.append(Event(name, "ready", 0))
+                yield from ((Event(name, "timer", number), at) for number, at in enumerate(host.timers.values()))
+            if name in self._sends:
+                yield Event(name, "ready", 0), self._sends[name]
             for task in host.tasks.values():
-                if task.time == now:
-                    due.append(Event(name, "task", task.number, task.touches))
-        return due
+                yield task.event, task.time
 
-    def _step(self) -> None:
-        """One event."""
-        self.now = self._next()
-        due = self._due(self.now)
+    def _step(self, due: Sequence[Event]) -> None:
+        """One event of those that are due now."""
         event = due[self._pick(due)]
         self.steps += 1
         host = self.hosts[event.process]
@@ -302,15 +295,17 @@ class World:
             return
         task.request = request
         task.began = task.time = self.now
-        task.touches = None
+        touches = None
         if isinstance(request, Operate):
-            task.touches = request.copy
-            if self._is_open(host) and request.bound and self._guide.choose(2):
-                task.time += request.bound
+            touches = request.copy
+            if self._is_open(host):
+                varies = not self.case.varied or request.name in self.case.varied
+                task.time += request.bound if not varies or self._guide.choose(2) else 0
         elif isinstance(request, Until | Nap):
             task.time = max(self.now, request.time - host.ahead)
         else:
-            task.touches = _SERVER
+            touches = _SERVER
+        task.event = Event(host.me, "task", task.number, touches)
 
     # --- what may go wrong --------------------------------------------------------------------------------------------
 

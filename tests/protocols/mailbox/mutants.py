@@ -1,0 +1,436 @@
+"""Variants of mailbox with one rule taken out or turned round: one of ``Rules``, or a function in place of the one that the rule is.
+
+``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property that does not hold; or, for
+what needs a particular course of events, a scenario of ``scripted``; or why it survives. After a change of the protocol or the
+sweep:
+
+    python -m tests.protocols.mailbox.mutants            # look for seeds that catch, and rewrite mutants.toml
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+from unittest import mock
+
+from plainchant.memory import FAILED, Connection, Copy, Disconnect, Entry, Procedure, Request, Until
+from plainchant.model import ProcessId
+from plainchant.protocols.mailbox import first, maker, membership, second
+from plainchant.protocols.mailbox.box import Box, Key, changed, find, receivers
+from plainchant.protocols.mailbox.engine import Mailbox
+from plainchant.protocols.mailbox.message import Message
+from plainchant.protocols.mailbox.receiving import Receiver
+from plainchant.protocols.mailbox.rules import RULES, Rules
+from plainchant.protocols.mailbox.sending import Outgoing, Sender
+from plainchant.protocols.mailbox.times import Times
+
+from .. import sweeping
+from ..sweeping import Make
+from . import scripted, sweep
+
+TABLE = Path(__file__).with_name("mutants.toml")
+SEARCHED = 5 * sweep.SEEDS
+"""A mutant has to be caught within these."""
+FIRST = "crash"
+SECOND = "timing"
+
+Patch: TypeAlias = tuple[Any, str, Any]
+"""A class or module, what of it is replaced, and by what."""
+
+
+@dataclasses.dataclass
+class Mutant:
+    """What is different, and where that can be seen."""
+
+    rules: Rules = RULES
+    patches: list[Patch] = dataclasses.field(default_factory=list)
+    protocols: tuple[str, ...] = (FIRST, SECOND)
+    families: tuple[str, ...] = sweep.FAMILIES
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def without(name: str, protocols: tuple[str, ...], families: tuple[str, ...], **rules: Any) -> None:
+    """Enters a mutant that goes by other rules."""
+    MUTANTS[name] = Mutant(Rules(**rules), [], protocols, families)
+
+
+def mutant(
+    name: str, owner: Any, attribute: str, *protocols: str, families: tuple[str, ...] = sweep.FAMILIES
+) -> Callable[[Any], Any]:
+    """Enters what replaces a method (or function) under the name of a mutant."""
+
+    def enter(replacement: Any) -> Any:
+        MUTANTS[name] = Mutant(RULES, [(owner, attribute, replacement)], protocols or (FIRST, SECOND), families)
+        return replacement
+
+    return enter
+
+
+@contextmanager
+def patched(name: str | None) -> Iterator[Make]:
+    """While it lasts, the protocol is the mutant of this name; what makes its engines."""
+    with ExitStack() as stack:
+        found = MUTANTS[name] if name is not None else Mutant()
+        for owner, attribute, replacement in found.patches:
+            stack.enter_context(mock.patch.object(owner, attribute, replacement))
+        yield maker(found.rules)
+
+
+# --- the rules that have a name ---------------------------------------------------------------------------------------
+
+without("no extra delay after a dead copy", (FIRST,), ("overtaking",), extra="none")
+without("the printed extra delay after a dead copy", (FIRST,), ("overtaking",), extra="printed")
+without("the printed wait before voting", (SECOND,), sweep.FAMILIES, wait="printed")
+without("the printed expiry time", (SECOND,), ("overtaking", "crashes", "timing"), expiry="printed")
+without("votes are not atomic", (SECOND,), sweep.FAMILIES, atomic_votes=False)
+without("removing is not atomic", (FIRST, SECOND), ("pressure",), atomic_remove=False)
+without("no D field", (SECOND,), ("timing", "overtaking"), decision_field=False)
+without("no second look", (FIRST, SECOND), sweep.FAMILIES, look_again=False)
+without("nobody listens in", (SECOND,), ("timing",), listen=False)
+without("removal is not postponed", (SECOND,), ("timing",), postpone=False)
+without("what is absent from a copy is not decided there", (SECOND,), ("overtaking", "timing"), placeholders=False)
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def _times(**values: Callable[[Times], int]) -> Any:
+    """Times of which some are others."""
+    original = Times.__init__
+
+    def init(self: Times, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        for name, value in values.items():
+            setattr(self, name, value(self))
+
+    return init
+
+
+mutant("receivers do not wait until a Send must be over", Times, "__init__")(_times(complete=lambda times: 0))
+mutant("receivers do not allow for the clocks' difference", Times, "__init__")(_times(complete=lambda times: times.send))
+mutant("nothing expires", Times, "__init__", SECOND, families=("timing",))(_times(expiry=lambda times: 1 << 60))
+mutant("accepted messages do not wait for earlier ones to expire", Times, "__init__", SECOND, families=("timing",))(
+    _times(settled=lambda times: times.complete)
+)
+mutant("a dead copy has no slot", Times, "__init__", SECOND, families=("overtaking", "timing"))(_times(slot=lambda times: 0))
+
+
+# --- sending ----------------------------------------------------------------------------------------------------------
+
+
+def _send(*, early: bool = False, overwrite: bool = False, anybody: bool = False) -> Any:
+    """A Send in which something is different."""
+
+    def send(self: Sender, outgoing: Outgoing, stamp: int) -> Generator[Request, Any, None]:
+        box, batch = self.box, outgoing.batch
+        self.last = stamp
+        key = outgoing.key = (stamp, box.place)
+        slot = outgoing.slot = box.place * box.layout.slots + self._slot
+        outgoing.attempts += 1
+        self._slot = (self._slot + 1) % box.layout.slots
+        fields = {
+            "first": batch.first, "count": batch.count, "offset": batch.offset, "total": batch.total, "size": len(batch.body),
+            "filled": True, "available": early,
+        }
+
+        def insert(copy: Copy) -> None:
+            there = None if overwrite else find(copy, slot, key)
+            if there is not None and there.removed:
+                return
+            copy.fill(slot, batch.body)
+            listed = receivers(copy, 1 << 62 if anybody else stamp)
+            there = there or Entry(stamp, box.place, box.host.me, listed=listed)
+            copy.put(slot, changed(there, **fields))
+
+        def make_available(copy: Copy) -> None:
+            there = find(copy, slot, key)
+            if there is not None and not there.removed:
+                copy.put(slot, changed(there, available=True))
+
+        for copy in range(box.copies):
+            yield box.write(copy, insert, len(batch.body))
+        for copy in range(box.copies):
+            yield box.flag(copy, make_available)
+
+    return send
+
+
+mutant("a-flags are set before all copies are written", Sender, "send", families=("overtaking", "crashes"))(_send(early=True))
+mutant("a late sender does not keep the votes", Sender, "send", SECOND, families=("timing",))(_send(overwrite=True))
+mutant("a message lists who is there, whatever its timestamp", Sender, "send", families=("churn", "crashes"))(_send(anybody=True))
+
+
+@mutant("a slot is free when it is in the first copy", Sender, "wait_for_slot", families=("pressure",))
+def _first_copy_only(self: Sender) -> Generator[Request, Any, bool]:
+    copies = self.box.copies
+    self.box.copies = 1
+    try:
+        return (yield from _WAIT_FOR_SLOT(self))
+    finally:
+        self.box.copies = copies
+
+
+_WAIT_FOR_SLOT = Sender.wait_for_slot
+
+
+@mutant("slots are not waited for", Sender, "wait_for_slot", families=("pressure",))
+def _no_wait(self: Sender) -> Generator[Request, Any, bool]:
+    yield Until(self.box.clock)
+    return True
+
+
+@mutant("timestamps are what the clock says", Sender, "stamp", SECOND, families=("timing",))
+def _plain_clock(self: Sender) -> int:
+    period = self.box.parameters.schedule
+    stamp = self.box.clock
+    return stamp + -stamp % period if period else stamp
+
+
+# --- the first protocol -----------------------------------------------------------------------------------------------
+
+
+def _decide(*, follow: bool = True, spread: bool = True, early: bool = False) -> Any:
+    """The decision, without looking at others' (``follow``), writing it into later copies (``spread``), or waiting for the end
+    of a slot (``early``)."""
+
+    def decide(box: Box, batch: list[Message], start: int) -> Generator[Request, Any, None]:
+        def settle(copy: Copy) -> None:
+            for message in batch:
+                entry = find(copy, message.slot, message.key)
+                if entry is None or entry.removed or (message.verdict is not None and not spread):
+                    continue
+                if message.verdict is None:
+                    message.verdict = entry.available if entry.decision is None or not follow else entry.decision
+                if entry.decision is None:
+                    copy.put(message.slot, changed(entry, decision=message.verdict))
+
+        end = box.clock
+        for copy in range(start, box.copies):
+            result = yield box.decide(copy, settle)
+            end += box.parameters.decide
+            if result is FAILED:
+                end += box.times.extra
+            for message in batch:
+                message.follow(copy)
+            if not early or result is FAILED:
+                yield Until(end)
+
+    return decide
+
+
+mutant("nobody follows a decision that is there", first, "decide", FIRST, families=("overtaking",))(_decide(follow=False))
+mutant("a decision is not written into later copies", first, "decide", FIRST, families=("overtaking",))(_decide(spread=False))
+mutant("slots are left early", first, "decide", FIRST, families=("overtaking",))(_decide(early=True))
+
+
+# --- the second protocol ----------------------------------------------------------------------------------------------
+
+
+@mutant("a quorum is one smaller", second, "majority", SECOND, families=("timing", "overtaking"))
+def _minority(listed: int) -> int:
+    return max(1, listed.bit_count() // 2)
+
+
+@mutant("a quorum is of who is in the list now", second, "find", SECOND, families=("churn", "timing", "crashes"))
+def _listed_now(copy: Copy, slot: int, key: Key) -> Entry | None:
+    entry = find(copy, slot, key)
+    return entry if entry is None else changed(entry, listed=receivers(copy, 1 << 62))
+
+
+@mutant("LD is changed after the quorum", second, "_would_change", SECOND, families=("timing",))
+def _at_any_time(batch: list[Message], copy: Copy) -> list[Message]:
+    setting = []
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is not None and entry.available and not entry.local:
+            if entry.seen.bit_count() >= second.majority(entry.listed):
+                setting.append(message)
+    return setting
+
+
+@mutant("nobody asks how many have seen a message in time", second, "_would_change", SECOND, families=("timing",))
+def _unseen(batch: list[Message], copy: Copy) -> list[Message]:
+    setting = []
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is not None and entry.available and not entry.local:
+            if entry.voted.bit_count() < second.majority(entry.listed):
+                setting.append(message)
+    return setting
+
+
+@mutant("the first vote counts", second, "_would_settle", SECOND, families=("timing",))
+def _no_quorum(batch: list[Message], copy: Copy) -> tuple[list[tuple[Message, bool]], list[Message]]:
+    found = [(message, find(copy, message.slot, message.key)) for message in batch]
+    return [(message, entry.decision is None) for message, entry in found if entry is not None], []
+
+
+@mutant("a decision overwrites the one that is there", second, "_join_in", SECOND, families=("timing", "overtaking"))
+def _overwrite(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        if entry is not None and message.verdict is not None and not entry.removed:
+            copy.put(message.slot, changed(entry, decision=message.verdict))
+    return _JOIN_IN(box, batch, copy)
+
+
+_JOIN_IN = second._join_in
+
+
+@mutant("decisions are kept to oneself", second, "_join_in", SECOND, families=("timing", "overtaking"))
+def _keeps_it(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
+    known = {message.key: message.verdict for message in batch}
+    for message in batch:
+        entry = find(copy, message.slot, message.key)
+        message.verdict = None if entry is None or entry.decision is None else entry.decision
+    undecided = _JOIN_IN(box, batch, copy)
+    for message in batch:
+        message.verdict = known[message.key] if known[message.key] is not None else message.verdict
+    return [message for message in undecided if known[message.key] is None]
+
+
+# --- receiving --------------------------------------------------------------------------------------------------------
+
+
+@mutant("d-flags are set before reading", Receiver, "_take_off", families=("steady", "pressure"))
+def _flag_first(self: Receiver, message: Message) -> None:
+    self._finish([message])
+    _TAKE_OFF(self, message)
+
+
+_TAKE_OFF = Receiver._take_off
+
+
+@mutant("messages are delivered as they are decided", Receiver, "advance")
+def _as_decided(self: Receiver) -> None:
+    if self.started:
+        for item in [item for item in self.order if item[1].decided and item[1].verdict]:
+            self.order.remove(item)
+            self._take_off(item[1])
+    _ADVANCE(self)
+
+
+_ADVANCE = Receiver.advance
+
+
+@mutant("who is overtaken goes on", Receiver, "_take_off", SECOND, families=("timing",))
+def _goes_on(self: Receiver, message: Message) -> None:
+    if message.key <= self.passed:
+        message.wanted = False
+    _TAKE_OFF(self, message)
+
+
+@mutant("a message is read from one copy or not at all", Receiver, "_fetch", families=("overtaking", "crashes"))
+def _from_one(self: Receiver, message: Message) -> Generator[Request, Any, Any]:
+    copies = self.box.copies
+    self.box.copies = self.box.first + 1
+    try:
+        return (yield from _FETCH(self, message))
+    finally:
+        self.box.copies = copies
+
+
+_FETCH = Receiver._fetch
+
+
+# --- the list of receivers --------------------------------------------------------------------------------------------
+
+
+@mutant("entry and exit are now", membership, "_list", families=("churn",))
+def _now(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, int]:
+    time = box.clock
+    yield from membership._write(box, at(time))
+    return time
+
+
+@mutant("a leaver does not read what is earlier", Receiver, "_is_at_end", families=("churn",))
+def _at_once(self: Receiver) -> bool:
+    return bool(self.exit) and not self.stopped
+
+
+@mutant("nobody collects for who has crashed", Mailbox, "_collect", families=("crashes",))
+def _not_collected(self: Mailbox, process: ProcessId) -> None:
+    """What it has not read stays."""
+
+
+def _collect(*, gone: bool = True, votes: bool = True, flags: bool = True, early: bool = False) -> Any:
+    """Collecting in which something is forgotten."""
+
+    def collect(box: Box, place: int, process: ProcessId) -> Procedure:
+        mask = 1 << place
+        exit_ = box.clock + box.times.join + box.parameters.skew + 1
+
+        def mark(copy: Copy) -> None:
+            connection = copy.connection(place)
+            if connection is None or connection.process != process:
+                return
+            if not connection.gone and gone:
+                copy.connect(place, Connection(process, connection.entry, connection.exit or exit_, gone=True))
+            for slot, entry in list(copy.entries()):
+                if entry.listed & mask and not entry.done & mask:
+                    voted = entry.voted | mask if votes else entry.voted
+                    copy.put(slot, changed(entry, voted=voted, done=entry.done | mask if flags else entry.done))
+            box.sweep(copy)
+
+        if early:
+            yield Disconnect(box.group, place, process)
+        for copy in range(box.copies):
+            yield box.list(copy, mark)
+        yield Disconnect(box.group, place, process)
+
+    return collect
+
+
+mutant("collecting does not mark who is gone", membership, "collect", families=("crashes", "churn"))(_collect(gone=False))
+mutant("collecting forgets the votes", membership, "collect", SECOND, families=("majority",))(_collect(votes=False))
+mutant("collecting forgets the d-flags", membership, "collect", families=("crashes", "churn"))(_collect(flags=False))
+mutant("a place is free before it is collected", membership, "collect", families=("crashes", "churn"))(_collect(early=True))
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def table() -> dict[str, dict[str, Any]]:
+    """What is checked in: mutant to what catches it."""
+    return sweeping.read_table(TABLE) if TABLE.exists() else {}
+
+
+def seeds(times: int = 1) -> list[int]:
+    """The seeds of a sweep that is so many times as long as the ordinary one, and those that mutants need."""
+    needed = (row["seed"] for row in table().values() if "seed" in row)
+    return sorted({*range(times * sweep.SEEDS), *sweep.REGRESSIONS, *needed})
+
+
+def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:
+    """What a mutant (None: the protocol itself) violates in the run that a row of the table names."""
+    if "scenario" in row:
+        scenario = scripted.SCENARIOS[row["scenario"]]
+    else:
+        scenario = sweep.scenario_of(row["seed"])  # as the protocol has it: a mutant may reckon otherwise
+    with patched(name) as make:
+        return sweep.run(row.get("seed", 0), make, scenario).violated
+
+
+def _search(name: str) -> tuple[int, list[str]] | None:
+    found = MUTANTS[name]
+    likely = [
+        seed for seed in range(SEARCHED)
+        if sweep.protocol_of(seed) in found.protocols and sweep.family_of(seed) in found.families
+    ]
+
+    def run(seed: int, variant: Make | None) -> sweep.Outcome:
+        scenario = sweep.scenario_of(seed)
+        with patched(name if variant is not None else None) as make:
+            return sweep.run(seed, make, scenario)
+
+    return sweeping.first_that_catches(run, maker(), sweeping.known_first(TABLE, name, likely))
+
+
+if __name__ == "__main__":
+    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)
