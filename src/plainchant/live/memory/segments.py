@@ -58,9 +58,9 @@ _REMOVED: Final = 2
 _THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
 _SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
 _FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
-_YIELDS: Final = 40
-"""So often who waits for a lock only lets others run; then it sleeps."""
-_SHORTEST_SLEEP: Final = 20e-6
+_YIELDING: Final = 3e-4
+"""For so many seconds who waits for a lock only lets others run: steps are short, and waking up takes longer; then it sleeps."""
+_SHORTEST_SLEEP: Final = 50e-6
 _LONGEST_SLEEP: Final = 1e-3
 _COUNTED: Final = 5e-3
 """Seconds of one attempt that count as waiting, at the most: who was stopped itself has not waited."""
@@ -186,12 +186,10 @@ class Segment:
 
     def _lock_later(self) -> bool:
         waited = 0.0
-        attempts = 0
         pause = _SHORTEST_SLEEP
         before = time.monotonic()
         while waited < self._patience:
-            attempts += 1
-            if attempts <= _YIELDS:
+            if waited < _YIELDING:
                 os.sched_yield()
             else:
                 time.sleep(pause)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from ...engine import Host
 from ...memory import Connection, Copy, Entry, Layout, Operate, Step
 from ...model import GroupId
@@ -41,10 +45,11 @@ class Box:
     # --- operations, by their bounds ----------------------------------------------------------------------------------
 
     def write(self, copy: int, step: Step, size: int) -> Operate:
-        return Operate(self.group, copy, "write", step, self.parameters.write, size=size)
+        # Receivers wake up while the sender goes on: they find out when the message is complete, or never will be.
+        return Operate(self.group, copy, "write", step, self.parameters.write, news=copy == self.first, size=size)
 
     def flag(self, copy: int, step: Step) -> Operate:
-        return Operate(self.group, copy, "flag", step, self.parameters.flag, news=copy == self.copies - 1)
+        return Operate(self.group, copy, "flag", step, self.parameters.flag)
 
     def look(self, copy: int, step: Step) -> Operate:
         return Operate(self.group, copy, "look", step, self.parameters.decide)
@@ -98,12 +103,8 @@ def find(copy: Copy, slot: int, key: Key) -> Entry | None:
     return entry if entry is not None and (entry.stamp, entry.place) == key else None
 
 
-_FIELDS = Entry.__struct_fields__
-
-
-def changed(entry: Entry, **fields: object) -> Entry:
-    """The same entry with other fields."""
-    return Entry(*[fields.get(name, getattr(entry, name)) for name in _FIELDS])  # type: ignore[arg-type]
+changed: Final = msgspec.structs.replace
+"""The same entry with other fields."""
 
 
 def majority(listed: int) -> int:

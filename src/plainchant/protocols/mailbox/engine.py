@@ -37,9 +37,9 @@ class Mailbox(Engine):
         self.host = host
         self.group = group
         self.box = Box(host, group, parameters, rules)
-        self.sender = Sender(self.box)
-        self.receiver = Receiver(self.box, self._decided, self._go)
         self.only_sends = base(host.me) in parameters.senders
+        self.sender = Sender(self.box, tells_dead=self.only_sends)
+        self.receiver = Receiver(self.box, self._decided, self._go)
         self.connected = False
         self.sends = False
         """Whether the group is formed, so that messages may be sent."""
@@ -177,7 +177,10 @@ class Mailbox(Engine):
                 return
             outgoing = self.outgoing = Outgoing(batch)
         began = box.clock
-        yield from sender.send(outgoing, stamp)
+        alive = yield from sender.send(outgoing, stamp)
+        if not alive:
+            self._no_copy()
+            return
         batch, took = outgoing.batch, box.clock - began
         if batch.count:
             seq = batch.first + batch.count - 1

@@ -188,3 +188,5 @@ def listen(box: Box, batch: list[Message], begin: int, start: int) -> Generator[
         yield Until(begin + copy * box.times.slot + box.times.settle)
         while (yield box.decide(copy, overhear)) is False:
             yield Until(box.clock + box.parameters.decide)
+        for message in batch:
+            message.follow(copy)

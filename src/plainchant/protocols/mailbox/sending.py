@@ -36,32 +36,27 @@ class Outgoing:
 class Sender:
     """Writes messages into this process's slots."""
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, box: Box, *, tells_dead: bool = False) -> None:
         self.box = box
+        self.tells_dead = tells_dead
+        """Whether nobody but the sender finds out which copies are dead: this process does not look for messages."""
         self.last = 0
         """The timestamp of the last message."""
         self.lead = 0
         """How far timestamps lie ahead of the clock."""
         self._slot = 0
+        self._next_is_free = False
+        """Whether the last Send has found the next slot free in every copy."""
 
     def wait_for_slot(self) -> Generator[Request, Any, bool]:
         """Waits until the next slot is free in every copy; whether there is a copy at all."""
         box = self.box
-        slot = box.place * box.layout.slots + self._slot
-
-        def is_free(copy: Copy) -> bool:
-            entry = copy.entry(slot)
-            if entry is None or entry.removed:
-                return True
-            if not box.is_over(entry):
-                return False
-            copy.put(slot, changed(entry, removed=True))
+        if self._next_is_free:
             return True
-
         copy = 0
         alive = blocked = False
         while copy < box.copies:
-            free = yield box.look(copy, is_free)
+            free = yield box.look(copy, self._is_free)
             if free is False:
                 if not blocked:
                     text = f"all {box.layout.slots} slots of {box.host.me} hold messages that not everybody has read"
@@ -74,6 +69,17 @@ class Sender:
         if blocked:
             box.host.record("unblock", box.group)
         return alive
+
+    def _is_free(self, copy: Copy) -> bool:
+        """Whether the next slot is free in this copy."""
+        slot = self.box.place * self.box.layout.slots + self._slot
+        entry = copy.entry(slot)
+        if entry is None or entry.removed:
+            return True
+        if not self.box.is_over(entry):
+            return False
+        copy.put(slot, changed(entry, removed=True))
+        return True
 
     def stamp(self) -> int:
         """The timestamp of a message that is sent now."""
@@ -89,8 +95,8 @@ class Sender:
         """A message was accepted: the next may do with less time."""
         self.lead = self.lead // 2 if self.lead > self.box.times.deliver else 0
 
-    def send(self, outgoing: Outgoing, stamp: int) -> Generator[Request, Any, None]:
-        """The procedure of the seed: 3.3.1."""
+    def send(self, outgoing: Outgoing, stamp: int) -> Generator[Request, Any, bool]:
+        """The procedure of the seed: 3.3.1. Whether there is a copy at all."""
         box = self.box
         batch = outgoing.batch
         self.last = stamp
@@ -111,15 +117,24 @@ class Sender:
                 names = ("first", "count", "offset", "total", "size", "filled")
                 copy.put(slot, changed(there, **dict(zip(names, fields, strict=True))))
 
-        def make_available(copy: Copy) -> None:
+        def make_available(copy: Copy) -> bool:
             there = find(copy, slot, key)
             if there is not None and not there.removed:
                 copy.put(slot, changed(there, available=True))
+            return self._is_free(copy)
 
         for copy in range(box.copies):
-            yield box.write(copy, insert, len(batch.body))
+            failed = (yield box.write(copy, insert, len(batch.body))) is FAILED
+            if failed and copy == box.first and self.tells_dead:
+                box.first += 1
+        alive = is_free = False
         for copy in range(box.copies):
-            yield box.flag(copy, make_available)
+            free = yield box.flag(copy, make_available)
+            if free is not FAILED:
+                is_free = free and (is_free or not alive)
+                alive = True
+        self._next_is_free = is_free
+        return alive
 
     def outcome(self, outgoing: Outgoing) -> Generator[Request, Any, bool]:
         """How a message ended that this process does not receive itself: the decision in the last copy that is alive."""

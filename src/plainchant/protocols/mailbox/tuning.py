@@ -25,7 +25,7 @@ BOUNDS: Final = {
     "datagram": 200 * MS,
 }
 SLOTS: Final = 4
-ROOM: Final = 512 << 10
+ROOM: Final = 2 << 20
 SPARE: Final = 4
 """Places for processes that come back before the places of those who crashed are free, and for those who join."""
 

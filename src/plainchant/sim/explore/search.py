@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 Procedures are generators, which cannot be copied. So a branch is explored by running its whole case again with the answers that
-lead there (``_Path``); further questions get their first answers, and the last question with an answer left is next. Where events
-have to be ordered the run's state is looked up, and a state from which everything was tried is not tried again.
+lead there (``_Path``); further questions get their first answers (faults come first: what is left of a run with few crashes left is
+small), and the last question with an answer left is next. Where events have to be ordered the run's state is looked up, and a state from which everything was tried is not tried again.
 
 **Order.** Two events at one moment are *independent* if they belong to different processes and do not touch the same copy: each
 leaves alone what the other reads or writes (memory by copies, engines by processes; the mailbox server counts as a copy), so does
@@ -83,7 +83,7 @@ class _Path:
 
     def choose(self, count: int, *, rare: bool = False) -> int:
         if self._asked == len(self.questions):
-            self.questions.append(_Question(list(range(count))))
+            self.questions.append(_Question(list(range(count))[:: -1 if rare else 1]))
         self._asked += 1
         return self.questions[self._asked - 1].answer
 
