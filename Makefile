@@ -51,8 +51,10 @@ demo: $(STAMP)  ## a five-member group with loss and a crash, forty more runs on
 
 test: $(STAMP)  ## lint, types and all tests: what CI runs
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory types
-	@$(MAKE) --no-print-directory unit-test
+	@# Types are checked by one processor while the tests begin; what is wrong with them is said at the end.
+	@$(MAKE) --no-print-directory types > $(VENV)/types.log 2>&1 & types=$$!; \
+		$(MAKE) --no-print-directory unit-test; tested=$$?; \
+		wait $$types || { cat $(VENV)/types.log; exit 1; }; exit $$tested
 
 lint: $(STAMP)  ## ruff
 	$(BIN)/ruff check .

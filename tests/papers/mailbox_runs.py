@@ -107,11 +107,12 @@ class _ScriptedMemory(SimMemory):
 
 
 class ScriptedSimulation(Simulation):
-    """A simulation whose memory follows a script."""
+    """A simulation whose memory follows a script. ``settle``: how long nothing has to be left to do until it is at rest."""
 
-    def __init__(self, script: Script | None, scenario: Scenario, **settings: Any) -> None:
+    def __init__(self, script: Script | None, scenario: Scenario, *, settle: int = 0, **settings: Any) -> None:
         self._script = script
         super().__init__(scenario, **settings)
+        self._settle = settle or self._settle
 
     def _make_memory(self) -> SimMemory | None:
         if self._script is None:
@@ -200,8 +201,9 @@ def simulate(
     clocks: Mapping[str, float] | None = None,
     faults: Sequence[Fault] = (),
     memory: Mapping[str, Any] | None = None,
-    length: float = 15_000,
+    length: float = 10_000,
     drain: float = 1,
+    settle: float = 7_000,
     settings: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> MailboxRun:
@@ -220,7 +222,7 @@ def simulate(
         **(settings or {}),
     )
     trace = TraceBuffer()
-    simulation = ScriptedSimulation(script, scenario, trace=trace, make=mailbox.maker(rules))
+    simulation = ScriptedSimulation(script, scenario, settle=us(settle), trace=trace, make=mailbox.maker(rules))
     summary = simulation.run()
     table = trace.table()
     found = verify(table, PROMISES)

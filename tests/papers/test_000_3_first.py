@@ -263,7 +263,7 @@ def test_3_3_2_a_crashed_receiver_holds_up_senders_only_until_it_is_reported(tol
 def test_3_3_2_who_has_crashed_is_no_receiver_any_more(tolerate: str) -> None:
     """Once it is marked, further messages have no flag for it and are removed as if it had never been."""
     load = Workload(senders=("a",), rate=800.0, start=us(9000), stop=us(14_000))
-    run = simulate("a b c", load, tolerate=tolerate, slots=1, faults=[fault("crash", 4000, process="c")])
+    run = simulate("a b c", load, tolerate=tolerate, slots=1, faults=[fault("crash", 4000, process="c")], length=15_000)
     assert len(run.delivered("b")) == len(run.of("send")) >= 3
     assert not [row for row in run.of("block") if row["true_time"] > 9000 * US] or tolerate == "timing"
     assert run.violated == []
@@ -277,7 +277,7 @@ def test_theorem_1(seed: int) -> None:
     """Consensus, validity, ordering and bounded time, with crashes of senders, receivers and copies at drawn moments."""
     run = simulate(
         "a b c d", Workload(rate=700.0, start=us(4000), stop=us(12_000)), tolerate="crash", copies=3, clocks={"b": 4, "d": 2},
-        memory={"duration": "extremes"}, settings={"seed": seed},
+        memory={"duration": "extremes"}, settings={"seed": seed}, length=12_500,
         faults=[
             fault("crash", 5000 + 613 * seed, process="a", mid_broadcast=True), fault("crash", 8000 + 311 * seed, process="d"),
             fault("module", 5500 + 501 * seed, module=1 + seed % 3), fault("module", 9000, module=1 + (seed + 1) % 3),

@@ -192,7 +192,7 @@ def test_3_4_1_receivers_keep_scanning() -> None:
 def test_3_4_1_with_an_off_line_schedule_p_is_0(tolerate: str) -> None:
     """Sends begin at multiples of 1 ms, and receivers know when to look."""
     load = Workload(senders=("a",), rate=900.0, start=us(4500), stop=us(12_000))
-    settings: dict[str, Any] = {"tolerate": tolerate, "copies": 2, "memory": {"duration": "max"}}
+    settings: dict[str, Any] = {"tolerate": tolerate, "copies": 2, "memory": {"duration": "max"}, "length": 12_500}
     polled = simulate("a b c", load, **settings)
     scheduled = simulate("a b c", load, schedule=1000, **settings)
     assert scheduled.violated == polled.violated == []
@@ -318,7 +318,7 @@ def test_theorem_2(seed: int) -> None:
     run = simulate(
         "s t a b c d e", Workload(senders=("s", "t", "a", "b"), rate=600.0, start=us(4000), stop=us(11_000)), copies=3,
         senders=("s", "t"), clocks=clocks, memory={"duration": ("extremes", "uniform")[seed % 2]}, settings={"seed": seed},
-        faults=[*kinds, minority[seed % 4]], rejected="again",
+        faults=[*kinds, minority[seed % 4]], rejected="again", length=12_000,
     )
     assert run.violated == []
     assert run.summary.quiet

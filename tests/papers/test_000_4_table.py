@@ -148,7 +148,7 @@ def test_table_4_1_receive_with_the_second_protocol(copies: int) -> None:
     def dying(at: float) -> MailboxRun:
         return simulate("s a b", sent, script=Script(usual=1), senders=("s",), copies=copies, faults=crashes(at, copies))
 
-    deciding, never = dying(5215), dying(14_000)
+    deciding, never = dying(5215), dying(9_900)
     reading = dying(never.operations("a", "read")[0][2] + 1)
     decided = (deciding.details("decide", "a")[0]["after_ns"] - bounds.complete) / US
     steps = reading.operations("a", "read", "finish")

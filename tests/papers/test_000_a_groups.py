@@ -188,8 +188,8 @@ LAN = Network(delay=Delay("uniform", us(100), us(2000)))
 
 def remote(members: str, **settings: Any) -> MailboxRun:
     load = Workload(rate=60.0, start=us(20_000), stop=us(90_000))
-    plain: dict[str, Any] = {"poll": 1000, "datagram": 5 * MS, "length": 100_000, "drain": 5, "memory": {"operations": False}}
-    return simulate(members, load, settings={"network": LAN}, **plain, **settings)
+    plain: dict[str, Any] = {"poll": 1000, "datagram": 5 * MS, "length": 100_000, "settle": 0, "memory": {"operations": False}}
+    return simulate(members, load, settings={"network": LAN}, drain=5, **plain, **settings)
 
 
 @BOTH

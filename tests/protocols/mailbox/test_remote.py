@@ -27,6 +27,7 @@ from plainchant.protocols.mailbox.remote_packets import (
     item_to_bytes,
 )
 from plainchant.protocols.mailbox.remote_slave import Acting, Slave
+from plainchant.scenario import find
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
@@ -69,9 +70,9 @@ def cut(source: str, target: str, at: str, length: str) -> str:
 class Run:
     """A simulated run that came to rest."""
 
-    def __init__(self, faults: str = "", *settings: str, seed: int = 1) -> None:
+    def __init__(self, faults: str = "", *settings: str, seed: int = 1, text: str = SCENARIO) -> None:
         trace = TraceBuffer()
-        scenario = parse(SCENARIO + faults, "remote.toml", [f"seed={seed}", *settings])
+        scenario = parse(text + faults, "remote.toml", [f"seed={seed}", *settings])
         self.simulation = Simulation(scenario, trace=trace)
         self.summary = self.simulation.run()
         assert self.summary.quiet, self.summary.not_quiet
@@ -264,6 +265,16 @@ def test_a_group_is_formed_without_a_remote_process_that_never_comes() -> None:
     assert min(joined) >= silence(PARAMETERS)
     assert run.count("p2", "p1", "p2", "p3") == 30
     assert run.connected == {"p1", "p2", "p3"}
+
+
+def test_the_shipped_scenario_shows_what_it_says() -> None:
+    run = Run(text=find("mailbox-remote").read_text(encoding="utf-8"), seed=0)
+    assert not run.violated
+    assert run.connected == {"controller", "station-1", "station-2", "sensor", "console#1"}
+    assert run.count("station-1", "console") == len(run.of("console", "send")) > 2
+    assert run.count("station-1", "console#1") == len(run.of("console#1", "send")) > 2
+    assert run.delivered("sensor") == run.delivered("station-1")
+    assert run.summary.packets_lost > 5
 
 
 # --- leaving ----------------------------------------------------------------------------------------------------------

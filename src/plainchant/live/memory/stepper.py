@@ -10,9 +10,9 @@ one request each; after :data:`AT_ONCE` of them the loop comes round.
 **Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took on
 average lately, up to :data:`AHEAD`. What is left is waited for busily: the loop goes round, so that others who live in it are not
 kept waiting, and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so
-after an operation that is ``news``; so it need not end when it would where nobody rings, only at the latest time that it allows,
-and now and then in case a bell was lost (:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that
-at once.
+after operations that are ``news``, as soon as they have nothing else to do at once (waking somebody takes longer than a step). So
+it need not end when it would where nobody rings, only at the latest time that it allows, and now and then in case a bell was lost
+(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once.
 
 **Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
 waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
@@ -132,6 +132,8 @@ class Stepper:
         self._napping: dict[_Running, int] = {}
         """Who naps, and when that has to end if nobody rings; 0: some time."""
         self._news = 0
+        self._ringing: dict[Attachment, None] = {}
+        """Where the others have to be told of something new, as soon as nothing else is to be done at once."""
         self._is_running = False
         self._asked = False
         self._looking: asyncio.TimerHandle | None = None
@@ -151,6 +153,7 @@ class Stepper:
         self._is_running = True
         try:
             self._run_some()
+            self._ring()
         finally:
             self._is_running = False
         if self._host.alive:
@@ -165,6 +168,7 @@ class Stepper:
                 if not host.alive:
                     return
                 continue
+            self._ring()
             ahead = self._ahead()
             if ahead is None or ahead > self._lead:
                 return
@@ -287,7 +291,7 @@ class Stepper:
         if request.news:
             self._news += 1
             running.looked += 1
-            attached.ring()
+            self._ringing[attached] = None
             self._end_naps(ended)
         if self.meter is not None:
             self.meter(request.name, took)
@@ -339,6 +343,13 @@ class Stepper:
             self._ready.append((running, None))
         self._napping.clear()
 
+    def _ring(self) -> None:
+        """Tells the others, once for all that is new."""
+        if self._ringing:
+            ringing, self._ringing = self._ringing, {}
+            for attached in ringing:
+                attached.ring()
+
     def _hear(self, attached: Attachment) -> None:
         """Somebody may have rung."""
         rung = attached.hear()
@@ -377,6 +388,7 @@ class Stepper:
         return attached.port
 
     def _disconnect(self, request: Disconnect) -> None:
+        self._ring()
         attached = self._attached.pop((request.mailbox, request.process), None)
         if attached is None:
             self.server.disconnect(request.mailbox, request.place, request.process)
@@ -417,6 +429,7 @@ class Stepper:
         self._napping.clear()
         problem: PlainchantError | None = None
         self._copies.clear()
+        self._ringing.clear()
         for key in list(self._attached):
             attached = self._attached.pop(key)
             self._loop.remove_reader(attached.bell)
