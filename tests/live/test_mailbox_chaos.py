@@ -83,7 +83,14 @@ def test_nobody_waits_for_ever_and_nobody_ends_as_nobody_meant(runs: list[Run]) 
     for run in runs:
         assert run.summary.quiet, run.summary.not_quiet
         assert not run.summary.unexpected
-        assert not [end for end in run.summary.processes.values() if end.state == "halted"]
+
+
+def test_only_who_was_too_late_halts(runs: list[Run]) -> None:
+    """The protocol stops a process that has missed what others have; it is none that kept its bounds."""
+    for run in runs:
+        halted = {name for name, end in run.summary.processes.items() if end.state == "halted"}
+        rows = run.table.select(["process", "kind", "detail"]).to_pylist()
+        assert halted <= {row["process"] for row in rows if row["kind"] == "fault" and is_timing(row["detail"])}
 
 
 def test_every_promise_is_kept(runs: list[Run]) -> None:
@@ -154,5 +161,9 @@ def in_time(table: pa.Table) -> pa.Table:
 def _without_mark(kind: str, detail: str | None) -> str | None:
     if kind != "fault" or detail is None:
         return detail
+    return None if is_timing(detail) else detail
+
+
+def is_timing(detail: str) -> bool:
     told: dict[str, Any] = json.loads(detail)
-    return None if told.get("timing") else detail
+    return told.get("timing") is True

@@ -195,6 +195,17 @@ def test_3_3_1_the_printed_delay_is_too_short_even_if_e_is_longer_than_a_step() 
     assert [run.violated for run in runs] == [["agreement", "uniform", "unanimity"], []]
 
 
+@pytest.mark.parametrize("extra", ["none", "printed", "corrected"])
+def test_3_3_1_who_looks_for_messages_may_overtake_too(extra: str) -> None:
+    """Line 15. a finds copy 1 alive, accepts there, and the copy dies; b's look is slower and finds it dead. It goes on to copy 2
+    after dd + e, and a is there up to 2 dd after its beginning."""
+    script = Script({"a look": 0.8, "b look 1": 1, "a decide 2": 1}, {"s flag 1": "s", "a decide 1": "module 1"})
+    run = simulate("s a b", message("s", 5010), script=script, rules=Rules(extra=extra), tolerate="crash", senders=("s",))
+    clean = extra == "corrected"
+    assert (run.decisions("a"), run.decisions("b")) == ([1], [int(clean)])
+    assert run.violated == ([] if clean else ["agreement", "uniform", "unanimity"])
+
+
 @pytest.mark.parametrize("extra", ["printed", "corrected"])
 def test_3_3_1_the_delays_of_several_dead_copies_add_up(extra: str) -> None:
     """a crashes when it has written into copy 2; b follows, and copy 2 dies. c, which finds that out, must not come to copy 3

@@ -271,7 +271,7 @@ def test_the_shipped_scenario_shows_what_it_says() -> None:
     run = Run(text=find("mailbox-remote").read_text(encoding="utf-8"), seed=0)
     assert not run.violated
     assert run.connected == {"controller", "station-1", "station-2", "sensor", "console#1"}
-    assert run.count("station-1", "console") == len(run.of("console", "send")) > 2
+    assert 2 < run.count("station-1", "console") <= len(run.of("console", "send"))
     assert run.count("station-1", "console#1") == len(run.of("console#1", "send")) > 2
     assert run.delivered("sensor") == run.delivered("station-1")
     assert run.summary.packets_lost > 5

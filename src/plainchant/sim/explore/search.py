@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 Procedures are generators, which cannot be copied. So a branch is explored by running its whole case again with the answers that
-lead there (``_Path``); further questions get their first answers (faults come first: what is left of a run with few crashes left is
-small), and the last question with an answer left is next. Where events have to be ordered the run's state is looked up, and a state from which everything was tried is not tried again.
+lead there (``_Path``); further questions get their first answers, and the last question with an answer left is next. Where events
+have to be ordered the run's state is looked up, and a state from which everything was tried is not tried again.
 
 **Order.** Two events at one moment are *independent* if they belong to different processes and do not touch the same copy: each
 leaves alone what the other reads or writes (memory by copies, engines by processes; the mailbox server counts as a copy), so does
@@ -16,7 +16,8 @@ touches processes at large (a crash, of which all are told) wakes everybody. A p
 process, comes first: what others do at this moment is independent of it, and that a crash is told a moment later at the earliest
 makes this true of notices.
 
-**Beyond the limit** on states the rest is sampled: ``random`` runs whose answers are drawn.
+**Drawing.** Depth first is a slow way to find what is broken: so runs can be drawn first (``probes``), and, beyond the limit on
+states, to sample the rest (``random``).
 
 **Shrinking.** Of a run that breaks a promise every answer that need not be special (a fault, a long operation, an order) is made
 the usual one, until none can be taken away alone.
@@ -83,7 +84,7 @@ class _Path:
 
     def choose(self, count: int, *, rare: bool = False) -> int:
         if self._asked == len(self.questions):
-            self.questions.append(_Question(list(range(count))[:: -1 if rare else 1]))
+            self.questions.append(_Question(list(range(count))))
         self._asked += 1
         return self.questions[self._asked - 1].answer
 
