@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from plainchant.model import MS
 from plainchant.trace.explain import Explainer
 from plainchant.trace.explain_words import crash_words, fault_words
 
-from .mailboxes import late_sender
+from .mailboxes import MailboxScript, late_sender
 
 EXPLAINER = Explainer(late_sender().table())
 
@@ -69,6 +70,19 @@ def test_faults_of_common_memory_have_words(detail: dict[str, object], words: st
 
 def test_a_crash_in_the_middle_of_a_broadcast_without_memory_is_told_as_before() -> None:
     assert crash_words("p", {"mid_broadcast": True, "reached": ["q"]}).endswith("only q still got the packet")
+
+
+def test_who_acts_for_somebody_elsewhere_says_for_whom() -> None:
+    script = MailboxScript("p1 p2")
+    script.enter(0.1, "p1 p2", 64)
+    script.send(1, "p2")
+    script.about(1.9, "p1", "sent", "p2", 1, stamp=MS, took_ns=900_000, acting_for="p2")
+    script.decide(2, "p1", "p2", 1, 1, accepted=False, acting_for="p2")
+    script.end(9, "p1 p2")
+    steps = {step.what: step.because for step in Explainer(script.table()).message(("g", "p2", 1)).steps}
+    assert "p1 has written it into every copy and set all flags, in 900 us (for p2)" in steps
+    because = steps["p1 decides to reject it, 1.0 ms after its timestamp (for p2)"]
+    assert because == "its Send took 900 us, and should take 300 us at the most"
 
 
 def test_another_protocol_has_none_of_its_rows_taken_for_those_of_a_batch() -> None:

@@ -29,6 +29,12 @@ _TOLD: Final = 3
 
 def act(event: Event) -> str | None:
     """What happens in a row about a message in common memory, without its subject; None if it is not about one."""
+    does = _act(event)
+    remote = event.detail.get("acting_for")
+    return f"{does} (for {remote})" if does is not None and isinstance(remote, str) else does
+
+
+def _act(event: Event) -> str | None:
     detail = event.detail
     stamp = whole(detail, "stamp")
     match event.kind:
@@ -141,7 +147,7 @@ class Mailbox:
     def rejected(self, event: Event, stamp: int) -> str:
         """Why a message was not there in time."""
         sender = event.sender or str(event.detail.get("of", ""))
-        rows = [row for row in self._rows.find("sent", process=sender) if whole(row.detail, "stamp") == stamp]
+        rows = [row for row in self._rows.find("sent", sender=sender) if whole(row.detail, "stamp") == stamp]
         bound = self._rows.bounds().get("send")
         if not rows:
             last = self._rows.last_row(sender)
