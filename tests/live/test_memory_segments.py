@@ -364,19 +364,17 @@ def test_who_was_stopped_while_it_waited_has_not_waited(path: Path, monkeypatch:
     patient = Segment(path, patience=0.02)
     with path.open("rb+") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        times = iter([0.0, 1000.0, 1000.0])
-        calls = 0
+        times = iter([0.0, 1000.0, 1000.001, 1000.002])
+        pauses = 0
 
-        def monotonic() -> float:
-            return next(times, 1000.0)
-
-        def free() -> None:
-            nonlocal calls
-            calls += 1
-            if calls == 3:
+        def pause(seconds: float = 0.0) -> None:
+            nonlocal pauses
+            pauses += 1
+            if pauses == 3:
                 fcntl.flock(holder, fcntl.LOCK_UN)
 
-        monkeypatch.setattr(time, "monotonic", monotonic)
-        monkeypatch.setattr(os, "sched_yield", free)
+        monkeypatch.setattr(time, "monotonic", lambda: next(times))
+        monkeypatch.setattr(os, "sched_yield", pause)
+        monkeypatch.setattr(time, "sleep", pause)
         assert patient.operate(lambda copy: 5) == 5
     patient.close()

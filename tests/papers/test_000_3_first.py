@@ -6,17 +6,25 @@ write 20, flag 20, decide 10, read 20, finish 10, clocks differ by at most 4, re
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
 
 import pytest
 
+from plainchant.memory import FAILED, Request, Until
 from plainchant.model import US
+from plainchant.protocols.mailbox import first
+from plainchant.protocols.mailbox.box import Box
+from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.rules import RULES, Rules
+from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Workload
 
 from .mailbox_runs import MailboxRun, Script, fault, message, simulate, times, us
 
 BOTH = pytest.mark.parametrize("tolerate", ["crash", "timing"])
+Decide: TypeAlias = Callable[[Box, list[Message], int], Generator[Request, Any, None]]
 
 
 # --- 2: the system -----------------------------------------------------------------------------------------------------------
@@ -133,6 +141,31 @@ def test_3_1_reading_is_separate_from_deciding(tolerate: str) -> None:
 
 
 @BOTH
+def test_3_1_several_messages_are_decided_at_once(tolerate: str) -> None:
+    """Those that are complete at the same look: as many steps as for one."""
+    sends = [message(name, 5000 + number) for number, name in enumerate("stu")]
+    few, many = (
+        simulate("s t u a b", *load, script=Script(), tolerate=tolerate, senders=("s", "t", "u")) for load in (sends[:1], sends)
+    )
+    assert len(few.operations("a", "decide")) == len(many.operations("a", "decide")) == (2 if tolerate == "crash" else 4)
+    assert many.decisions("a") == many.decisions("b") == [1, 1, 1]
+    assert many.delivered("a") == [("s", 1), ("t", 1), ("u", 1)]
+
+
+@BOTH
+def test_3_1_who_reads_slowly_is_late_for_no_decision(tolerate: str) -> None:
+    """Reading takes ten times as long as it takes for the next messages to come."""
+    load = Workload(senders=("s", "t"), rate=3000.0, start=us(5000), stop=us(8000))
+    run = simulate("s t a b", load, script=Script(usual=1), tolerate=tolerate, senders=("s", "t"), read=3000, length=9000)
+    bounds = times(tolerate=tolerate, read=3000)
+    begun = [detail["after_ns"] - detail["took_ns"] for detail in run.details("decide")]
+    assert len(begun) >= 16
+    assert max(begun) <= bounds.complete + bounds.detect + 10 * US
+    assert set(run.decisions("a")) == {1}
+    assert run.violated == []
+
+
+@BOTH
 @pytest.mark.parametrize("slots", [1, 2])
 def test_3_1_the_buffer_does_not_overflow(tolerate: str, slots: int) -> None:
     """Who has no free slot waits, and says so; nothing is lost."""
@@ -195,6 +228,22 @@ def test_3_3_1_the_printed_delay_is_too_short_even_if_e_is_longer_than_a_step() 
     assert [run.violated for run in runs] == [["agreement", "uniform", "unanimity"], []]
 
 
+@pytest.mark.parametrize(("shorter", "clean"), [(0, True), (3, False), (1000, False)])
+def test_3_3_1_no_shorter_delay_will_do(shorter: int, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By so many ns: a begins copy 1 right before b is done with it, and writes into copy 2 right before 2 dd have passed."""
+    made = Times.__init__
+
+    def make(self: Times, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.extra -= shorter
+
+    monkeypatch.setattr(Times, "__init__", make)
+    script = Script({"a look": 1, "b decide 1": 1, "a decide 2": 1}, {"s flag 1": "s", "a decide 1": "module 1"})
+    run = simulate("s a b", message("s", 5010), script=script, clocks={"a": 0.001}, tolerate="crash", senders=("s",))
+    assert (run.decisions("a"), run.decisions("b")) == ([1], [int(clean)])
+    assert (run.violated == []) is clean
+
+
 @pytest.mark.parametrize("extra", ["none", "printed", "corrected"])
 def test_3_3_1_who_looks_for_messages_may_overtake_too(extra: str) -> None:
     """Line 15. a finds copy 1 alive, accepts there, and the copy dies; b's look is slower and finds it dead. It goes on to copy 2
@@ -206,22 +255,38 @@ def test_3_3_1_who_looks_for_messages_may_overtake_too(extra: str) -> None:
     assert run.violated == ([] if clean else ["agreement", "uniform", "unanimity"])
 
 
-@pytest.mark.parametrize("extra", ["printed", "corrected"])
-def test_3_3_1_the_delays_of_several_dead_copies_add_up(extra: str) -> None:
+def given_back(decide: Decide) -> Decide:
+    """The decision with waits that count from its beginning (lines 33 and 35), and delays of 2 dd."""
+
+    def changed(box: Box, batch: list[Message], start: int) -> Generator[Request, Any, None]:
+        steps, began, copies = decide(box, batch, start), box.clock, 0
+        result: Any = None
+        with contextlib.suppress(StopIteration):
+            while True:
+                request = steps.send(result)
+                if isinstance(request, Until):
+                    copies += 1
+                    request = Until(began + copies * box.parameters.decide + (box.times.extra if result is FAILED else 0))
+                result = yield request
+
+    return changed
+
+
+@pytest.mark.parametrize("variant", ["printed", "given back", "corrected"])
+def test_3_3_1_the_delays_of_several_dead_copies_add_up(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """a crashes when it has written into copy 2; b follows, and copy 2 dies. c, which finds that out, must not come to copy 3
     before b, whose slot there has been moved by the first dead copy and lasts for dd."""
     script = Script(
         {"a look": 0.8, "b decide 1": 0.9, "c decide 1": 0.9, "b decide 2": 0.9, "c decide 2": 1, "b decide 3": 1},
         {"s flag 2": "s", "a decide 1": "module 1", "a decide 2": "a", "b decide 2": "module 2"},
     )
-    rules = Rules(extra=extra)
+    rules = Rules(extra="printed") if variant == "printed" else RULES
+    if variant == "given back":
+        monkeypatch.setattr(first, "decide", given_back(first.decide))
     run = simulate("s a b c", message("s", 5010), script=script, rules=rules, tolerate="crash", senders=("s",), copies=3)
-    clean = extra == "corrected"
+    clean = variant == "corrected"
     assert (run.decisions("b"), run.decisions("c")) == ([1], [int(clean)])
     assert run.violated == ([] if clean else ["agreement", "uniform", "unanimity"])
-    if clean:
-        b, c = (run.operations(name, "decide")[-1] for name in "bc")
-        assert c[2] - b[3] > 0 > c[2] - b[3] - times(tolerate="crash").extra / US
 
 
 @pytest.mark.parametrize("atomic", [False, True])

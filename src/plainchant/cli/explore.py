@@ -61,7 +61,7 @@ def explore(
     ] = None,
     detections: Annotated[
         list[int] | None,
-        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, 1000"),
+        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, the bound of delivery"),
     ] = None,
     phases: Annotated[
         list[int] | None,

@@ -195,9 +195,8 @@ def _plain_clock(self: Sender) -> int:
 # --- the first protocol -----------------------------------------------------------------------------------------------
 
 
-def _decide(*, follow: bool = True, spread: bool = True, early: bool = False) -> Any:
-    """The decision, without looking at others' (``follow``), writing it into later copies (``spread``), or waiting for the end
-    of a slot (``early``)."""
+def _decide(*, follow: bool = True, spread: bool = True) -> Any:
+    """The decision, without looking at others' (``follow``) or writing it into later copies (``spread``)."""
 
     def decide(box: Box, batch: list[Message], start: int) -> Generator[Request, Any, None]:
         def settle(copy: Copy) -> None:
@@ -218,15 +217,13 @@ def _decide(*, follow: bool = True, spread: bool = True, early: bool = False) ->
                 end += box.times.extra
             for message in batch:
                 message.follow(copy)
-            if not early or result is FAILED:
-                yield Until(end)
+            yield Until(end)
 
     return decide
 
 
 mutant("nobody follows a decision that is there", first, "decide", FIRST, families=("overtaking",))(_decide(follow=False))
 mutant("a decision is not written into later copies", first, "decide", FIRST, families=("overtaking",))(_decide(spread=False))
-mutant("slots are left early", first, "decide", FIRST, families=("overtaking",))(_decide(early=True))
 
 
 # --- the second protocol ----------------------------------------------------------------------------------------------

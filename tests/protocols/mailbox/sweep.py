@@ -47,6 +47,7 @@ from ..sweeping import Make, ms
 
 FAMILIES = ("steady", "crashes", "overtaking", "churn", "pressure", "timing", "overtaking", "timing", "majority")
 ONLY_SECOND = ("timing", "majority")
+AIMED = ("overtaking", "timing")
 SEEDS = 180
 """The ordinary sweep: each family with each protocol, ten times."""
 TIMES = frozenset({"bounded", "rejected", "halted", "validity"})
@@ -313,7 +314,7 @@ def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed."""
     random = Random(f"mailbox sweep {seed}")
     family = family_of(seed)
-    count = random.choice((2, 2, 3, 3, 3, 4, 4, 5, 6, 8) if family != "timing" else (2, 3, 3, 3, 4, 4, 5, 6))
+    count = random.choice((2, 2, 3, 3, 3, 4, 4, 5, 6, 8) if family not in AIMED else (2, 3, 3, 3, 4, 4, 5, 6))
     members = tuple(f"p{number + 1}" for number in range(count))
     later = ("q1", "q2")[: random.choice((1, 2))] if family == "churn" or (family == "timing" and random.random() < 0.3) else ()
     parameters = _parameters(random, family, protocol_of(seed), members)
@@ -327,7 +328,7 @@ def scenario_of(seed: int) -> Scenario:
         memory=plan.memory, workload=_workload(random, family, declared, plan.groups), clock=tuple(plan.clocks),
         fault=plan.sorted(),
     )
-    return _aim(scenario, plan) if family in ("overtaking", "timing") else scenario
+    return _aim(scenario, plan) if family in AIMED else scenario
 
 
 def _parameters(random: Random, family: str, tolerate: str, members: Sequence[ProcessId]) -> dict[str, Any]:
@@ -365,8 +366,10 @@ def _senders(random: Random, family: str, members: Sequence[ProcessId]) -> tuple
     return ()
 
 
-def _memory(random: Random) -> Memory:
+def _memory(random: Random, family: str) -> Memory:
     detection = ms(0, 3, random) if random.random() < 0.5 else ms(3, 12, random)
+    if family == "overtaking" and random.random() < 0.6:
+        return Memory(duration="extremes", detection=detection)
     if random.random() < 0.2:
         # Half the bound is left for the queue, which is never so long.
         return Memory(duration=random.choice(("uniform", "max")), share=0.5, service=Duration(100), detection=detection)
@@ -410,7 +413,7 @@ class _Plan:
         self.lost: dict[ProcessId, None] = {}
         """Receivers that fail or leave."""
         self.modules = list(range(1, declared.copies + 1))
-        self.memory = _memory(random)
+        self.memory = _memory(random, family)
 
     def _groups(self) -> dict[GroupId, tuple[ProcessId, ...]]:
         groups = {"g": tuple(self.members)}
@@ -552,19 +555,25 @@ class _Plan:
     def aim(self, stamp: int, sender: ProcessId, sent: int) -> None:
         """Lets a module crash, and its sender stop, around the decision on the message with this timestamp, which was sent at
         ``sent``."""
-        times, random = Times(self.declared), self.random
+        declared, times, random = self.declared, Times(self.declared), self.random
         begin = times.instant(stamp + times.complete) - self.base
-        if self.family == "timing" and self._victim([sender]) is not None:
+        if self.family == "timing" and random.random() < 0.8 and self._victim([sender]) is not None:
             at = sent - random.randrange(max(1, min(times.send, sent)))
-            until = begin + random.randrange(-self.declared.decide, times.expiry)
-            if random.random() < 0.8 and at < min(until, self.duration):
+            until = begin + random.randrange(-declared.decide, times.expiry)
+            if at < min(until, self.duration):
                 self.faults.append(Fault(kind="pause", at=Duration(at), process=sender, length=Duration(until - at)))
-            begin += random.choice((0, 0, until - begin))
-        step = self.declared.decide
-        after = random.choice((2 * step, 4 * step, self.declared.copies * times.slot, times.deliver - times.complete))
-        at = begin + random.randrange(after)
-        if 0 <= at < self.duration and len(self.modules) > 1:
-            module = self.modules.pop(0)
+        if len(self.modules) < 2:
+            return
+        module = random.choice((self.modules[0], self.modules[0], random.choice(self.modules)))
+        if times.first:
+            at = begin + random.randrange(random.choice((2, 2, 2, 4, 20)) * declared.decide)
+        else:
+            # While copies are looked at, or one of the three steps on this one is taken, or later.
+            slot = declared.decide + (module - 1) * times.slot
+            step = random.choice((0, slot, slot + times.vote, slot + times.settle, slot + times.settle))
+            at = begin + step + random.randrange(random.choice((1, 1, 20)) * declared.decide)
+        if 0 <= at < self.duration:
+            self.modules.remove(module)
             self.faults.append(Fault(kind="module", at=Duration(at), module=module))
 
     def sorted(self) -> tuple[Fault, ...]:
@@ -580,13 +589,17 @@ def _aim(scenario: Scenario, plan: _Plan) -> Scenario:
     rows = sorted(table.to_pylist(), key=lambda row: (row["true_time"], row["process"], row["index"]))
     crashed = {row["process"]: row["true_time"] for row in rows if row["kind"] == "crash"}
     targets: dict[tuple[int, ProcessId], int] = {}
+    rejected: dict[tuple[int, ProcessId], None] = {}
     for row in rows:
         detail = json.loads(row["detail"]) if row["detail"] else {}
         sender = row["sender"] or detail.get("of")
         if row["kind"] == "decide" and plan.family == "overtaking" and row["true_time"] > crashed.get(sender, 1 << 62):
             targets[detail["stamp"], sender] = crashed[sender]
+            if not detail["decision"]:
+                rejected[detail["stamp"], sender] = None
         elif row["kind"] == "sent" and plan.family == "timing":
             targets[detail["stamp"], sender] = row["true_time"]
-    for stamp, sender in plan.random.sample(sorted(targets), min(len(targets), plan.random.choice((1, 1, 2, 3)))):
-        plan.aim(stamp, sender, targets[stamp, sender])
+    likely = sorted(target for target in targets if target not in rejected) or sorted(targets)
+    for stamp, sender in plan.random.sample(likely, min(len(likely), plan.random.choice((1, 1, 2, 3)))):
+        plan.aim(stamp, sender.partition("#")[0], targets[stamp, sender])
     return dataclasses.replace(scenario, fault=plan.sorted())

@@ -34,19 +34,33 @@ def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
 
 
 def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, int]:
-    """Lists a change in every copy before its timestamp; who is not done in time tries again with more."""
+    """Lists a change in every copy before its timestamp; who is not done in time tries again with more.
+
+    A sender that is slow may have written a message that lies ahead, without this change: then the change is later still."""
     ahead = box.times.join + TICK
+    latest = 0
     while True:
-        time = box.clock + ahead + box.parameters.skew
-        yield from _write(box, at(time))
-        if box.clock <= time - box.parameters.skew:
+        time = max(box.clock + ahead + box.parameters.skew, latest + TICK)
+        there = yield from _write(box, at(time))
+        latest = there if box.rules.enter_after else 0
+        if box.clock <= time - box.parameters.skew and latest < time:
             return time
         ahead *= 2
 
 
-def _write(box: Box, connection: Connection) -> Generator[Request, Any, None]:
+def _write(box: Box, connection: Connection) -> Generator[Request, Any, int]:
+    """Puts this process's connection into every copy; the latest timestamp of what is there."""
+
+    def put(copy: Copy) -> int:
+        copy.connect(box.place, connection)
+        return max((entry.stamp for _, entry in copy.entries()), default=0)
+
+    latest = 0
     for copy in range(box.copies):
-        yield box.list(copy, lambda copy: copy.connect(box.place, connection))
+        found = yield box.list(copy, put)
+        if found is not FAILED:
+            latest = max(latest, found)
+    return latest
 
 
 def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, None]:

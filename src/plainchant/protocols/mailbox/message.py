@@ -9,16 +9,14 @@ from .box import Key
 class Message:
     """Its name, where it is, and what has become of it."""
 
-    __slots__ = ("begun", "copy", "decided", "entry", "found", "is_read", "key", "listener", "slot", "verdict", "wanted")
+    __slots__ = ("begun", "copy", "decided", "entry", "finished", "found", "is_read", "key", "slot", "verdict", "wanted")
 
-    def __init__(self, slot: int, entry: Entry, *, wanted: bool, listener: bool) -> None:
+    def __init__(self, slot: int, entry: Entry, *, wanted: bool) -> None:
         self.slot = slot
         self.key: Key = (entry.stamp, entry.place)
         self.entry = entry
         self.wanted = wanted
         """Whether it is delivered if it is accepted: it was sent while this process was a receiver."""
-        self.listener = listener
-        """This process has no decision flag in it."""
         self.begun = False
         self.verdict: bool | None = None
         """The decision of the copies so far."""
@@ -26,6 +24,8 @@ class Message:
         """The copy whose decision was the first that it followed."""
         self.decided = False
         """The verdict is final."""
+        self.finished = False
+        """This process's flags are set, in every copy."""
         self.is_read = False
         self.found: tuple[Entry, bytes] | None = None
         """What was read, until it is delivered."""
@@ -39,4 +39,4 @@ class Message:
             self.copy = copy
 
     def snapshot(self) -> tuple[object, ...]:
-        return (self.slot, self.key, self.entry, self.wanted, self.listener, self.begun, self.verdict, self.decided, self.is_read)
+        return (self.slot, self.key, self.entry, self.wanted, self.begun, self.verdict, self.decided, self.is_read, self.finished)

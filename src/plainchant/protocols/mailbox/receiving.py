@@ -139,7 +139,7 @@ class Receiver:
             self._see(slot, entry)
         self._see_connections(connections)
         present = {(entry.stamp, entry.place) for _, entry in entries}
-        for key in [key for key, message in self.known.items() if message.decided and key not in present and key <= self.passed]:
+        for key in [key for key, message in self.known.items() if message.finished and key not in present]:
             del self.known[key]
         if not box.rules.look_again:
             self.horizon = _ALL
@@ -152,14 +152,13 @@ class Receiver:
     def _see(self, slot: int, entry: Entry) -> None:
         box = self.box
         key = (entry.stamp, entry.place)
-        if key in self.known:
+        if key in self.known or entry.done & box.mask:
             return
         wanted = self.entry <= entry.stamp and not 0 < self.exit <= entry.stamp
-        flagged = bool(entry.listed & ~entry.done & box.mask)
-        listener = not entry.listed & box.mask and wanted and box.rules.listen and not box.times.first
-        if not (flagged or listener):
+        listens = wanted and box.rules.listen and not box.times.first
+        if not (entry.listed & box.mask or listens):
             return
-        message = self.known[key] = Message(slot, entry, wanted=wanted, listener=listener)
+        message = self.known[key] = Message(slot, entry, wanted=wanted)
         if key <= self.passed and box.times.first:
             # Only a sender with a timing failure can be so late; what the seed calls unread are later messages.
             message.begun = message.decided = True
@@ -199,9 +198,7 @@ class Receiver:
         if times.first:
             self._decide(batch, box.clock)
             return
-        for group in ([each for each in batch if not each.listener], [each for each in batch if each.listener]):
-            if group:
-                self._decide(group, instant + box.parameters.decide)
+        self._decide(batch, instant + box.parameters.decide)
 
     def _decide(self, batch: list[Message], begin: int) -> None:
         self.deciding += 1
@@ -212,8 +209,6 @@ class Receiver:
         yield Until(begin)
         if box.times.first:
             yield from first.decide(box, batch, start)
-        elif batch[0].listener:
-            yield from second.listen(box, batch, begin, start)
         else:
             yield from second.decide(box, batch, begin, start)
         for message in batch:
@@ -374,11 +369,12 @@ class Receiver:
             found = yield self.box.read(copy, fetch, message.entry.size)
             if found is not FAILED and found is not None:
                 return cast("tuple[Entry, bytes]", found)
-        self._tell_late(message, "it was accepted, but no copy has it any more")
+        text = f"a message of {message.entry.sender} was accepted, but {self.box.host.me} was too late to read it"
+        self.box.host.halt(Reason("missed", text, {"stamp": message.stamp}))
         return None
 
     def _finish(self, batch: list[Message]) -> None:
-        self.unfinished += [message for message in batch if not message.listener]
+        self.unfinished += batch
         if self.unfinished and not self.finishing and not self.pressed:
             self.finishing = True
             self.box.host.spawn("finish", self._set_all_flags())
@@ -398,6 +394,8 @@ class Receiver:
             done = {message.key for message in batch}
             self.unfinished = [message for message in self.unfinished if message.key not in done]
             yield from self._set_flags(batch)
+            for message in batch:
+                message.finished = True
         self.finishing = False
 
     def _set_flags(self, batch: list[Message]) -> Generator[Request, Any, None]:

@@ -24,6 +24,8 @@ class Rules:
     """The second protocol writes a decision that was made in an earlier copy into D."""
     look_again: bool = True
     """After waiting a receiver looks again, because an earlier message may have been inserted."""
+    enter_after: bool = True
+    """A receiver enters after everything that is there already, whatever its timestamp says."""
     listen: bool = True
     """A receiver without a decision flag reads what was sent after its entry (A.1.2)."""
     postpone: bool = True

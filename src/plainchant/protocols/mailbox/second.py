@@ -8,7 +8,10 @@ consensus.
 
 Who has a decision writes it into the next copies without waiting. A message that is absent from a copy is decided on there all
 the same, in a place that its sender finds if it comes after all; else two receivers that come before and after it would wait for
-different quorums. For processes that are gone ``leaving.collect`` has voted. """
+different quorums. For processes that are gone ``membership.collect`` has voted.
+
+Who has no decision flag in a copy only *listens* there (A.1.2): it changes nothing, and waits for the decision of the others. A
+process that joins may have a flag in one copy and none in another. """
 
 from __future__ import annotations
 
@@ -58,6 +61,12 @@ def _join_in(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
         if entry.removed:
             message.verdict = message.verdict if entry.decision is None else entry.decision
             continue
+        if not entry.listed & box.mask:
+            if entry.decision is not None:
+                message.verdict = entry.decision
+            elif entry.listed & ~entry.done:
+                undecided.append(message)
+            continue
         decision = entry.decision
         if decision is None and box.rules.decision_field:
             decision = message.verdict
@@ -87,7 +96,7 @@ def _vote(box: Box, copy: int, batch: list[Message]) -> Generator[Request, Any, 
     """Lines 22 to 28: LD and nrd, together."""
     if box.rules.atomic_votes:
         return (yield box.decide(copy, partial(_count_in, box, batch)))
-    changes = yield box.decide(copy, partial(_would_change, batch))
+    changes = yield box.decide(copy, partial(_would_change, box, batch))
     if changes is FAILED:
         return FAILED
     yield box.decide(copy, partial(_change, changes))
@@ -95,16 +104,16 @@ def _vote(box: Box, copy: int, batch: list[Message]) -> Generator[Request, Any, 
 
 
 def _count_in(box: Box, batch: list[Message], copy: Copy) -> None:
-    _change(_would_change(batch, copy), copy)
+    _change(_would_change(box, batch, copy), copy)
     _only_count(box, batch, copy)
 
 
-def _would_change(batch: list[Message], copy: Copy) -> list[Message]:
+def _would_change(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
     """Those for which LD is to be set."""
     setting = []
     for message in batch:
         entry = find(copy, message.slot, message.key)
-        if entry is not None and entry.available and not entry.local:
+        if entry is not None and entry.listed & box.mask and entry.available and not entry.local:
             quorum = majority(entry.listed)
             if entry.seen.bit_count() >= quorum > entry.voted.bit_count():
                 setting.append(message)
@@ -121,7 +130,7 @@ def _change(batch: list[Message], copy: Copy) -> None:
 def _only_count(box: Box, batch: list[Message], copy: Copy) -> None:
     for message in batch:
         entry = find(copy, message.slot, message.key)
-        if entry is not None and not entry.removed:
+        if entry is not None and entry.listed & box.mask and not entry.removed:
             copy.put(message.slot, changed(entry, voted=entry.voted | box.mask))
 
 
@@ -129,7 +138,7 @@ def _settle_in(box: Box, copy: int, batch: list[Message]) -> Generator[Request, 
     """Lines 29 to 34; those that have no quorum yet."""
     if box.rules.atomic_votes:
         return (yield box.decide(copy, partial(_settle, box, batch)))
-    tested = yield box.decide(copy, partial(_would_settle, batch))
+    tested = yield box.decide(copy, partial(_would_settle, box, batch))
     if tested is FAILED:
         return FAILED
     setting, without = tested
@@ -138,22 +147,29 @@ def _settle_in(box: Box, copy: int, batch: list[Message]) -> Generator[Request, 
 
 
 def _settle(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
-    setting, without = _would_settle(batch, copy)
+    setting, without = _would_settle(box, batch, copy)
     _set_decision(box, setting, copy)
     return without
 
 
-def _would_settle(batch: list[Message], copy: Copy) -> tuple[list[tuple[Message, bool]], list[Message]]:
+def _would_settle(
+    box: Box, batch: list[Message], copy: Copy
+) -> tuple[list[tuple[Message, bool]], list[Message]]:
     """Those that have a decision or a quorum for one, each with whether it has none yet; and those that have no quorum."""
     setting, without = [], []
     for message in batch:
         entry = find(copy, message.slot, message.key)
         if entry is None:
             continue
-        if entry.decision is None and entry.voted.bit_count() < majority(entry.listed):
-            without.append(message)
+        if entry.decision is not None:
+            setting.append((message, False))
+        elif not entry.listed & box.mask:
+            if entry.listed & ~entry.done:
+                without.append(message)
+        elif entry.voted.bit_count() >= majority(entry.listed):
+            setting.append((message, True))
         else:
-            setting.append((message, entry.decision is None))
+            without.append(message)
     return setting, without
 
 
@@ -166,27 +182,3 @@ def _set_decision(box: Box, batch: list[tuple[Message, bool]], copy: Copy) -> No
             entry = changed(entry, decision=entry.local)
             copy.put(message.slot, entry)
         message.verdict = entry.decision if box.rules.decision_field else entry.local
-
-
-def listen(box: Box, batch: list[Message], begin: int, start: int) -> Generator[Request, Any, None]:
-    """Follows the decision on messages in which this process has no flag (A.1.2), and changes nothing."""
-
-    def overhear(copy: Copy) -> bool:
-        """Whether all of them are decided in this copy."""
-        everywhere = True
-        for message in batch:
-            entry = find(copy, message.slot, message.key)
-            if entry is None or (entry.removed and entry.decision is None):
-                continue
-            if entry.decision is None:
-                everywhere = everywhere and not entry.listed & ~entry.done
-            else:
-                message.verdict = entry.decision
-        return everywhere
-
-    for copy in range(start, box.copies):
-        yield Until(begin + copy * box.times.slot + box.times.settle)
-        while (yield box.decide(copy, overhear)) is False:
-            yield Until(box.clock + box.parameters.decide)
-        for message in batch:
-            message.follow(copy)

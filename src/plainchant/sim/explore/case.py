@@ -35,7 +35,7 @@ class Case:
     """How many modules may fail."""
     failures: int | None = None
     """How many of the crashes may be receivers'; None: all."""
-    detections: tuple[Nanoseconds, ...] = (1, 1_000)
+    detections: tuple[Nanoseconds, ...] = (1, 100)
     """How long after a crash everybody is told; each is tried. Not at once: nobody acts upon a crash at its very moment."""
     early: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
     """Processes whose clocks are ahead by this: a timing failure."""
@@ -108,6 +108,7 @@ def mailbox_case(
     bounds = dict(description.bounds(chosen, groups))
     make = mailbox.maker(ruled)
     settings.setdefault("modules", chosen.copies - 1)
+    settings.setdefault("detections", (1, bounds["deliver"]))
     if chosen.tolerate == "timing":
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))

@@ -1,0 +1,58 @@
+"""Each rule is needed: without it the sweep, or a scenario made for it, finds a violation. (The table: ``mutants``.)
+
+That the protocol itself has none there is what the sweep shows, among whose seeds are those of the table, and the test of the
+scenarios below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from plainchant.protocols.mailbox.rules import RULES, Rules
+
+from . import scripted
+from .mutants import MUTANTS, SEARCHED, catch, table
+
+CAUGHT = {name: row for name, row in table().items() if "survives" not in row}
+SURVIVORS = {name: row for name, row in table().items() if "survives" in row}
+
+
+def test_the_table_names_every_mutant_and_no_other() -> None:
+    assert sorted(table()) == sorted(MUTANTS)
+
+
+def test_every_rule_that_has_a_name_is_taken_away() -> None:
+    taken = [mutant.rules for mutant in MUTANTS.values() if mutant.rules != RULES]
+    for field in dataclasses.fields(Rules):
+        assert any(getattr(rules, field.name) != getattr(RULES, field.name) for rules in taken), field.name
+
+
+def test_every_rule_that_a_mutant_replaces_is_one_of_the_protocol() -> None:
+    for name, mutant in MUTANTS.items():
+        for owner, attribute, _ in mutant.patches:
+            assert attribute in vars(owner), f"{name}: {owner.__name__} has no {attribute}"
+
+
+def test_mutants_are_caught_within_the_seeds_that_are_searched_or_by_what_exists() -> None:
+    for row in CAUGHT.values():
+        if "scenario" in row:
+            assert row["scenario"] in scripted.SCENARIOS
+        else:
+            assert 0 <= row["seed"] < SEARCHED
+
+
+def test_the_few_that_survive_say_why() -> None:
+    assert all(len(row["survives"]) > 40 for row in SURVIVORS.values())
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", CAUGHT)
+def test_the_mutant_is_caught(name: str) -> None:
+    assert CAUGHT[name]["property"] in catch(name, CAUGHT[name])  # an exception would be no catch: it fails this test
+
+
+@pytest.mark.parametrize("name", scripted.SCENARIOS)
+def test_the_protocol_comes_through_every_scripted_scenario(name: str) -> None:
+    assert not catch(None, {"scenario": name})
