@@ -154,7 +154,7 @@ async def take_part(
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a run: the controllers that were not killed, how many values each sensor had, and in the simulator the run."""
+    """What became of a run: controllers that were not killed, how many values each sensor had, and in the simulator the run."""
 
     reports: dict[str, Report]
     values: dict[str, int]

@@ -103,6 +103,10 @@ def test_a_1_who_only_sends_is_in_no_list(tolerate: str) -> None:
 # --- A.1.2: with timing failures ------------------------------------------------------------------------------------------------
 
 
+SEED = Rules(enter_after=False)
+"""Entry and exit timestamps as the seed has them, by the clock alone."""
+
+
 def unlisted(rules: Rules) -> MailboxRun:
     """s's clock is ahead: its message is later than c's entry, and it writes it before c is in the list."""
     script = Script({"c list": 1, "c read": 1})
@@ -113,19 +117,24 @@ def unlisted(rules: Rules) -> MailboxRun:
 
 
 def test_a_1_2_claim_1_fails_with_a_sender_whose_clock_is_ahead() -> None:
-    run = unlisted(RULES)
+    run = unlisted(SEED)
     (stamp,) = {stamp for _, stamp, _ in run.flagged}
     assert stamp >= stamp_of(run, "entered", "entry")
     assert set(map(frozenset, run.flagged.values())) == {frozenset("ab")}
     assert run.timing_faults() == ["s"]
 
 
+def leaving_early(rules: Rules) -> MailboxRun:
+    """s's clock is ahead: its message is later than c's exit, and it writes it before the exit is in the list."""
+    return simulate(
+        "s a b c", message("s", 5005), message("s", 9000), script=Script({"c list": 1}), rules=rules, senders=("s",),
+        clocks={"s": 100}, slots=1, faults=[fault("leave", 5000, process="c")],
+    )
+
+
 def test_a_1_2_claim_2_fails_with_a_sender_whose_clock_is_ahead() -> None:
     """The message has a flag for c, which has left before it: nobody waits for that."""
-    run = simulate(
-        "s a b c", message("s", 5005), message("s", 9000), script=Script({"c list": 1}), senders=("s",), clocks={"s": 100},
-        slots=1, faults=[fault("leave", 5000, process="c")],
-    )
+    run = leaving_early(SEED)
     first = min(stamp for _, stamp, _ in run.flagged)
     assert first >= stamp_of(run, "leaving", "exit")
     assert all("c" in names for (_, stamp, _), names in run.flagged.items() if stamp == first)
@@ -133,6 +142,21 @@ def test_a_1_2_claim_2_fails_with_a_sender_whose_clock_is_ahead() -> None:
     assert run.delivered("c") == []
     assert run.summary.quiet
     assert run.violated == []
+
+
+def test_a_1_2_who_comes_and_goes_after_all_that_is_there_keeps_both_claims() -> None:
+    """Here: the step that puts c into a copy's list sees what was written there without it, and c takes a later timestamp."""
+    joined, left = unlisted(RULES), leaving_early(RULES)
+    (stamp,) = {stamp for _, stamp, _ in joined.flagged}
+    assert stamp < stamp_of(joined, "entered", "entry")
+    assert joined.delivered("a") == joined.delivered("b") == [("s", 1)]
+    assert joined.delivered("c") == []
+    first = min(stamp for _, stamp, _ in left.flagged)
+    assert first < stamp_of(left, "leaving", "exit")
+    assert left.delivered("a") == left.delivered("b") == [("s", 1), ("s", 2)]
+    assert left.delivered("c") == [("s", 1)]
+    assert joined.violated == left.violated == []
+    assert joined.timing_faults() == left.timing_faults() == ["s"]
 
 
 def test_a_1_2_a_late_sender_does_not_make_it_fail() -> None:
@@ -151,14 +175,14 @@ def test_a_1_2_a_late_sender_does_not_make_it_fail() -> None:
 @pytest.mark.parametrize("listen", [False, True])
 def test_a_1_2_a_new_receiver_listens_in(listen: bool) -> None:
     """It has no flag, takes no part, and reads the message all the same."""
-    run = unlisted(Rules(listen=listen))
+    run = unlisted(Rules(enter_after=False, listen=listen))
     assert run.delivered("a") == run.delivered("b") == [("s", 1)]
     assert run.delivered("c") == ([("s", 1)] if listen else [])
     assert run.violated == ([] if listen else ["agreement", "uniform"])
 
 
 def test_a_1_2_who_listens_changes_nothing() -> None:
-    run = unlisted(RULES)
+    run = unlisted(SEED)
     assert run.operations("c", "decide")
     assert run.changed["c", "decide"] == run.changed["c", "finish"] == 0
     assert run.changed["a", "decide"] > 0
@@ -166,10 +190,12 @@ def test_a_1_2_who_listens_changes_nothing() -> None:
 
 @pytest.mark.parametrize("postpone", [False, True])
 def test_a_1_2_removal_is_postponed(postpone: bool) -> None:
-    """a and b read at once and set their flags; c, which reads slowly, comes when the message is gone."""
-    run = unlisted(Rules(postpone=postpone))
+    """a and b read at once and set their flags; c, which reads slowly, comes when the message is gone, and can only stop."""
+    run = unlisted(Rules(enter_after=False, postpone=postpone))
     assert run.delivered("c") == ([("s", 1)] if postpone else [])
-    assert run.violated == ([] if postpone else ["agreement", "uniform"])
+    assert [detail["reason"] for detail in run.details("crash", "c")] == ([] if postpone else ["missed"])
+    assert run.violated == []
+    assert run.timing_faults() == ["s"]
 
 
 def test_a_1_2_the_printed_postponement_is_too_short() -> None:

@@ -14,6 +14,7 @@ import typer
 
 from ..model import UsageError
 from ..sim.explore.case import UNITS, Case, mailbox_case, rule_values
+from ..sim.explore.checks import PROMISES
 from ..sim.explore.search import Result, replay
 from ..sim.explore.search import explore as search
 from ..sim.explore.story import timeline, write
@@ -61,7 +62,7 @@ def explore(
     ] = None,
     detections: Annotated[
         list[int] | None,
-        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, the bound of delivery"),
+        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, delivery bound"),
     ] = None,
     phases: Annotated[
         list[int] | None,
@@ -77,6 +78,12 @@ def explore(
             metavar="OPERATION",
             help="Only such operations take nothing or their whole bound; the others take it all. May be repeated.",
             show_default="all",
+        ),
+    ] = None,
+    strike: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATION", help="Things go wrong only before such operations. May be repeated.", show_default="all"
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="States at the most.")] = 1_000_000,
@@ -108,6 +115,8 @@ def explore(
     """
     if protocol != "mailbox":
         raise UsageError(f"{protocol!r} cannot be explored; what can is a protocol on common memory: mailbox")
+    if promise and promise not in PROMISES:
+        raise UsageError(f"there is no promise {promise!r}; there are: {', '.join(PROMISES)}")
     if trace is not None:
         refuse_occupied(trace)
     chosen: dict[str, Any] = {"modules": modules, "failures": failures}
@@ -126,6 +135,7 @@ def explore(
         late=_numbers(late or (), "--late"),
         messages=messages,
         varied=frozenset(vary or ()),
+        struck=frozenset(strike or ()),
         **{name: value for name, value in chosen.items() if value is not None},
     )
     found = search(case, limit=limit, probes=probes, random=random, seed=seed, promise=promise, progress=_progress())

@@ -86,6 +86,8 @@ def _type(description: registry.Description, field: dataclasses.Field[Any]) -> s
 def _type_name(hint: Any, keys: str = "") -> str:
     if typing.get_origin(hint) is Mapping:
         return f"{_type_name(typing.get_args(hint)[1])} by {keys}"
+    if typing.get_origin(hint) is tuple:
+        return f"list of {_type_name(typing.get_args(hint)[0])}s"
     names = {int: "whole number", float: "number", bool: "true or false", str: "text", Duration: "duration"}
     return names.get(hint) or str(typing.get_origin(hint) or hint)
 
@@ -98,7 +100,7 @@ def _default(description: registry.Description, field: dataclasses.Field[Any]) -
 def _shown(default: Any) -> str:
     if isinstance(default, bool):
         return "true" if default else "false"
-    return "none" if default == {} else str(default)
+    return "none" if default in ({}, ()) else str(default)
 
 
 def _list(chosen: list[registry.Description]) -> None:

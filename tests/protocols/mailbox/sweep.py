@@ -41,6 +41,7 @@ from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
+from tests.papers.mailbox_runs import Script, ScriptedSimulation
 
 from .. import sweeping
 from ..sweeping import Make, ms
@@ -201,14 +202,19 @@ class Outcome(sweeping.Outcome):
 
 
 def _unmarked(detail: str | None) -> str | None:
-    """The detail of a row without the mark of a timing fault."""
+    """The detail of a row without the marks of a timing fault.
+
+    >>> _unmarked('{"fault":"timing","timing":true,"copy":1}')
+    '{"copy": 1}'
+    """
     if not detail or '"timing":true' not in detail:
         return detail
-    return json.dumps({name: value for name, value in json.loads(detail).items() if name != "timing"})
+    fields: dict[str, Any] = json.loads(detail)
+    return json.dumps({name: value for name, value in fields.items() if name != "timing" and value != "timing"})
 
 
-def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None) -> Outcome:
-    """Runs and verifies one seed, with the protocol or a variant of it."""
+def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None, script: Script | None = None) -> Outcome:
+    """Runs and verifies one seed (or a scenario, with or without a script), with the protocol or a variant of it."""
     scenario = scenario or scenario_of(seed)
     engine = variant or DESCRIPTION.make
     watched = Watched()
@@ -217,7 +223,7 @@ def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None
         return Watch(host, lambda inner: engine(inner, parameters), watched)
 
     trace = TraceBuffer()
-    simulation = Simulation(scenario, trace=trace, run=scenario.name, make=watching)
+    simulation = ScriptedSimulation(script, scenario, trace=trace, run=scenario.name or "scripted", make=watching)
     summary = simulation.run()
     table = trace.table()
     outcome = Outcome(seed, scenario, summary, table, verify(table), Counter(), watched)

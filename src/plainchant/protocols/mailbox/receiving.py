@@ -58,6 +58,8 @@ class Receiver:
         self.passed: Key = (0, 0)
         self.listed: dict[ProcessId, Connection] = {}
         """Everybody in the list of receivers, as it was last seen."""
+        self.number = 0
+        """Of the last view: its timestamp, or one more than that of the view before."""
         self.places: dict[int, ProcessId] = {}
         self.members: dict[ProcessId, None] = {}
         self.changes: list[tuple[int, int, ProcessId]] = []
@@ -250,7 +252,7 @@ class Receiver:
             if before == connection:
                 continue
             self.listed[process] = connection
-            if before is None and process not in self.members and not connection.gone:
+            if before is None and process not in self.members:
                 insort(self.changes, (connection.entry, 1, process))
             elif before is not None and before.entry != connection.entry and (before.entry, 1, process) in self.changes:
                 self.changes.remove((before.entry, 1, process))
@@ -269,7 +271,7 @@ class Receiver:
     def _view(self, stamp: int, joined: tuple[ProcessId, ...] = (), left: ProcessId = "") -> View:
         box = self.box
         gone = {left: Reason("left", f"{left} is no longer a receiver of {box.group}")} if left else {}
-        number = max(1, stamp - box.epoch)
+        self.number = number = max(self.number + 1, stamp - box.epoch)
         own = box.rank(self.entry) if box.host.me in joined else box.rank(stamp)
         return View(box.group, number, tuple(self.members), joined, gone, rank=own)
 

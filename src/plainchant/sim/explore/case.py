@@ -11,6 +11,8 @@ from ...memory import Layout
 from ...model import Nanoseconds, ProcessId, UsageError
 
 GROUP: Final = "g"
+OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})
+"""What operations are called (``memory.Operate``)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Case:
     """When sends may begin, counted from the last moment for which the next look comes late enough; each is tried by each."""
     varied: frozenset[str] = frozenset()
     """The operations (by name) that take nothing or their whole bound, where the others take their bound; empty: all of them."""
+    struck: frozenset[str] = frozenset()
+    """The operations (by name) before which something may go wrong; empty: all of them."""
     messages: int = 1
     """That each sender sends."""
     scheduled: bool = False
@@ -61,6 +65,8 @@ class Case:
             raise UsageError("a case needs at least one receiver and one sender")
         if not 0 <= self.modules < self.copies:
             raise UsageError(f"one of {self.copies} modules has to remain: let 0 to {self.copies - 1} of them fail (--modules)")
+        for name in (self.varied | self.struck) - OPERATIONS:
+            raise UsageError(f"there is no operation {name!r}; there are: {', '.join(sorted(OPERATIONS))}")
         if not self.detections or min(self.detections) < 1:
             raise UsageError("a crash is told after 1 unit at least; give --detection such a time")
         for process in (*self.early, *self.late):
@@ -100,6 +106,10 @@ def mailbox_case(
         raise UsageError(f"{senders} of {receivers} receivers cannot send; name fewer senders, or leave out --both")
     only = tuple(name for name in sending if name not in listening)
     given = {**UNITS, **(parameters or {})}
+    known = {field.name for field in dataclasses.fields(Parameters)}
+    for name in given:
+        if name not in known:
+            raise UsageError(f"there is no number {name!r} in mailbox; see: plainchant protocols mailbox")
     chosen = Parameters(**{"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, **given, "senders": only})
     ruled = Rules(**(rules or {}))
     times = Times(chosen, ruled)

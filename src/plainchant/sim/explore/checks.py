@@ -7,7 +7,7 @@ crashed counts for the order and for consensus too.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...model import ProcessId
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from .world import World
 
 
+PROMISES: Final = ("integrity", "consensus", "validity", "order", "bounded", "termination", "left-behind")
+
+
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """What a run broke: a promise (``consensus validity order bounded termination left-behind``) and how."""
+    """What a run broke: one of :data:`PROMISES`, and how."""
 
     promise: str
     text: str

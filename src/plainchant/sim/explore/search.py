@@ -226,6 +226,7 @@ def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Resul
         if violation is not None and promise in ("", violation.promise):
             faults = world.faults
             break
+        violation = None
         if not branches % 500:
             progress(len(states), branches)
         more = path.rewind()

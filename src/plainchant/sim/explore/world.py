@@ -159,6 +159,8 @@ class World:
             time, due = self._soon()
             if time > self.now and self._is_formed():
                 break
+            if not due:
+                raise ProtocolError("the group is not formed, and nobody does anything about it")
             self.now = time
             self._step(due)
         else:
@@ -213,7 +215,7 @@ class World:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _soon(self) -> tuple[int, list[Event]]:
-        """When something is due next, and what."""
+        """When something is due next (or never), and what."""
         soonest = _NEVER
         due: list[Event] = []
         for event, time in self._events():
@@ -222,8 +224,6 @@ class World:
                 due = [event]
             elif time == soonest:
                 due.append(event)
-        if not due:
-            self.checks.unending()
         return soonest, due
 
     def _events(self) -> Iterator[tuple[Event, int]]:
@@ -315,6 +315,8 @@ class World:
 
     def _goes_well(self, host: ExploredHost, request: Operate) -> bool:
         """Whether an operation has its effect; else its process has crashed or stopped meanwhile."""
+        if self.case.struck and request.name not in self.case.struck:
+            return True
         crashes = len(self.case.detections) if self._may_crash(host) else 0
         module = int(self.memory.alive[request.copy] and self._modules > 0)
         count = 1 + crashes + module + (host.stops > 0)
@@ -439,8 +441,8 @@ class World:
     def _tell(self, host: ExploredHost, task: Task, request: Operate, result: Any) -> None:
         took = self.now - task.began
         outcome = "finds it dead" if result is FAILED else ""
-        since = f"since {task.began}" if took else "at once"
-        self._say(host.me, f"{_named(request)} ({since}) {outcome}".rstrip())
+        lasted = f"took {took}" if took else "at once"
+        self._say(host.me, f"{_named(request)} ({lasted}) {outcome}".rstrip())
 
     def _say(self, who: str, text: str) -> None:
         if self._telling and self._exploring:
