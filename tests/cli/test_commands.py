@@ -397,6 +397,8 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
         "And if it has to be in time?",
         "no, but ",
         "deadline ",
+        "And without a network?",
+        "longest delivery",
         "holds",
     ):
         assert part in first.out
@@ -406,6 +408,7 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
     assert {"overlapping/trace/part-00000.parquet", "overlapping/report.html"} <= set(made)
     assert {"parted/trace/part-00000.parquet", "parted/report.html"} <= set(made)
     assert {"timed/trace/part-00000.parquet", "timed/report.html"} <= set(made)
+    assert {"shared/trace/part-00000.parquet", "shared/report.html"} <= set(made)
     assert_one_order(first.out)
     assert "40 runs" in first.out
     again = plainchant("demo")

@@ -1,10 +1,11 @@
 """``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, the same for real, groups that
-overlap, a network that falls apart and heals, messages with deadlines, and the laboratory."""
+overlap, a network that falls apart and heals, messages with deadlines, mailboxes in common memory, and the laboratory."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -34,10 +35,12 @@ _SCENARIO: Final = "demo"
 _OVERLAPPING: Final = "newtop-overlapping"
 _PARTED: Final = "newtop-partition"
 _TIMED: Final = "rtcast-realtime"
+_SHARED: Final = "mailbox-modules"
 _SHOWN: Final = 10
 """Messages of the overlapping groups that are shown in their one order."""
 _SEEDS: Final = "0:40"
 _ALWAYS: Final = {"scenario.toml", "summary.json", "trace"}
+_PARTS: Final = ("live", "overlapping", "parted", "timed", "shared", "sweep")
 
 
 @guarded
@@ -52,8 +55,8 @@ def demo(
     Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
     readable account of what happened. The same with five real processes on this machine. Five groups that overlap in a ring
     and a chain, with one order over all of them. A network that falls into three parts, which go on and come together again.
-    A token ring that promises deadlines and keeps them. Then forty runs with other faults each, as tasks on Spark, all
-    verified; and a page for the browser of each.
+    A token ring that promises deadlines and keeps them. Mailboxes in common memory, of which all but one die. Then forty runs
+    with other faults each, as tasks on Spark, all verified; and a page for the browser of each.
 
     Examples:
 
@@ -69,9 +72,10 @@ def demo(
         overlapped = _overlapping(directory / "overlapping")
         parted = _parted(directory / "parted")
         timed = _timed(directory / "timed")
+        shared = _shared(directory / "shared")
         swept = _laboratory(directory)
     _onwards(result, out)
-    if not (result.passes and lived and overlapped and parted and timed and swept):
+    if not (result.passes and lived and overlapped and parted and timed and shared and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -85,7 +89,7 @@ def _is_a_demo(target: Path) -> bool:
     return (
         isinstance(summary, dict)
         and summary.get("command") == "demo"
-        and _ALWAYS <= names <= _ALWAYS | {"live", "overlapping", "parted", "timed", "sweep", "report.html"}
+        and _ALWAYS <= names <= _ALWAYS | {*_PARTS, "report.html"}
     )
 
 
@@ -238,6 +242,53 @@ def _ms(time: int) -> str:
     return f"{time / 1e6:.0f} ms"
 
 
+def _shared(directory: Path) -> bool:
+    """Mailboxes in common memory whose modules die: how long things took with the copies that were left; True if it was in time."""
+    console = output()
+    scenario = load(find(_SHARED))
+    console.print("\n[bold]And without a network?[/bold]")
+    copies = scenario.parameters["copies"]
+    console.print(
+        f"{', '.join(scenario.members)} write into a mailbox in common memory, and read from there, under {scenario.protocol}. It has "
+        f"{copies} copies, each in a memory module of its own, and {len(scenario.fault)} modules die while everybody sends as fast "
+        "as it can. How long a Send and a delivery took at the most, and may take:\n",
+        markup=False,
+    )
+    directory.mkdir()
+    result = execute(scenario, directory, verify_it=True, command="demo")
+    console.print(_in_time(result.table, copies))
+    console.print()
+    if result.verification is not None:
+        tell_verification(result.verification, console)
+    return result.passes
+
+
+def _in_time(rows: pa.Table, copies: int) -> Table:
+    """From one crash of a module to the next: messages, and the longest times of those that were sent then."""
+    ordered = in_order(rows).to_pylist()
+    crashes = sorted({row["true_time"] for row in ordered if row["kind"] == "fault" and "module" in decode(row["detail"])})
+    sent: dict[tuple[str, int], int] = {}
+    took: list[list[int]] = [[] for _ in range(len(crashes) + 1)]
+    delivered: list[list[int]] = [[] for _ in took]
+    bounds: dict[str, int] = {}
+    for row in ordered:
+        kind, message = row["kind"], (row["sender"], row["seq"])
+        if kind == "start":
+            bounds = decode(row["detail"])["bounds"]
+        elif kind == "send":
+            sent[message] = row["true_time"]
+        elif kind == "sent":
+            took[bisect_right(crashes, sent[message])].append(decode(row["detail"])["took_ns"])
+        elif kind == "deliver":
+            delivered[bisect_right(crashes, sent[message])].append(row["true_time"] - sent[message])
+    table = plain_table("from", "copies left", "deliveries", "longest Send", "may take", "longest delivery", "may take")
+    for number, start in enumerate((0, *crashes)):
+        longest = (max(took[number]), bounds["send"], max(delivered[number]), bounds["deliver"])
+        words = (f"{time / 1e6:.2f} ms" for time in longest)
+        table.add_row(_ms(start), str(copies - number), str(len(delivered[number])), *words)
+    return table
+
+
 def _laboratory(directory: Path) -> bool:
     """A small sweep and two reports; True if all is as it should be, or if the laboratory is not installed."""
     console = output()
@@ -257,7 +308,7 @@ def _laboratory(directory: Path) -> bool:
     console.print(f"{definition.runs} runs, {result.events:,} events: {counts}\n", markup=False)
     print_outcomes(console, result.verification.properties)
     print_violations(console, result.verification.violations, most=3, replay=result.replays.__getitem__)
-    for subject in (directory, *(directory / part for part in ("live", "overlapping", "parted", "timed", "sweep"))):
+    for subject in (directory, *(directory / part for part in _PARTS)):
         (subject / "report.html").write_text(page(subject_at(str(subject), most=10)), encoding="utf-8")
     return result.passes
 
@@ -292,7 +343,7 @@ def _onwards(result: Result, out: Path) -> None:
     console, scenario = output(), result.scenario
     if (out / "report.html").exists():
         console.print("\n[bold]Pages for your browser[/bold]")
-        for page in (out, out / "live", out / "overlapping", out / "parted", out / "timed", out / "sweep"):
+        for page in (out, *(out / part for part in _PARTS)):
             console.print(f"  {page / 'report.html'}", markup=False)
     console.print("\n[bold]Where to go next[/bold]")
     for command, why in (
@@ -302,8 +353,9 @@ def _onwards(result: Result, out: Path) -> None:
         (f"plainchant trace {out} --kind view", "who was in the group, and when"),
         (f"plainchant explain {out}/parted --view g", "how the group fell apart and came together"),
         (f"plainchant explain {out}/timed --process valve", "what a member asked for in vain"),
+        (f"plainchant trace {out}/shared --kind decide", "who decided on which message, when, and in which copy"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
         ("plainchant run --list", "other scenarios to try, and `plainchant live` runs each with real processes"),
-        ("plainchant protocols sequencer", "what it promises, and what can be set; newtop and rtcast are the others"),
+        ("plainchant protocols sequencer", "what it promises, and what can be set; newtop, rtcast and mailbox are the others"),
     ):
         console.print(f"  {command:<58} {why}", markup=False)

@@ -245,7 +245,7 @@ class Receiver:
             self.places[place] = process
             if gone != process and gone in self.listed and not self.listed.pop(gone).exit:
                 # Somebody else has its place already: it must have left before.
-                insort(self.changes, (connection.entry or self.horizon + 1, 0, gone))
+                insort(self.changes, ((connection.entry or self.horizon + 2) - 1, 0, gone))
             if not connection.entry:
                 continue
             before = self.listed.get(process)

@@ -21,8 +21,13 @@ from ..registry import Surroundings
 from .parameters import Parameters
 
 BOUNDS: Final = {
-    "write": 100 * US, "flag": 40 * US, "decide": 40 * US, "read": 100 * US, "finish": 40 * US, "skew": 1 * US, "poll": 120 * US,
-    "datagram": 200 * MS,
+    "write": 200 * US,
+    "flag": 100 * US,
+    "decide": 100 * US,
+    "read": 200 * US,
+    "finish": 100 * US,
+    "skew": 1 * US,
+    "poll": 300 * US,
 }
 SLOTS: Final = 4
 ROOM: Final = 2 << 20
