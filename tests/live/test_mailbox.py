@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_refused_with_a_reason() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("name", ["mailbox-join", "mailbox-modules", "mailbox-timing"])
+@pytest.mark.parametrize("name", ["mailbox-join"])
 def test_a_shipped_scenario_runs_live(name: str, tmp_path: Path) -> None:
     path = shipped()[name]
     sets = (*(f"parameters.{bound}={SLOW}" for bound in ("write", "flag", "decide", "read", "finish")), "parameters.poll=4ms")

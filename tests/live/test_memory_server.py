@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from plainchant.live.memory import server as server_module
-from plainchant.live.memory.segments import CommonMemoryError
-from plainchant.live.memory.server import Attachment, MailboxServer, Refused, check_root, clean, default_root, mailboxes
+from plainchant.live.memory.segments import CommonMemoryError, Segment
+from plainchant.live.memory.server import Attachment, Found, MailboxServer, Refused, check_root, clean, default_root, mailboxes
 from plainchant.memory import FAILED, Connection, Entry, Layout
 from plainchant.model import UsageError
 
@@ -45,16 +45,23 @@ def attach(root: Path) -> Iterator[Callable[..., Attachment]]:
 
 
 OTHER = """
-import sys
+import os, signal, sys
 from pathlib import Path
 from plainchant.live.memory.server import MailboxServer
 from plainchant.memory import Layout
+
+def fork(copy):
+    if os.fork():
+        signal.pause()
+    print("forked", flush=True)
+    if sys.stdin.readline():
+        print("the child lives", flush=True)
+    os._exit(0)
+
 attached = MailboxServer("n", root=Path(sys.argv[1])).connect("m", Layout(2, 3, 2, 64), sys.argv[2], 1)
 print("connected", flush=True)
-if sys.stdin.readline() == "leave\\n":
-    attached.disconnect()
-    print("left", flush=True)
-    sys.stdin.readline()
+if sys.stdin.readline() == "fork\\n":
+    attached.segments[0].operate(fork)
 """
 
 
@@ -73,6 +80,15 @@ def another(root: Path, process: str) -> Iterator[subprocess.Popen[str]]:
         for pipe in (started.stdin, started.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def ask(process: subprocess.Popen[str], request: str) -> str:
+    """Writes a line to a process, and reads its answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{request}\n")
+    process.stdin.flush()
+    return process.stdout.readline().rstrip()
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -163,6 +179,55 @@ def test_a_mailbox_that_cannot_be_made_leaves_nothing(root: Path) -> None:
     assert not root.exists()
 
 
+def test_a_mailbox_whose_first_place_has_no_room_leaves_nothing(
+    root: Path, attach: Callable[..., Attachment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(segment: Segment, place: int) -> None:
+        raise CommonMemoryError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "reserve", full)
+        with pytest.raises(CommonMemoryError, match="no room"):
+            attach("a")
+    assert not root.exists()
+    # One that is there already stays.
+    MailboxServer("n", root=root).create("m", LAYOUT, 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "reserve", full)
+        with pytest.raises(CommonMemoryError, match="no room"):
+            attach("a")
+    assert attach("a").port.epoch == 5
+
+
+def test_who_is_killed_while_it_makes_a_mailbox_leaves_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(segment: Segment, place: int) -> None:
+        found.extend(mailboxes_without_lock(root))
+        raise CommonMemoryError("killed")
+
+    found: list[Found] = []
+    mailboxes_without_lock = server_module._mailboxes
+    monkeypatch.setattr(Segment, "reserve", die)
+    with pytest.raises(CommonMemoryError, match="killed"):
+        MailboxServer("n", root=root).connect("m", LAYOUT, "a", 1)
+    assert found == []
+
+
+@pytest.mark.parametrize("refused", ["ftruncate", "posix_fallocate", "mkfifo", "open"])
+def test_what_the_system_refuses_is_a_problem_of_common_memory(
+    refused: str, root: Path, attach: Callable[..., Attachment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(27, "File too large")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, refused, refuse)
+        with pytest.raises(CommonMemoryError, match="File too large"):
+            attach("a")
+        with pytest.raises(CommonMemoryError, match="File too large"):
+            MailboxServer("n", root=root).create("m", LAYOUT, 1)
+    assert attach("a").port.place == 0
+
+
 # --- who has died -------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +312,17 @@ def test_who_is_connected_for_others_is_not_told_of_itself(root: Path, attach: C
     first.disconnect()
 
 
+def test_who_was_forked_is_not_connected(root: Path, attach: Callable[..., Attachment]) -> None:
+    a = attach("a")
+    with another(root, "b") as other:
+        assert ask(other, "fork") == "forked"  # in a step, so that it has the module's lock
+        assert a.failures() == []
+        kill(other)
+        assert a.failures() == ["b"]
+        assert a.segments[0].operate(lambda copy: 5) == 5
+        assert ask(other, "go on") == "the child lives"
+
+
 # --- bells --------------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +370,23 @@ def test_the_last_who_goes_removes_everything(root: Path, attach: Callable[..., 
     assert not root.exists()
     b.abandon()
     b.disconnect()
+
+
+@pytest.mark.parametrize("who", ["the last", "somebody else"])
+def test_who_goes_after_a_death_that_nobody_has_heard_of_removes_everything(
+    who: str, root: Path, attach: Callable[..., Attachment]
+) -> None:
+    a, b, c = attach("a"), attach("b"), attach("c")
+    a.let_go()
+    if who == "the last":
+        b.disconnect()
+        assert root.exists()
+        c.disconnect()
+    else:
+        b.let_go()
+        c.let_go()
+        MailboxServer("n", root=root).disconnect("m", 1, "b")
+    assert not root.exists()
 
 
 def test_what_is_stale_is_removed_by_the_next_who_comes(root: Path, attach: Callable[..., Attachment]) -> None:

@@ -243,15 +243,15 @@ def _ms(time: int) -> str:
 
 
 def _shared(directory: Path) -> bool:
-    """Mailboxes in common memory whose modules die: how long things took with the copies that were left; True if it was in time."""
+    """Mailboxes in common memory whose modules die, and how long things took then; True if it kept its promises."""
     console = output()
     scenario = load(find(_SHARED))
     console.print("\n[bold]And without a network?[/bold]")
     copies = scenario.parameters["copies"]
     console.print(
-        f"{', '.join(scenario.members)} write into a mailbox in common memory, and read from there, under {scenario.protocol}. It has "
-        f"{copies} copies, each in a memory module of its own, and {len(scenario.fault)} modules die while everybody sends as fast "
-        "as it can. How long a Send and a delivery took at the most, and may take:\n",
+        f"{', '.join(scenario.members)} write into a mailbox in common memory, and read from there, under {scenario.protocol}. "
+        f"It has {copies} copies, each in a memory module of its own, and {len(scenario.fault)} modules die while everybody "
+        "sends as fast as it can. How long a Send and a delivery took at the most, of what they may take:\n",
         markup=False,
     )
     directory.mkdir()
@@ -281,10 +281,10 @@ def _in_time(rows: pa.Table, copies: int) -> Table:
             took[bisect_right(crashes, sent[message])].append(decode(row["detail"])["took_ns"])
         elif kind == "deliver":
             delivered[bisect_right(crashes, sent[message])].append(row["true_time"] - sent[message])
-    table = plain_table("from", "copies left", "deliveries", "longest Send", "may take", "longest delivery", "may take")
+    table = plain_table("from", "copies left", "deliveries", "longest Send", "longest delivery")
     for number, start in enumerate((0, *crashes)):
-        longest = (max(took[number]), bounds["send"], max(delivered[number]), bounds["deliver"])
-        words = (f"{time / 1e6:.2f} ms" for time in longest)
+        longest = ((took[number], bounds["send"]), (delivered[number], bounds["deliver"]))
+        words = (f"{max(times) / 1e6:.2f} of {bound / 1e6:.2f} ms" for times, bound in longest)
         table.add_row(_ms(start), str(copies - number), str(len(delivered[number])), *words)
     return table
 

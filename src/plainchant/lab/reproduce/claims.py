@@ -66,6 +66,14 @@ class Figure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that is drawn already, as SVG."""
+
+    name: str
+    svg: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Table:
     """A table that is shown whole on the page."""
 
@@ -85,6 +93,7 @@ class Measured:
     """The rows behind it."""
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

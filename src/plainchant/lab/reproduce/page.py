@@ -49,9 +49,12 @@ def write(directory: Path, name: str, results: Sequence[Result], *, quick: bool)
     for result in results:
         for figure in result.measured.figures:
             pictures[figure.name] = draw(figure)
-            (directory / "figures" / f"{figure.name}.svg").write_text(pictures[figure.name], encoding="utf-8")
+        for picture in result.measured.pictures:
+            pictures[picture.name] = picture.svg
         if result.measured.data:
             (directory / "data" / f"claim-{result.claim.number:03}.csv").write_text(_csv(result), encoding="utf-8")
+    for shown, svg in pictures.items():
+        (directory / "figures" / f"{shown}.svg").write_text(svg, encoding="utf-8")
     claims = [{**result.to_json(), "how": result.claim.how, "expected": result.claim.expected} for result in results]
     text = json.dumps({"claims": claims}, indent=2, ensure_ascii=False)
     (directory / "claims.json").write_text(text + "\n", encoding="utf-8")
@@ -147,9 +150,9 @@ def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick:
         )
     yield "</table>"
     for result in results:
-        for figure in result.measured.figures:
-            picture = pictures[figure.name]
-            yield f"<figure>{picture[picture.index('<svg'):]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
+        for shown in (*result.measured.figures, *result.measured.pictures):
+            svg = pictures[shown.name]
+            yield f"<figure>{svg[svg.index('<svg'):]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
         for table in result.measured.tables:
             yield from _table(table, result.claim.number)
     yield "</body>\n</html>"

@@ -34,6 +34,11 @@ from .us import MEASURED, names, start
 PERIOD: Final = 0.005
 """Seconds between two messages whose delay counts."""
 MEMBERS: Final = 3
+LARGE: Final = 16 << 10
+"""Bytes of a message from which on a mailbox is given room for many of them at once, and fewer slots."""
+TOGETHER: Final = 64
+"""How many."""
+SLOTS: Final = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +76,7 @@ def _measure_group(local: Local, plan: Plan, memory: str, messages: int) -> Hand
     everybody = names(MEMBERS)
     with (
         tempfile.TemporaryDirectory(prefix="plainchant-bench-") as directory,
-        start(case, Path(directory), memory=memory) as crew,
+        start(case, Path(directory), parameters=parameters(local), memory=memory) as crew,
     ):
         crew.answers()
         crew.pin(False)
@@ -85,10 +90,16 @@ def _measure_group(local: Local, plan: Plan, memory: str, messages: int) -> Hand
         return Handed(session.flood(plan.warm, plan.seconds), tuple(sorted(delays)))
 
 
+def parameters(local: Local) -> dict[str, Any]:
+    """What is set for large messages; everything else is as the protocol chooses it for real processes."""
+    return {"room": TOGETHER * local.size, "slots": SLOTS} if local.how == MAILBOX and local.size >= LARGE else {}
+
+
 def local_row(local: Local, rounds: Sequence[Handed], error: str | None) -> dict[str, Any]:
     """A row of the result: the best round, as everywhere."""
     row: dict[str, Any] = {
         "how": local.how, "members": MEMBERS, "size": local.size, "senders": local.senders, "rounds": len(rounds), "error": error,
+        "parameters": parameters(local),
         "messages_per_s": None, "megabytes_per_s": None, "cpu_us_per_message": None, "delay_us_p50": None, "delay_us_p99": None,
     }
     if not rounds or error is not None:

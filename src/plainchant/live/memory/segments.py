@@ -21,6 +21,7 @@ Entries that were read before are remembered with their bytes, so that what has 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -105,9 +106,11 @@ def check_layout(layout: Layout) -> None:
 def make(path: Path, layout: Layout) -> None:
     """Makes the file of a module, empty; the memory for messages is there when it is reserved (:meth:`Segment.reserve`)."""
     check_layout(layout)
+    size = size_of(layout)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.ftruncate(file, size_of(layout))
+        with _in_room(path, size):
+            os.ftruncate(file, size)
         _allocate(file, path, 0, _Places(layout).data)
         os.pwrite(file, _LAYOUT.pack(layout.copies, layout.places, layout.slots, layout.room), _LAYOUT_AT)
         os.pwrite(file, MAGIC, 0)
@@ -117,8 +120,14 @@ def make(path: Path, layout: Layout) -> None:
 
 def _allocate(file: int, path: Path, start: int, length: int) -> None:
     """Makes sure that there is memory: who writes where there is none left is killed by the system."""
-    try:
+    with _in_room(path, length):
         os.posix_fallocate(file, start, length)
+
+
+@contextlib.contextmanager
+def _in_room(path: Path, length: int) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise CommonMemoryError(
             f"no room for {length} bytes of common memory in {path.parent}: {error.strerror}; make room there, or choose fewer "

@@ -19,11 +19,12 @@ who is killed leaves the old one or the new one; who reads it needs no lock.
 good order is taken out of the register before it gives up its presence; so who is in the register without one has died. Who frees
 the place of somebody that has died notes its name in the register, for others who have not looked meanwhile.
 
-**Nothing is left behind.** The last who goes removes the folder, and the directory if it is empty. A mailbox whose processes have
-all been killed is *stale*: whoever connects to that name next removes it before, and ``plainchant doctor --memory --clean``
-removes all such.
+**Nothing is left behind.** The last who goes removes the folder, and the directory if it is empty; those who have died do not
+count. A mailbox whose processes have all been killed is *stale*: whoever connects to that name next removes it before, and
+``plainchant doctor --memory --clean`` removes all such, and folders without a register: those that were never made to the end.
 
-A process must not be forked while it is connected: its child would hold its presence.
+A process that is forked is connected, and its child is not: the child lets go of the files at once, since locks on them would
+last as long as it lives.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ import stat
 import struct
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -129,17 +131,20 @@ class MailboxServer:
 
     def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
         """Makes a mailbox to which nobody is connected; ``epoch`` is the time from which its timestamps count."""
-        with self._locked():
+        with _telling(self.root), self._locked():
             if self._current(mailbox) is not None:
                 raise Refused(f"there is a mailbox {mailbox!r} already; connect to it, or choose another name")
-            self._create(mailbox, layout, epoch)
+            with contextlib.ExitStack() as undo:
+                register = self._make(mailbox, layout, epoch, undo)
+                write_register(self._directory(mailbox), register)
+                undo.pop_all()
 
     def connect(self, mailbox: str, layout: Layout, process: str, epoch: int) -> Attachment:
         """A place at a mailbox, which is made if there is none of that name."""
-        with self._locked():
+        with _telling(self.root), self._locked(), contextlib.ExitStack() as undo:
             register = self._current(mailbox)
             if register is None:
-                register = self._create(mailbox, layout, epoch)
+                register = self._make(mailbox, layout, epoch, undo)
             if register.layout != layout:
                 raise Refused(
                     f"mailbox {mailbox!r} has {_sizes(register.layout)}, and {process} wants {_sizes(layout)}; give all of them "
@@ -152,27 +157,27 @@ class MailboxServer:
             if place is None:
                 raise Refused(f"all {layout.places} places of mailbox {mailbox!r} are taken; give it more places")
             seat = Seat(place, process, os.urandom(6).hex(), os.getpid())
-            return self._attach(mailbox, msgspec.structs.replace(register, seats=(*register.seats, seat)), seat)
-
-    def _attach(self, mailbox: str, register: Register, seat: Seat) -> Attachment:
-        directory = self._directory(mailbox)
-        with contextlib.ExitStack() as undo:
-            presence = os.open(directory / f"presence-{seat.token}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            undo.callback(_forget_files, directory, seat)
-            undo.callback(os.close, presence)
-            fcntl.flock(presence, fcntl.LOCK_EX)
-            os.mkfifo(directory / f"bell-{seat.token}", 0o600)
-            # With a writer of its own the FIFO never ends.
-            bell = os.open(directory / f"bell-{seat.token}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            undo.callback(os.close, bell)
-            segments = []
-            for number in range(register.layout.copies):
-                segments.append(Segment(module_path(directory, number), patience=self._patience))
-                undo.callback(segments[-1].close)
-                segments[-1].reserve(seat.place)
-            write_register(directory, register)
+            attachment = self._attach(mailbox, msgspec.structs.replace(register, seats=(*register.seats, seat)), seat, undo)
             undo.pop_all()
         self.own.add(seat.token)
+        return attachment
+
+    def _attach(self, mailbox: str, register: Register, seat: Seat, undo: contextlib.ExitStack) -> Attachment:
+        directory = self._directory(mailbox)
+        presence = os.open(directory / f"presence-{seat.token}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        undo.callback(_forget_files, directory, seat)
+        undo.callback(os.close, presence)
+        fcntl.flock(presence, fcntl.LOCK_EX)
+        os.mkfifo(directory / f"bell-{seat.token}", 0o600)
+        # With a writer of its own the FIFO never ends.
+        bell = os.open(directory / f"bell-{seat.token}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        undo.callback(os.close, bell)
+        segments = []
+        for number in range(register.layout.copies):
+            segments.append(Segment(module_path(directory, number), patience=self._patience))
+            undo.callback(segments[-1].close)
+            segments[-1].reserve(seat.place)
+        write_register(directory, register)
         return Attachment(self, directory, register, seat, segments, presence, bell)
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
@@ -188,9 +193,9 @@ class MailboxServer:
             self.free(directory, register, seat, failed=True)
 
     def free(self, directory: Path, register: Register, seat: Seat, *, failed: bool) -> None:
-        """Takes somebody out of a register; a mailbox to which nobody is connected is removed. The lock is held."""
+        """Takes somebody out of a register; a mailbox to which nobody who lives is connected is removed. The lock is held."""
         seats = tuple(other for other in register.seats if other.token != seat.token)
-        if not seats:
+        if not any(is_alive(directory, other) for other in seats):
             _remove(directory)
             return
         names = (*register.failed, seat.process) if failed else register.failed
@@ -251,19 +256,15 @@ class MailboxServer:
             return None
         return register
 
-    def _create(self, mailbox: str, layout: Layout, epoch: int) -> Register:
+    def _make(self, mailbox: str, layout: Layout, epoch: int, undo: contextlib.ExitStack) -> Register:
+        """Makes a mailbox but for its register, which is written when all is done. The lock is held."""
         check_layout(layout)
         directory = self._directory(mailbox)
         directory.mkdir(mode=0o700)
-        try:
-            for number in range(layout.copies):
-                make(module_path(directory, number), layout)
-            register = Register(self.namespace, mailbox, layout, epoch)
-            write_register(directory, register)
-        except BaseException:
-            _remove(directory)
-            raise
-        return register
+        undo.callback(_remove, directory)
+        for number in range(layout.copies):
+            make(module_path(directory, number), layout)
+        return Register(self.namespace, mailbox, layout, epoch)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -299,6 +300,7 @@ class Attachment:
         self._failed: list[str] = []
         self._register = str(directory / REGISTER)
         self._open = True
+        _attachments.add(self)
 
     def ring(self) -> None:
         """Tells all others that there may be something new."""
@@ -385,6 +387,13 @@ class Attachment:
             self._close()
 
     def _close(self) -> None:
+        if self._open:
+            # Closing does not give the lock back as long as a child that was just forked has the file, too.
+            fcntl.flock(self._presence, fcntl.LOCK_UN)
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Closes all files; locks stay with who else has them."""
         if not self._open:
             return
         self._open = False
@@ -395,6 +404,18 @@ class Attachment:
             segment.close()
         os.close(self._presence)
         os.close(self.bell)
+
+
+_attachments: weakref.WeakSet[Attachment] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    """In a child that was forked: nothing of its parent's stays with it."""
+    for attachment in list(_attachments):
+        attachment.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 class _Other:
@@ -489,6 +510,18 @@ def _forget_files(directory: Path, seat: Seat) -> None:
         (directory / f"{file}-{seat.token}").unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _telling(root: Path) -> Iterator[None]:
+    """What the system refuses is told as a problem of common memory."""
+    try:
+        yield
+    except OSError as error:
+        raise CommonMemoryError(
+            f"no mailbox can be made or connected to in {root}: {error.strerror}; see to its room and permissions, and to the "
+            "limits of this process (ulimit)"
+        ) from error
+
+
 def _sizes(layout: Layout) -> str:
     return f"{layout.copies} copies, {layout.places} places, {layout.slots} slots and room for {layout.room} bytes"
 
@@ -560,6 +593,7 @@ def locked(root: Path) -> Iterator[None]:
                 with contextlib.suppress(OSError):
                     root.rmdir()
         finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
 

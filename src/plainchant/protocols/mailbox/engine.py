@@ -49,6 +49,8 @@ class Mailbox(Engine):
         self.collecting = 0
         self.leaving = False
         self.going = False
+        self.departing = False
+        """Nothing is left to read: this process is about to give its place back."""
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -141,9 +143,12 @@ class Mailbox(Engine):
         self.host.record("state", self.group, state="leaving", exit=self.receiver.exit)
 
     def _go(self) -> None:
+        self.departing = True
         self.host.spawn("leave", self._disconnect())
 
     def _disconnect(self) -> Procedure:
+        while self.collecting or not self.receiver.is_idle:
+            yield Until(self.box.times.instant(self.box.clock + 1))
         yield from membership.collect(self.box, self.box.place, self.host.me)
         self.connected = self.sends = False
         self.host.left(self.group, self.box.rank(self.receiver.exit) if self.receiver.exit else None)
@@ -222,7 +227,7 @@ class Mailbox(Engine):
         if isinstance(event, Failure):
             if event.process not in self.failed and event.process != self.host.me:
                 self.failed[event.process] = None
-                if self.connected:
+                if self.connected and not self.departing:
                     self._collect(event.process)
         elif isinstance(event, Pressure):
             self.receiver.press(event.full)
@@ -260,6 +265,6 @@ class Mailbox(Engine):
         outgoing = self.outgoing
         sending = None if outgoing is None else (outgoing.key, outgoing.slot, outgoing.attempts, outgoing.batch.first)
         return (
-            self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting, self.leaving, self.going,
+            self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting, self.leaving, self.going, self.departing,
             self.sender.last, self.sender.lead, self.receiver.snapshot(),
         )

@@ -82,6 +82,8 @@ class Receiver:
             needed = self._needed()
             # A look that begins between two instants has to be over at the next.
             yield Until(needed) if 0 < needed <= instant - box.parameters.decide else Nap(instant, needed)
+            if self.stopped:
+                return
             began = box.clock
             reached = instant if began >= instant else None
             if reached is not None:
@@ -95,6 +97,8 @@ class Receiver:
                 if times.first:
                     yield Until(box.clock + box.parameters.decide + times.extra)
                     began = box.clock
+                if self.stopped:
+                    return
             self._looked(found, began, reached)
 
     def _next_instant(self) -> int:
@@ -428,6 +432,11 @@ class Receiver:
         entry = message.entry
         name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
         self.box.host.record("late", self.box.group, stamp=message.stamp, text=text, **name)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no procedure of its is under way, but for one that looks."""
+        return not (self.deciding or self.reading or self.finishing)
 
     # --- what is left to do -------------------------------------------------------------------------------------------
 

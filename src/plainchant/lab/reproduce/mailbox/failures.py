@@ -166,12 +166,10 @@ def failing_plan(many: Many) -> Plan:
 
 
 def survived_of(many: Many) -> Survived:
-    one = failing_plan(many)
-    run = found_of(one)
+    run = found_of(failing_plan(many))
     intact = "abcdefg"[: many.receivers - many.failing]
     everybody = all(run.delivered.get(name) == (("s", 1),) for name in intact)
-    in_time = run.latest <= times().deliver / US or many.kind == "early"
-    survived = everybody and not run.accused and "bounded" not in run.violated and in_time
+    survived = everybody and not run.accused and "bounded" not in run.violated
     return Survived(many.kind, many.receivers, many.failing, survived)
 
 

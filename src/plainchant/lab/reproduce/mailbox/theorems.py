@@ -271,4 +271,3 @@ def decision_field(context: Context) -> Measured:
     )
 
 
-__all__ = ["decision_field", "overtaking", "theorem_1", "theorem_2"]
