@@ -265,6 +265,6 @@ class Mailbox(Engine):
         outgoing = self.outgoing
         sending = None if outgoing is None else (outgoing.key, outgoing.slot, outgoing.attempts, outgoing.batch.first)
         return (
-            self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting, self.leaving, self.going, self.departing,
-            self.sender.last, self.sender.lead, self.receiver.snapshot(),
+            *(self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting),
+            *(self.leaving, self.going, self.departing, self.sender.last, self.sender.lead, self.receiver.snapshot()),
         )

@@ -77,12 +77,12 @@ class Receiver:
     def scan(self) -> Generator[Request, Any, None]:
         """Looks for messages until this process has left."""
         box, times = self.box, self.box.times
-        while not self.stopped:
+        while True:
             instant = self._next_instant()
             needed = self._needed()
             # A look that begins between two instants has to be over at the next.
             yield Until(needed) if 0 < needed <= instant - box.parameters.decide else Nap(instant, needed)
-            if self.stopped:
+            if self._has_stopped():
                 return
             began = box.clock
             reached = instant if began >= instant else None
@@ -97,9 +97,12 @@ class Receiver:
                 if times.first:
                     yield Until(box.clock + box.parameters.decide + times.extra)
                     began = box.clock
-                if self.stopped:
+                if self._has_stopped():
                     return
             self._looked(found, began, reached)
+
+    def _has_stopped(self) -> bool:
+        return self.stopped
 
     def _next_instant(self) -> int:
         """The instant after the last one; of several that have gone by the latest."""

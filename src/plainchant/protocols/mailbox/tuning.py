@@ -28,6 +28,7 @@ BOUNDS: Final = {
     "finish": 100 * US,
     "skew": 1 * US,
     "poll": 300 * US,
+    "datagram": 200 * MS,
 }
 SLOTS: Final = 4
 ROOM: Final = 2 << 20

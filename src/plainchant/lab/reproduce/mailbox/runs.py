@@ -169,6 +169,7 @@ class Found:
     latest: float
     """From a Send's timestamp to the last delivery of its message, at the most."""
     longest_send: float
+    """Of processes without a timing fault."""
     operations: Mapping[str, tuple[tuple[str, int, float, float], ...]]
     """Steps of Receives by process: operation, copy (from 1), begin and end; in the order of their ends."""
     flagged: Mapping[tuple[str, int, int], frozenset[str]]
@@ -226,7 +227,7 @@ def found_of(one: Plan) -> Found:
         accused=tuple(sorted(rejected - crashed - untimely)),
         quiet=simulation.summary.quiet,
         latest=max((row["true_time"] - row["sent"] for row in deliveries), default=0) / US,
-        longest_send=max((row["detail"]["took_ns"] for row in sent), default=0) / US,
+        longest_send=max((row["detail"]["took_ns"] for row in sent if row["sender"] not in untimely), default=0) / US,
         operations={name: tuple(steps) for name, steps in operations.items()},
         flagged=watched.flagged,
         states={
