@@ -190,6 +190,7 @@ class Disconnect(msgspec.Struct, frozen=True):
 
     mailbox: GroupId
     place: int
+    """-1: wherever that process is; no copy lists it."""
     process: ProcessId
 
 

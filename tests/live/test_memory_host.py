@@ -653,26 +653,9 @@ def test_a_member_that_is_killed_is_missed_by_all(shared: Path, tmp_path: Path) 
 
     run(main())
     assert list(shared.iterdir()) == []
-    failed = rows(tmp_path, "state")
-    assert sorted(row["process"] for row in failed) == ["a", "b"]
-
-
-def test_what_a_killed_process_has_put_into_the_memory_is_in_its_trace(shared: Path, tmp_path: Path) -> None:
-    async def main() -> None:
-        peers = free_addresses(["a", "c"])
-        victim = start_victim(shared, peers, tmp_path / "spools")
-        try:
-            async with node("a", peers, tmp_path / "spools") as mine:
-                group = await mine.enter("g", tuple(peers), PATIENCE, {})
-                await hear(group, 5)
-                victim.kill()
-                victim.wait()
-        finally:
-            victim.kill()
-            victim.wait()
-
-    run(main())
     table = rows(tmp_path)
+    assert sorted(row["process"] for row in table if row["kind"] == "state") == ["a", "b"]
+    # What it had put into the memory is in its trace.
     sent = {row["seq"] for row in table if row["kind"] == "send" and row["process"] == "c"}
     delivered = {row["seq"] for row in table if row["kind"] == "deliver" and row["sender"] == "c"}
     assert delivered

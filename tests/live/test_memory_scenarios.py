@@ -18,7 +18,7 @@ from plainchant.trace import read
 SCENARIO = """
 protocol = "mailbox"
 members = 3
-duration = "1s"
+duration = "500ms"
 drain = "30s"
 
 [parameters]
@@ -39,25 +39,25 @@ rate = 50
 [[fault]]
 kind = "module"
 module = 2
-at = "100ms"
+at = "50ms"
 
 [[fault]]
 kind = "slow"
 process = "p1"
-at = "200ms"
+at = "100ms"
 delay = "5ms"
 length = "20ms"
 
 [[fault]]
 kind = "step"
 process = "p2"
-at = "300ms"
+at = "150ms"
 offset = "1ms"
 
 [[fault]]
 kind = "crash"
 process = "p3"
-at = "400ms"
+at = "200ms"
 mid_broadcast = true
 """
 

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from random import SystemRandom
+from random import Random
 from typing import Any, Final
 
 from ..model import Duration
@@ -270,7 +270,7 @@ def free_addresses(places: Iterable[str]) -> dict[str, Address]:
     """
     places = list(places)
     found: dict[str, Address] = {}
-    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+    for port in Random().sample(_PORTS, len(_PORTS)):
         if len(found) == len(places):
             return found
         if _is_free(port):

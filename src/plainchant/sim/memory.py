@@ -161,9 +161,13 @@ class SimMailboxServer:
         return f"all {layout.places} places of mailbox {name!r} are taken; wait until somebody has left, or make it with more"
 
     def disconnect(self, name: str, place: int, process: str) -> None:
-        """Frees a place, if that process has it; the last one to go removes the mailbox."""
+        """Frees a place (-1: whichever it is), if that process has it; the last one to go removes the mailbox."""
         mailbox = self.mailboxes.get(name)
-        if mailbox is not None and mailbox.places.get(place) == process:
+        if mailbox is None:
+            return
+        if place < 0:
+            place = next((each for each, who in mailbox.places.items() if who == process), place)
+        if mailbox.places.get(place) == process:
             del mailbox.places[place]
             if not mailbox.places:
                 self.remove(name)

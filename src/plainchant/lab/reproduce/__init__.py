@@ -2,9 +2,9 @@
 
 ``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
 ``baselines`` has the protocols that a document compares itself with, ``runs`` what makes scenarios, ``observe`` looks into runs.
-There is one package a document: ``sequencer`` (seed 004), ``newtop`` (seed 001, of which ``membership`` is one chapter), ``rtcast``
-(seed 003) and ``mailbox`` (seed 000). They may import what ``lab`` may, and not each other. Start with ``claims``, then ``sequencer``.
-"""
+There is one package a document: ``sequencer`` (seed 004), ``newtop`` (seed 001, of which ``membership`` is one chapter),
+``rtcast`` (seed 003) and ``mailbox`` (seed 000). They may import what ``lab`` may, and not each other. Start with ``claims``,
+then ``sequencer``. """
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick:
         )
     yield "</table>"
     for result in results:
-        for shown in (*result.measured.figures, *result.measured.pictures):
-            svg = pictures[shown.name]
+        for shown in [*(figure.name for figure in result.measured.figures), *(one.name for one in result.measured.pictures)]:
+            svg = pictures[shown]
             yield f"<figure>{svg[svg.index('<svg'):]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
         for table in result.measured.tables:
             yield from _table(table, result.claim.number)

@@ -181,13 +181,14 @@ class MailboxServer:
         return Attachment(self, directory, register, seat, segments, presence, bell)
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
-        """Frees the place of a process that has died; one that lives frees its own (:meth:`Attachment.disconnect`)."""
+        """Frees the place of a process that has died, -1: wherever it is; one that lives frees its own
+        (:meth:`Attachment.disconnect`)."""
         with self._locked():
             directory = self._directory(mailbox)
             register = read_register(directory)
             if register is None:
                 return
-            seat = next((seat for seat in register.seats if seat.place == place and seat.process == process), None)
+            seat = next((seat for seat in register.seats if place in (-1, seat.place) and seat.process == process), None)
             if seat is None or is_alive(directory, seat):
                 return
             self.free(directory, register, seat, failed=True)
@@ -236,12 +237,14 @@ class MailboxServer:
         return [Path(found.directory) for found in _mailboxes(self.root) if found.register.namespace == self.namespace]
 
     def remove_all(self) -> None:
-        """Removes every mailbox of this namespace, whoever is connected: for whoever has ended all processes."""
+        """Removes every mailbox of this namespace, whoever is connected, and what was never made to the end: for whoever has
+        ended all processes."""
         if not self.root.is_dir():
             return
         with self._locked():
             for directory in self._directories():
                 _remove(directory)
+            _remove_unfinished(self.root)
 
     def _directory(self, mailbox: str) -> Path:
         return self.root / sha256(f"{self.namespace}\0{mailbox}".encode()).hexdigest()[:_DIGITS]
@@ -567,10 +570,15 @@ def clean(root: Path | None = None) -> list[Found]:
         stale = [found for found in _mailboxes(directory) if found.is_stale]
         for found in stale:
             _remove(Path(found.directory))
-        for folder in directory.iterdir():
-            if _FOLDER.fullmatch(folder.name) and read_register(folder) is None:
-                _remove(folder)
+        _remove_unfinished(directory)
     return stale
+
+
+def _remove_unfinished(root: Path) -> None:
+    """Removes folders without a register. The lock is held, so nobody is making one."""
+    for folder in list(root.iterdir()):
+        if _FOLDER.fullmatch(folder.name) and read_register(folder) is None:
+            _remove(folder)
 
 
 def check_root() -> None:

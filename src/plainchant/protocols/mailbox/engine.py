@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ...engine import Engine, Host
-from ...memory import FAILED, Connect, Connection, Copy, Nap, Port, Procedure, Request, Until
+from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
 from ...model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
 from . import membership
 from .box import Box
@@ -247,6 +247,9 @@ class Mailbox(Engine):
             if place is not FAILED and place is not None:
                 yield from membership.collect(self.box, place, process)
                 break
+        else:
+            # It may have crashed before any copy that is alive had it in its list.
+            yield Disconnect(self.group, -1, process)
         self.collecting -= 1
 
     # --- what is left to do -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from .times import TICK
 
 def enter(box: Box) -> Generator[Request, Any, int]:
     """Adds this process to the list of receivers; its entry timestamp."""
-    return (yield from _list(box, lambda time: Connection(box.host.me, time)))
+    return (yield from _list(box, lambda time: Connection(box.host.me, time), enters=True))
 
 
 def connect(box: Box) -> Generator[Request, Any, None]:
@@ -33,26 +33,29 @@ def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
     return (yield from _list(box, lambda time: Connection(box.host.me, entry, time)))
 
 
-def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, int]:
+def _list(box: Box, at: Callable[[int], Connection], *, enters: bool = False) -> Generator[Request, Any, int]:
     """Lists a change in every copy before its timestamp; who is not done in time tries again with more.
 
-    A sender that is slow may have written a message that lies ahead, without this change: then the change is later still."""
+    A sender that is slow may have written a message that lies ahead, without this change: then the change is later still. It may
+    have written it into some copies before, and into others after, and who enters has a flag in those: nobody waits for it."""
     ahead = box.times.join + TICK
     latest = 0
     while True:
         time = max(box.clock + ahead + box.parameters.skew, latest + TICK)
-        there = yield from _write(box, at(time))
+        there = yield from _write(box, at(time), enters=enters and box.rules.enter_after)
         latest = there if box.rules.enter_after else 0
         if box.clock <= time - box.parameters.skew and latest < time:
             return time
         ahead *= 2
 
 
-def _write(box: Box, connection: Connection) -> Generator[Request, Any, int]:
+def _write(box: Box, connection: Connection, *, enters: bool = False) -> Generator[Request, Any, int]:
     """Puts this process's connection into every copy; the latest timestamp of what is there."""
 
     def put(copy: Copy) -> int:
         copy.connect(box.place, connection)
+        if enters:
+            _excuse(box, copy, box.mask)
         return max((entry.stamp for _, entry in copy.entries()), default=0)
 
     latest = 0
@@ -75,10 +78,7 @@ def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any,
         left = connection.exit or exit_
         if not connection.gone:
             copy.connect(place, Connection(process, connection.entry, left, gone=True))
-        for slot, entry in list(copy.entries()):
-            if entry.listed & mask and not entry.done & mask:
-                copy.put(slot, changed(entry, voted=entry.voted | mask, done=entry.done | mask))
-        box.sweep(copy)
+        _excuse(box, copy, mask)
         return left
 
     for copy in range(box.copies):
@@ -86,3 +86,11 @@ def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any,
         if left is not FAILED and left:
             exit_ = left
     yield Disconnect(box.group, place, process)
+
+
+def _excuse(box: Box, copy: Copy, mask: int) -> None:
+    """Votes and sets decision flags in a process's name in all that is there."""
+    for slot, entry in list(copy.entries()):
+        if entry.listed & mask and not entry.done & mask:
+            copy.put(slot, changed(entry, voted=entry.voted | mask, done=entry.done | mask))
+    box.sweep(copy)

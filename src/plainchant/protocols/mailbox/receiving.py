@@ -397,7 +397,7 @@ class Receiver:
         """Sets this process's decision flags, as soon as it may: those of many messages together."""
         kept = self.box.times.kept
         while self.unfinished and not self.pressed:
-            times = [message.stamp + kept if kept and message.verdict else 0 for message in self.unfinished]
+            times = [message.stamp + kept if kept else 0 for message in self.unfinished]
             yield Until(min(times))
             batch = [message for message, time in zip(self.unfinished, times, strict=False) if time <= self.box.clock]
             done = {message.key for message in batch}

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Maxima are looked for in runs that are made to be bad (everything takes its bound, copies die at the worst moment, clocks differ by
-e, the message is complete just after a look) and in drawn ones. A line is fitted to the former by least squares.
+Maxima are looked for in runs that are made to be bad (everything takes its bound, copies die at the worst moment, clocks differ
+by e, the message is complete just after a look) and in drawn ones. A line is fitted to the former by least squares.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def spans_of(one: Plan) -> Spans:
     tolerate = "crash" if bounds.first else "timing"
     moments = run.decided_after if bounds.first else run.waited
     return Spans(
-        run.label, tolerate, bounds.parameters.copies, run.sent, run.longest_send, run.latest, bounds.send / US, bounds.deliver / US,
-        run.violated, min(moments, default=float("inf")),
+        run.label, tolerate, bounds.parameters.copies, run.sent, run.longest_send, run.latest, bounds.send / US, bounds.deliver /
+        US, run.violated, min(moments, default=float("inf")),
     )
 
 
@@ -259,9 +259,9 @@ def receive(context: Context) -> Measured:
     return Measured(
         f"{'; '.join(parts)}; above the printed bound in {len(above)} of {len(found)} cases, above ours in {len(beyond)}",
         judge(holds=not above and not beyond, nearly=not beyond),
-        "the first protocol has to wait 2 dd, not e, for a dead copy (claim 82). In the second a copy takes three steps of dd and two "
-        "waits of e, where the table has one dd and e once. Ours: n (dd + dr + dfd) + (n - 1) 2 dd, and p + dd + n (3 dd + 2e + dr + "
-        "dfd)",
+        "the first protocol has to wait 2 dd, not e, for a dead copy (claim 82). In the second a copy takes three steps of dd "
+        "and two waits of e, where the table has one dd and e once. Ours: n (dd + dr + dfd) + (n - 1) 2 dd, and p + dd + n (3 "
+        "dd + 2e + dr + dfd)",
         [dataclasses.asdict(one) for one in found],
         tuple(
             Figure(
@@ -277,7 +277,10 @@ def receive(context: Context) -> Measured:
         (
             Table(
                 "Receive (µs)", ("protocol", "n", "printed", "corrected", "longest, measured"),
-                [(WORDS[one.tolerate], one.copies, f"{one.printed:g}", f"{one.corrected:.3f}", f"{one.took:.3f}") for one in found],
+                [
+                    (WORDS[one.tolerate], one.copies, f"{one.printed:g}", f"{one.corrected:.3f}", f"{one.took:.3f}")
+                    for one in found
+                ],
             ),
         ),
         (Picture("receive-timing", picture[0]),),
@@ -306,9 +309,9 @@ def latency(context: Context) -> Measured:
         for tolerate in PROTOCOLS
     ]
     return Measured(
-        f"{sum(run.sent for run in runs):,} messages in {len(runs)} runs: decided (first) or delivered (second) before T + Ds + e or "
-        f"T + X + e in {len(early)}; from a Send's timestamp to the last delivery, measured and bound: {'; '.join(parts)}; above "
-        f"our bound in {len(beyond)} runs",
+        f"{sum(run.sent for run in runs):,} messages in {len(runs)} runs: decided (first) or delivered (second) before T + Ds + "
+        f"e or T + X + e in {len(early)}; from a Send's timestamp to the last delivery, measured and bound: {'; '.join(parts)}; "
+        f"above our bound in {len(beyond)} runs",
         judge(holds=not early and not beyond and not above, nearly=not early and not beyond),
         "Ds + e and X + e are when a message may be read, by any clock, and not before; until it is read it is looked for (p), "
         "decided and read, and others with earlier timestamps go first. A bound of what a user sees has to have these parts too; "
@@ -369,7 +372,7 @@ def dependence(context: Context) -> Measured:
     lines: dict[tuple[str, str], tuple[float, float, float]] = {}
     for tolerate in PROTOCOLS:
         mine = [run for run in worst if run.tolerate == tolerate]
-        lines[tolerate, "Send"] = slope([run.copies for run in mine], [run.send_bound for run in mine])
+        lines[tolerate, "Send"] = slope([run.copies for run in mine], [run.send for run in mine])
         lines[tolerate, "delivery"] = slope([run.copies for run in mine], [run.latest for run in mine])
         taken = [one for one in received if one.tolerate == tolerate]
         lines[tolerate, "Receive"] = slope([one.copies for one in taken], [one.took for one in taken])
@@ -380,15 +383,15 @@ def dependence(context: Context) -> Measured:
     straight = min(r2 for _, _, r2 in lines.values())
     within = all(run.latest <= run.latest_bound for runs in served.values() for run in runs)
     told = "; ".join(
-        f"{WORDS[tolerate]} protocol {what} {a:.1f} n + {b:.1f} µs" for (tolerate, what), (a, b, _) in lines.items())
+        f"{WORDS[tolerate]} protocol {what} {a:.1f} n {b:+.1f} µs" for (tolerate, what), (a, b, _) in lines.items())
     crowd = served["crash"]
     return Measured(
-        f"lines through the maxima, R² >= {straight:.6f}: {told}. With 2 copies and {counts[0]} to {counts[-1]} receivers the longest "
-        f"delivery differs by {spread:.3f} µs. With a memory that serves one at a time (2 µs each) it grows from "
+        f"lines through the maxima, R² >= {straight:.6f}: {told}. With 2 copies and {counts[0]} to {counts[-1]} receivers the "
+        f"longest delivery differs by {spread:.3f} µs. With a memory that serves one at a time (2 µs each) it grows from "
         f"{crowd[0].latest:.0f} to {crowd[-1].latest:.0f} µs, {'within' if within else 'beyond'} the bounds",
         judge(holds=straight > 0.9999 and spread < _SLACK and within, nearly=straight > 0.99),
-        "nobody waits for anybody but for a quorum, whose members work at the same time; that processes share the memory has to be in "
-        "the bounds of one operation, as the seed says",
+        "nobody waits for anybody but for a quorum, whose members work at the same time; that processes share the memory has to "
+        "be in the bounds of one operation, as the seed says",
         [dataclasses.asdict(run) for runs in (*by_processes.values(), *served.values()) for run in runs],
         (
             Figure(
@@ -421,7 +424,7 @@ def _line(tolerate: str, runs: Sequence[Spans], line: tuple[float, float, float]
     ends = (runs[0].copies, runs[-1].copies)
     return (
         Series(f"{WORDS[tolerate]} protocol, measured", [run.copies for run in runs], [run.latest for run in runs]),
-        Series(f"{a:.1f} n + {b:.1f}", ends, [a * end + b for end in ends], from_document=True),
+        Series(f"{a:.1f} n {b:+.1f}", ends, [a * end + b for end in ends], from_document=True),
     )
 
 

@@ -90,7 +90,7 @@ def explored_of(case: Small) -> Explored:
 
 
 def table(title: str, cases: Sequence[Explored]) -> Table:
-    columns = ("case", "rules", "states", "transitions", "runs to their end", "drawn before", "all of it", "broken", "how", "faults")
+    columns = ("case", "rules", "states", "transitions", "runs", "drawn before", "all of it", "broken", "how", "faults")
     return Table(title, columns, [
         (one.words, one.rules, f"{one.states:,}", f"{one.transitions:,}", f"{one.runs:,}", f"{one.drawn:,}",
          "yes" if one.complete else "no", one.broken or "nothing", one.how, one.faults)

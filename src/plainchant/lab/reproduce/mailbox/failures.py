@@ -33,8 +33,8 @@ from .runs import (
 
 
 def early_receiver(tolerate: str, ahead: float) -> Plan:
-    """Three senders, which take all the time that they have, one after the other; the clock of one receiver is ahead, and it looks
-    often."""
+    """Three senders, which take all the time that they have, one after the other; the clock of one receiver is ahead, and it
+    looks often."""
     sends = [message(name, 5010 + 2000 * number) for number, name in enumerate("stu")]
     return plan(
         "s t u a b c", *sends, script=Script(usual=1), tolerate=tolerate, senders=("s", "t", "u"), clocks={"a": ahead}, poll=30,
@@ -59,8 +59,9 @@ def early(context: Context) -> Measured:
     least = min((ahead for ahead, _ in blocked), default=0)
     return Measured(
         f"three intact senders, one of three receivers with a clock that is ahead: of the first protocol all three messages are "
-        f"rejected by everybody if it is ahead by {least} µs or more ({len(blocked)} of {len(aheads)} runs), and all are delivered "
-        f"if it is ahead by e; of the second all are delivered in {sum(count == 3 for count in heard['timing'])} of {len(aheads)}",
+        f"rejected by everybody if it is ahead by {least} µs or more ({len(blocked)} of {len(aheads)} runs), and all are "
+        f"delivered if it is ahead by e; of the second all are delivered in {sum(count == 3 for count in heard['timing'])} of "
+        f"{len(aheads)}",
         judge(holds=bool(blocked) and within and survived and all(accused == 3 for _, accused in blocked)),
         "its decision is in the decision field, and everybody follows it; a quorum has somebody in it who is not early",
         [run.row() for found in runs.values() for run in found],
@@ -89,7 +90,8 @@ def late_sender(tolerate: str, share: float) -> Plan:
     """s begins before t and writes late; one receiver looks a little later than the other."""
     return plan(
         "s t a b", message("s", 5010), message("t", 5020), script=Script({"s write": share, "b look": 1}), tolerate=tolerate,
-        senders=("s", "t"), copies=1, label=f"{WORDS[tolerate]} protocol, write takes {share * WRITE:g}", memory={"operations": False},
+        senders=("s", "t"), copies=1, memory={"operations": False},
+        label=f"{WORDS[tolerate]} protocol, write takes {share * WRITE:g}",
     )
 
 
@@ -117,9 +119,9 @@ def late(context: Context) -> Measured:
             holds=not bad(receivers["crash"]) and not bad(senders["crash"]) and stopped > 0,
             nearly=False,
         ),
-        "3.4.1 says that the first protocol is tolerant of late timing failures. Of late receivers it is; a late sender inserts a "
-        "message when one receiver has gone on to a later timestamp and another has not, and they deliver different messages. The "
-        "second protocol rejects it by X, or everybody has it in time",
+        "3.4.1 says that the first protocol is tolerant of late timing failures. Of late receivers it is; a late sender inserts "
+        "a message when one receiver has gone on to a later timestamp and another has not, and they deliver different messages. "
+        "The second protocol rejects it by X, or everybody has it in time",
         [run.row() for found in (*receivers.values(), *senders.values()) for run in found],
     )
 
@@ -273,11 +275,11 @@ def expiry(context: Context) -> Measured:
     return Measured(
         f"an intact sender whose message is seen as late as it may be, in the last of n copies: with X as printed it is rejected "
         f"for n = {', '.join(map(str, rejects)) or 'none'}. The least X with which it is accepted, to the nanosecond, is "
-        f"{last.least:.3f} µs for n = {last.copies}, where {last.printed:g} is printed; ours is {last.corrected:.3f}, never more than "
-        f"{max(one.corrected - one.least for one in found) * 1000:.0f} ns above the least",
+        f"{last.least:.3f} µs for n = {last.copies}, where {last.printed:g} is printed; ours is {last.corrected:.3f}, never "
+        f"more than {max(one.corrected - one.least for one in found) * 1000:.0f} ns above the least",
         judge(holds=not rejects, nearly=False),
-        f"X >= Ds + p + n dd + 2e leaves out the look itself (dd), and that each copy that dies holds everybody up for three steps "
-        f"and two waits, W = 3 dd + 2e, not for dd. X = Ds + e + p + dd + (n - 1) W + dd is enough, and "
+        "X >= Ds + p + n dd + 2e leaves out the look itself (dd), and that each copy that dies holds everybody up for three "
+        f"steps and two waits, W = 3 dd + 2e, not for dd. X = Ds + e + p + dd + (n - 1) W + dd is enough, and "
         f"{'no smaller one is' if tight else 'is not the least'}",
         [dataclasses.asdict(one) for one in found],
         (

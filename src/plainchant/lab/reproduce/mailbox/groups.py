@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from ....model import US
 from ....protocols import mailbox
@@ -112,7 +112,11 @@ def join_and_leave(context: Context) -> Measured:
 # --- 94: the same with timing failures --------------------------------------------------------------------------------
 
 
-def unlisted(ahead: float, rules: Rules = RULES) -> Plan:
+PRINTED: Final = Rules(enter_after=False)
+"""Entries and exits as the appendix has them, whatever is there already."""
+
+
+def unlisted(ahead: float, rules: Rules = PRINTED) -> Plan:
     """s's clock is ahead: its message is later than c's entry, and it writes it before c is in the list."""
     return plan(
         "s a b", message("s", 5005), script=Script({"c list": 1, "c read": 1}), rules=rules, senders=("s",), clocks={"s": ahead},
@@ -120,24 +124,27 @@ def unlisted(ahead: float, rules: Rules = RULES) -> Plan:
     )
 
 
-def still_listed(ahead: float) -> Plan:
+def still_listed(ahead: float, rules: Rules = PRINTED) -> Plan:
     """The same when c leaves."""
     return plan(
-        "s a b c", message("s", 5005), message("s", 9000), script=Script({"c list": 1}), senders=("s",), clocks={"s": ahead}, slots=1,
-        faults=[fault("leave", 5000, process="c")], label=f"ahead by {ahead:g}, leaving",
+        "s a b c", message("s", 5005), message("s", 9000), script=Script({"c list": 1}), rules=rules, senders=("s",), slots=1,
+        clocks={"s": ahead}, faults=[fault("leave", 5000, process="c")], label=f"ahead by {ahead:g}, leaving, {_words(rules)}",
     )
 
 
 def slow_sender(share: float) -> Plan:
     """s is late instead: it writes long after its timestamp."""
     return plan(
-        "s a b", message("s", 4990), message("s", 5046), script=Script({"s write 1": share, "s write 2": 3}), senders=("s",),
-        faults=[fault("join", 5000, process="c")], later=("c",), rejected="again", label=f"write takes {share:g} of its bound",
+        "s a b", message("s", 4990), message("s", 5046), script=Script({"s write 1": share, "s write 2": 3}), rules=PRINTED,
+        senders=("s",), faults=[fault("join", 5000, process="c")], later=("c",), rejected="again",
+        label=f"write takes {share:g} of its bound",
     )
 
 
 def _words(rules: Rules) -> str:
-    return "does not listen" if not rules.listen else "removed at once" if not rules.postpone else "as it is"
+    if rules.enter_after:
+        return "enters and leaves after what is there"
+    return "does not listen" if not rules.listen else "removed at once" if not rules.postpone else "listens"
 
 
 def with_timing_failures(context: Context) -> Measured:
@@ -147,31 +154,37 @@ def with_timing_failures(context: Context) -> Measured:
     slow = context.sweep(flags_of, [slow_sender(share) for share in context.of((3, 60), (2, 3, 4, 6, 10, 20, 40, 60, 100))])
     without = {
         name: context.sweep(flags_of, [unlisted(ahead, rules) for ahead in aheads])
-        for name, rules in (("listening in", Rules(listen=False)), ("postponing removal", Rules(postpone=False)))
+        for name, rules in (
+            ("listening in", Rules(enter_after=False, listen=False)),
+            ("postponing removal", Rules(enter_after=False, postpone=False)),
+        )
     }
+    ours = context.sweep(flags_of, [make(ahead, RULES) for make in (unlisted, still_listed) for ahead in aheads])
+    never = sum(one.missing > 0 or one.remaining > 0 or bool(one.violated) for one in ours)
     first, second = sum(one.missing > 0 for one in joins), sum(one.remaining > 0 for one in leaves)
     by_slow = sum(one.missing > 0 or one.remaining > 0 for one in slow)
     bad = sum(bool(one.violated) for one in (*joins, *leaves, *slow))
     heard = sum(one.missing > 0 and one.delivered == (("s", 1),) for one in joins)
-    lost = {name: sum(bool(one.violated) for one in runs) for name, runs in without.items()}
+    lost = {name: sum(one.missing > 0 and one.delivered != (("s", 1),) for one in runs) for name, runs in without.items()}
     reading = {run.copies: run.latest for run in context.once("worst bounds", worst_runs) if run.tolerate == "timing"}
     removed = {
         copies: copies * (WRITE + FLAG) + copies * (DECIDE + READ + FINISH) + POLL + SKEW + 2 * SKEW for copies in reading
     }
     short = [copies for copies in reading if reading[copies] > removed[copies]]
-    fixed = not bad and heard == first > 0 and all(lost.values())
+    fixed = not bad and heard == first > 0 and all(lost.values()) and not never
     return Measured(
-        f"a sender whose clock is ahead breaks Claim 1 in {first} of {len(joins)} runs and Claim 2 in {second} of {len(leaves)}; one "
-        f"that is late breaks them in {by_slow} of {len(slow)}. With both changes {bad} runs violate something, and the new receiver "
-        f"has the message in {heard} of {first}; " + "; ".join(
-            f"without {name} {count} of {len(aheads)} violate something" for name, count in lost.items())
-        + f". An intact receiver may read up to {max(reading.values()):.0f} µs after a Send (n = {max(reading)}), where messages are "
+        f"a sender whose clock is ahead breaks Claim 1 in {first} of {len(joins)} runs and Claim 2 in {second} of "
+        f"{len(leaves)}; one that is late breaks them in {by_slow} of {len(slow)}. With both changes {bad} runs violate "
+        f"something, and the new receiver has the message in {heard} of {first}; " + "; ".join(
+            f"without {name} it lacks it in {count}" for name, count in lost.items())
+        + f". If a change comes after all messages that are there, the claims fail in {never} of {len(ours)} runs. An "
+        f"intact receiver may read up to {max(reading.values()):.0f} µs after a Send (n = {max(reading)}), where messages are "
         f"kept for Ds + Dr + 2e = {removed[max(reading)]} µs as printed",
         judge(holds=fixed and second > 0 and by_slow > 0 and not short, nearly=fixed and second > 0),
-        "it takes a clock that is ahead: a late sender goes by the list as it is then, and by the timestamp, and is right. The printed "
-        "postponement forgets that reading begins after T + X + e, and what may have to be decided before; we keep messages until "
-        "every intact receiver must have read them",
-        [dataclasses.asdict(one) for one in (*joins, *leaves, *slow)],
+        "it takes a clock that is ahead: a late sender goes by the list as it is then, and by the timestamp, and is right. The "
+        "printed postponement forgets that reading begins after T + X + e, and what may have to be decided before; we keep "
+        "messages until every intact receiver must have read them",
+        [dataclasses.asdict(one) for one in (*joins, *leaves, *slow, *ours)],
         (),
         (
             Table(
@@ -215,7 +228,7 @@ class Reached:
 def far(distance: Distance) -> Plan:
     """Four members; the last is elsewhere, and the first acts for it."""
     network = Network(delay=Delay("uniform", us(min(100, distance.most)), us(max(distance.most, 1))))
-    given = {"remote": {"d": "a"}} if distance.most else {}
+    given: dict[str, Any] = {"remote": {"d": "a"}} if distance.most else {}
     return plan(
         "a b c d", load("abcd", 60.0, 20_000, 90_000), script=Script(usual=None), tolerate=distance.tolerate, poll=1000,
         datagram=_DATAGRAM, length=100_000, drain=5, settle=0, memory={"operations": False, "duration": "max"}, network=network,
@@ -230,7 +243,8 @@ def reached_of(distance: Distance) -> Reached:
     bounds = mailbox.DESCRIPTION.bounds(Parameters(**one.scenario.parameters), {"g": members})
     orders = {run.delivered.get(name) for name in members}
     return Reached(
-        distance.tolerate, distance.most, run.latest, bounds["deliver"] / US, run.untimely, run.violated, len(orders) == 1, run.sent
+        distance.tolerate, distance.most, run.latest, bounds["deliver"] / US, run.untimely, run.violated, len(orders) == 1,
+        run.sent,
     )
 
 
@@ -248,8 +262,8 @@ def remote(context: Context) -> Measured:
     beyond = context.of((12_000,), (6000, 12_000, 20_000))
     seeds = range(context.of(1, 6))
     within, outside = (
-        context.sweep(reached_of, [Distance(tolerate, most, seed) for tolerate in PROTOCOLS for most in distances for seed in seeds])
-        for distances in (near, beyond)
+        context.sweep(reached_of, [Distance(tolerate, most, seed) for tolerate in PROTOCOLS for most in distances for seed in
+        seeds]) for distances in (near, beyond)
     )
     kept = all(one.latest <= one.bound and not one.violated and not one.untimely and one.same for one in within)
     exceeded = sum(one.latest > one.bound for one in outside)
@@ -264,18 +278,19 @@ def remote(context: Context) -> Measured:
     return Measured(
         f"a member elsewhere, datagrams of up to so many ms one way and a bound of {_DATAGRAM // 1000} ms for one and its "
         f"acknowledgement, longest delivery: {told}; above the bound in {sum(one.latest > one.bound for one in within)} of "
-        f"{len(within)} runs. With datagrams that exceed theirs in {exceeded} of {len(outside)}, {noticed} of these with a timing "
-        f"fault of the remote member in the trace; order or agreement is broken in {broken}",
+        f"{len(within)} runs. With datagrams that exceed theirs in {exceeded} of {len(outside)}, {noticed} of these with a "
+        f"timing fault of the remote member in the trace; order or agreement is broken in {broken}",
         judge(
             holds=kept and exceeded > 0 and noticed == exceeded and not broken and min(one.sent for one in within) > 0,
             nearly=kept and not broken,
         ),
-        "the slave is a member like any other, and a datagram to it and one back are all that is added (and a look for a slot); if "
-        "they are late, so is the remote member, and nobody else",
+        "the slave is a member like any other, and a datagram to it and one back are all that is added (and a look for a slot); "
+        "if they are late, so is the remote member, and nobody else",
         [dataclasses.asdict(one) for one in (*within, *outside)],
         tuple(
             Figure(
-                f"remote-{WORDS[tolerate]}", f"a remote member, {WORDS[tolerate]} protocol", "longest datagram, one way (µs)", "µs",
+                f"remote-{WORDS[tolerate]}", f"a remote member, {WORDS[tolerate]} protocol", "longest datagram, one way (µs)",
+                "µs",
                 (
                     Series("longest delivery", *_columns(_rows(within, tolerate))),
                     Series("bound", [row[0] for row in _rows(within, tolerate)], [row[2] for row in _rows(within, tolerate)]),

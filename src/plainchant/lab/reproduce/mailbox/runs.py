@@ -8,8 +8,8 @@ stays; what is not named takes ``usual``, or what the simulator draws. Above 1 t
 ``after`` says what crashes right after an operation, the first of a name or, with ``"a decide 1 #3"``, the third: the process
 itself, or ``module 1``.
 
-Times are in µs. A sender is intact if it neither crashes nor has a timing fault; where a message of one is rejected, what the seed
-calls validity is broken. Sends begin with a look for a free slot, which takes up to ``decide`` a copy.
+Times are in µs. A sender is intact if it neither crashes nor has a timing fault; where a message of one is rejected, what the
+seed calls validity is broken. Sends begin with a look for a free slot, which takes up to ``decide`` a copy.
 """
 
 from __future__ import annotations
