@@ -11,7 +11,16 @@ import pytest
 
 from plainchant.lab.reproduce import claims_of
 from plainchant.lab.reproduce.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
-from plainchant.lab.reproduce.mailbox.bounds import drawn, picture_of, received_of, slope, spans_of, worst_first, worst_second
+from plainchant.lab.reproduce.mailbox.bounds import (
+    drawn,
+    picture_of,
+    received_of,
+    slope,
+    spans_of,
+    typical,
+    worst_first,
+    worst_second,
+)
 from plainchant.lab.reproduce.mailbox.explored import explored_of, small
 from plainchant.lab.reproduce.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
 from plainchant.lab.reproduce.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
@@ -97,7 +106,7 @@ def test_a_different_result_gives_another_verdict(number: int, fields: dict[str,
 
 def test_a_curve_is_not_linear() -> None:
     a, b, share = slope([1, 2, 3], [50, 90, 130])
-    assert (a, b, share) == (pytest.approx(40), pytest.approx(10), pytest.approx(1))
+    assert [a, b, share] == pytest.approx([40, 10, 1])
     assert slope([1, 2, 3, 4], [1, 4, 9, 16])[2] < 0.99
 
 
@@ -188,8 +197,7 @@ def test_a_small_case_is_tried_in_every_way() -> None:
     found = explored_of(small("a", tolerate="timing", copies=1, skew=0, receivers=3, early={"r1": 70}, crashes=0))
     assert (found.complete, found.broken, found.rules) == (True, "", "all")
     assert found.states > 100
-    early = small("b", tolerate="crash", copies=1, equal_clocks=True, early={"r1": 70}, crashes=0, probes=200, promise="validity",
-                  varied=frozenset())
+    early = small("b", tolerate="crash", early={"r1": 70}, crashes=0, modules=0, probes=300, limit=1, varied=frozenset())
     assert explored_of(early).broken == "validity"
 
 
@@ -200,9 +208,8 @@ def test_timing_diagrams_are_on_the_page(tmp_path: Path) -> None:
     results = measure(claims_of("mailbox", [89, 90]), Remembering())
     write(tmp_path, "mailbox", results, quick=True)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    for name in ("send-timing", "receive-timing"):
+    for name in ("send-timing", "receive-timing-first", "receive-timing-second"):
         svg = (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
         assert svg[svg.index("<svg"):] in page
     assert "Receive (µs)" in page
-    one = plan("s a b", message("s", 5000), script=Script(usual=1), tolerate="crash", senders=("s",), copies=2)
-    assert picture_of(one) == picture_of(one)
+    assert picture_of((typical("crash"), "a")) == picture_of((typical("crash"), "a"))

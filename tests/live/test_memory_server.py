@@ -224,6 +224,22 @@ def test_what_the_system_refuses_is_a_problem_of_common_memory(
     assert attach("a").port.place == 0
 
 
+@pytest.mark.parametrize("go", [Attachment.disconnect, Attachment.abandon])
+def test_who_cannot_go_in_good_order_is_gone_nevertheless(
+    go: Callable[[Attachment], None], attach: Callable[..., Attachment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    a, b = attach("a"), attach("b")
+    assert a.failures() == []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        with pytest.raises(CommonMemoryError, match="Too many open files"):
+            go(b)
+    assert a.failures() == ["b"]
+
+
 # --- who has died -------------------------------------------------------------------------------------------------------
 
 

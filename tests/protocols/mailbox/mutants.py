@@ -1,4 +1,4 @@
-"""Variants of mailbox with one rule taken out or turned round: one of ``Rules``, or a function in place of the one that the rule is.
+"""Variants of mailbox with one rule taken out or turned round: one of ``Rules``, or a function in place of the one that it is.
 
 ``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property that does not hold; or, for
 what needs a particular course of events, a scenario of ``scripted``; or why it survives. After a change of the protocol or the
@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-from plainchant.memory import FAILED, Connection, Copy, Disconnect, Entry, Procedure, Request, Until
+from plainchant.memory import FAILED, Connection, Copy, Disconnect, Entry, Operate, Procedure, Request, Step, Until
 from plainchant.model import ProcessId
-from plainchant.protocols.mailbox import first, maker, membership, second
-from plainchant.protocols.mailbox.box import Box, Key, changed, find, receivers
+from plainchant.protocols.mailbox import first, maker, membership, second, sending
+from plainchant.protocols.mailbox.box import Box, Key, changed, find, majority, receivers
 from plainchant.protocols.mailbox.engine import Mailbox
 from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.rules import RULES, Rules
-from plainchant.protocols.mailbox.sending import Outgoing, Sender
+from plainchant.protocols.mailbox.sending import Sender
 from plainchant.protocols.mailbox.times import Times
 
 from .. import sweeping
@@ -95,6 +95,8 @@ without("no second look", (FIRST, SECOND), sweep.FAMILIES, look_again=False)
 without("nobody listens in", (SECOND,), ("timing",), listen=False)
 without("removal is not postponed", (SECOND,), ("timing",), postpone=False)
 without("what is absent from a copy is not decided there", (SECOND,), ("overtaking", "timing"), placeholders=False)
+without("nobody listens in, or minds messages that lie ahead", (SECOND,), ("timing",), listen=False, enter_after=False)
+without("who enters does not mind messages that lie ahead", (SECOND,), ("timing", "churn"), enter_after=False)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -124,46 +126,44 @@ mutant("a dead copy has no slot", Times, "__init__", SECOND, families=("overtaki
 # --- sending ----------------------------------------------------------------------------------------------------------
 
 
-def _send(*, early: bool = False, overwrite: bool = False, anybody: bool = False) -> Any:
-    """A Send in which something is different."""
+def _write(change: Callable[[Box, Copy, Mapping[int, Entry]], None]) -> Any:
+    """Writing of messages after which something is changed, given what was there before."""
 
-    def send(self: Sender, outgoing: Outgoing, stamp: int) -> Generator[Request, Any, None]:
-        box, batch = self.box, outgoing.batch
-        self.last = stamp
-        key = outgoing.key = (stamp, box.place)
-        slot = outgoing.slot = box.place * box.layout.slots + self._slot
-        outgoing.attempts += 1
-        self._slot = (self._slot + 1) % box.layout.slots
-        fields = {
-            "first": batch.first, "count": batch.count, "offset": batch.offset, "total": batch.total, "size": len(batch.body),
-            "filled": True, "available": early,
-        }
+    def write(self: Box, copy: int, step: Step, size: int) -> Operate:
+        def both(there: Copy) -> None:
+            before = dict(there.entries())
+            step(there)
+            change(self, there, before)
 
-        def insert(copy: Copy) -> None:
-            there = None if overwrite else find(copy, slot, key)
-            if there is not None and there.removed:
-                return
-            copy.fill(slot, batch.body)
-            listed = receivers(copy, 1 << 62 if anybody else stamp)
-            there = there or Entry(stamp, box.place, box.host.me, listed=listed)
-            copy.put(slot, changed(there, **fields))
+        return _WRITE(self, copy, both, size)
 
-        def make_available(copy: Copy) -> None:
-            there = find(copy, slot, key)
-            if there is not None and not there.removed:
-                copy.put(slot, changed(there, available=True))
-
-        for copy in range(box.copies):
-            yield box.write(copy, insert, len(batch.body))
-        for copy in range(box.copies):
-            yield box.flag(copy, make_available)
-
-    return send
+    return write
 
 
-mutant("a-flags are set before all copies are written", Sender, "send", families=("overtaking", "crashes"))(_send(early=True))
-mutant("a late sender does not keep the votes", Sender, "send", SECOND, families=("timing",))(_send(overwrite=True))
-mutant("a message lists who is there, whatever its timestamp", Sender, "send", families=("churn", "crashes"))(_send(anybody=True))
+_WRITE = Box.write
+
+
+@_write
+def _flag_at_once(box: Box, copy: Copy, before: Mapping[int, Entry]) -> None:
+    for slot, entry in list(copy.entries()):
+        if entry.place == box.place and entry.filled:
+            copy.put(slot, changed(entry, available=True))
+
+
+@_write
+def _forget_votes(box: Box, copy: Copy, before: Mapping[int, Entry]) -> None:
+    for slot, entry in list(copy.entries()):
+        if entry.place == box.place and entry.filled and slot in before and not before[slot].filled:
+            copy.put(slot, changed(entry, seen=0, voted=0, done=0, local=False, decision=None))
+
+
+mutant("a-flags are set before all copies are written", Box, "write", families=("overtaking", "crashes"))(_flag_at_once)
+mutant("a late sender does not keep the votes", Box, "write", SECOND, families=("timing",))(_forget_votes)
+
+
+@mutant("a message lists who is there, whatever its timestamp", sending, "receivers", families=("churn", "crashes"))
+def _whoever(copy: Copy, stamp: int) -> int:
+    return receivers(copy, 1 << 62)
 
 
 @mutant("a slot is free when it is in the first copy", Sender, "wait_for_slot", families=("pressure",))
@@ -241,29 +241,31 @@ def _listed_now(copy: Copy, slot: int, key: Key) -> Entry | None:
 
 
 @mutant("LD is changed after the quorum", second, "_would_change", SECOND, families=("timing",))
-def _at_any_time(batch: list[Message], copy: Copy) -> list[Message]:
+def _at_any_time(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
     setting = []
     for message in batch:
         entry = find(copy, message.slot, message.key)
-        if entry is not None and entry.available and not entry.local:
-            if entry.seen.bit_count() >= second.majority(entry.listed):
-                setting.append(message)
+        if entry is None or not entry.listed & box.mask or not entry.available or entry.local:
+            continue
+        if entry.seen.bit_count() >= majority(entry.listed):
+            setting.append(message)
     return setting
 
 
 @mutant("nobody asks how many have seen a message in time", second, "_would_change", SECOND, families=("timing",))
-def _unseen(batch: list[Message], copy: Copy) -> list[Message]:
+def _unseen(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
     setting = []
     for message in batch:
         entry = find(copy, message.slot, message.key)
-        if entry is not None and entry.available and not entry.local:
-            if entry.voted.bit_count() < second.majority(entry.listed):
-                setting.append(message)
+        if entry is None or not entry.listed & box.mask or not entry.available or entry.local:
+            continue
+        if entry.voted.bit_count() < majority(entry.listed):
+            setting.append(message)
     return setting
 
 
 @mutant("the first vote counts", second, "_would_settle", SECOND, families=("timing",))
-def _no_quorum(batch: list[Message], copy: Copy) -> tuple[list[tuple[Message, bool]], list[Message]]:
+def _no_quorum(box: Box, batch: list[Message], copy: Copy) -> tuple[list[tuple[Message, bool]], list[Message]]:
     found = [(message, find(copy, message.slot, message.key)) for message in batch]
     return [(message, entry.decision is None) for message, entry in found if entry is not None], []
 
@@ -340,7 +342,7 @@ _FETCH = Receiver._fetch
 
 
 @mutant("entry and exit are now", membership, "_list", families=("churn",))
-def _now(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, int]:
+def _now(box: Box, at: Callable[[int], Connection], **named: Any) -> Generator[Request, Any, int]:
     time = box.clock
     yield from membership._write(box, at(time))
     return time
@@ -356,38 +358,35 @@ def _not_collected(self: Mailbox, process: ProcessId) -> None:
     """What it has not read stays."""
 
 
-def _collect(*, gone: bool = True, votes: bool = True, flags: bool = True, early: bool = False) -> Any:
-    """Collecting in which something is forgotten."""
+def _excuse(*, votes: bool = True, flags: bool = True) -> Any:
+    """Acting for who is gone, in which something is forgotten."""
 
-    def collect(box: Box, place: int, process: ProcessId) -> Procedure:
-        mask = 1 << place
-        exit_ = box.clock + box.times.join + box.parameters.skew + 1
+    def excuse(box: Box, copy: Copy, mask: int) -> None:
+        for slot, entry in list(copy.entries()):
+            if entry.listed & mask and not entry.done & mask:
+                voted = entry.voted | mask if votes else entry.voted
+                copy.put(slot, changed(entry, voted=voted, done=entry.done | mask if flags else entry.done))
+        box.sweep(copy)
 
-        def mark(copy: Copy) -> None:
-            connection = copy.connection(place)
-            if connection is None or connection.process != process:
-                return
-            if not connection.gone and gone:
-                copy.connect(place, Connection(process, connection.entry, connection.exit or exit_, gone=True))
-            for slot, entry in list(copy.entries()):
-                if entry.listed & mask and not entry.done & mask:
-                    voted = entry.voted | mask if votes else entry.voted
-                    copy.put(slot, changed(entry, voted=voted, done=entry.done | mask if flags else entry.done))
-            box.sweep(copy)
-
-        if early:
-            yield Disconnect(box.group, place, process)
-        for copy in range(box.copies):
-            yield box.list(copy, mark)
-        yield Disconnect(box.group, place, process)
-
-    return collect
+    return excuse
 
 
-mutant("collecting does not mark who is gone", membership, "collect", families=("crashes", "churn"))(_collect(gone=False))
-mutant("collecting forgets the votes", membership, "collect", SECOND, families=("majority",))(_collect(votes=False))
-mutant("collecting forgets the d-flags", membership, "collect", families=("crashes", "churn"))(_collect(flags=False))
-mutant("a place is free before it is collected", membership, "collect", families=("crashes", "churn"))(_collect(early=True))
+mutant("collecting forgets the votes", membership, "_excuse", SECOND, families=("majority",))(_excuse(votes=False))
+mutant("collecting forgets the d-flags", membership, "_excuse", families=("crashes", "churn"))(_excuse(flags=False))
+
+
+@mutant("collecting does not mark who is gone", membership, "Connection", families=("crashes", "churn"))
+def _never_gone(process: ProcessId, entry: int = 0, exit: int = 0, gone: bool = False) -> Connection:
+    return Connection(process, entry, exit)
+
+
+@mutant("a place is free before it is collected", membership, "collect", families=("crashes", "churn"))
+def _free_first(box: Box, place: int, process: ProcessId) -> Procedure:
+    yield Disconnect(box.group, place, process)
+    yield from _COLLECT(box, place, process)
+
+
+_COLLECT = membership.collect
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -44,7 +44,9 @@ def test_the_seeds_cover_what_is_promised() -> None:
         assert min(protocols["crash"], protocols["timing"]) >= 8, family
     assert {len(scenario.members) for scenario in scenarios} == {2, 3, 4, 5, 6, 8}
     assert {len(scenario.groups) for scenario in scenarios} == {1, 2, 3}
-    for key, values in (("copies", (1, 2, 3, 4)), ("rejected", ("again", "halt")), ("slots", (1, 2, 3, 8)), ("room", (100, 300, 65_536))):
+    for key, values in (
+        ("copies", (1, 2, 3, 4)), ("rejected", ("again", "halt")), ("slots", (1, 2, 3, 8)), ("room", (100, 300, 65_536)),
+    ):
         for value in values:
             assert sum(scenario.parameters[key] == value for scenario in scenarios) >= 3, (key, value)
     assert sum(bool(scenario.parameters["schedule"]) for scenario in scenarios) >= 8

@@ -369,7 +369,7 @@ class Attachment:
         if not self._open:
             return
         try:
-            with locked(self._server.root):
+            with _telling(self._server.root), locked(self._server.root):
                 register = read_register(self._directory)
                 if register is not None:
                     self._server.free(self._directory, register, self._seat, failed=False)
@@ -381,7 +381,7 @@ class Attachment:
         if not self._open:
             return
         try:
-            with locked(self._server.root):
+            with _telling(self._server.root), locked(self._server.root):
                 self._close()
                 register = read_register(self._directory)
                 if register is not None and not any(is_alive(self._directory, seat) for seat in register.seats):
@@ -520,8 +520,8 @@ def _telling(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CommonMemoryError(
-            f"no mailbox can be made or connected to in {root}: {error.strerror}; see to its room and permissions, and to the "
-            "limits of this process (ulimit)"
+            f"the mailboxes in {root} cannot be used: {error.strerror}; see to its room and permissions, and to the limits of "
+            "this process (ulimit)"
         ) from error
 
 

@@ -275,9 +275,9 @@ class Receiver:
         self.queue.append(self._view(stamp, members))
         self.advance()
 
-    def _view(self, stamp: int, joined: tuple[ProcessId, ...] = (), left: ProcessId = "") -> View:
+    def _view(self, stamp: int, joined: tuple[ProcessId, ...] = (), left: tuple[ProcessId, ...] = ()) -> View:
         box = self.box
-        gone = {left: Reason("left", f"{left} is no longer a receiver of {box.group}")} if left else {}
+        gone = {name: Reason("left", f"{name} is no longer a receiver of {box.group}") for name in left}
         self.number = number = max(self.number + 1, stamp - box.epoch)
         own = box.rank(self.entry) if box.host.me in joined else box.rank(stamp)
         return View(box.group, number, tuple(self.members), joined, gone, rank=own)
@@ -288,7 +288,7 @@ class Receiver:
             change = self.changes[0] if self.changes and self.changes[0][0] <= self.horizon else None
             head = self.order[0][1] if self.order else None
             if change is not None and (head is None or change[0] <= head.stamp):
-                self._change(*self.changes.pop(0))
+                self._change(change[0])
             elif head is not None and head.decided and head.stamp <= self.horizon:
                 self.order.pop(0)
                 self._take_off(head)
@@ -309,14 +309,17 @@ class Receiver:
         self.queue.append(self._view(self.entry, (self.box.host.me,)))
         return True
 
-    def _change(self, stamp: int, enters: int, process: ProcessId) -> None:
-        if enters:
-            if process not in self.members:
-                self.members[process] = None
-                self.queue.append(self._view(stamp, (process,)))
-        elif process in self.members and process != self.box.host.me:
-            del self.members[process]
-            self.queue.append(self._view(stamp, left=process))
+    def _change(self, stamp: int) -> None:
+        """Takes all changes of one timestamp into one view."""
+        now = [change for change in self.changes if change[0] == stamp]
+        del self.changes[: len(now)]
+        joined = tuple(name for _, enters, name in now if enters and name not in self.members)
+        left = tuple(name for _, enters, name in now if not enters and name in self.members and name != self.box.host.me)
+        for name in left:
+            del self.members[name]
+        self.members.update(dict.fromkeys(joined))
+        if joined or left:
+            self.queue.append(self._view(stamp, joined, left))
 
     def _take_off(self, message: Message) -> None:
         if message.key > self.passed:

@@ -151,17 +151,28 @@ def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     return line.slope, line.intercept, 1 - rest / spread if spread else 1.0
 
 
+def equation(line: tuple[float, float, float]) -> str:
+    """A line, in words.
+
+    >>> equation((60.0, -20.0, 1.0))
+    '60.0 n - 20.0'
+    """
+    a, b, _ = line
+    return f"{a:.1f} n {'-' if b < 0 else '+'} {abs(b):.1f}"
+
+
 # --- the figures of the seed ------------------------------------------------------------------------------------------
 
 
-def picture_of(one: Plan) -> str:
-    """The timing diagram of the message of s."""
-    return timing_diagram(table_of(one), message=("g", "s", 1))
+def picture_of(item: tuple[Plan, str]) -> str:
+    """The timing diagram of what a process does for the message of s."""
+    one, process = item
+    return timing_diagram(table_of(one), message=("g", "s", 1), process=process)
 
 
-def _typical() -> Plan:
+def typical(tolerate: str) -> Plan:
     """Three copies, all alive; everything takes its bound."""
-    return plan("s a b", message("s", 5000), script=Script(usual=1), tolerate="crash", senders=("s",), copies=3, label="typical")
+    return plan("s a b", message("s", 5000), script=Script(usual=1), tolerate=tolerate, senders=("s",), copies=3)
 
 
 # --- 89: Send ---------------------------------------------------------------------------------------------------------
@@ -169,7 +180,7 @@ def _typical() -> Plan:
 
 def send(context: Context) -> Measured:
     runs = [*context.once("drawn bounds", drawn_runs), *context.once("worst bounds", worst_runs)]
-    picture = context.sweep(picture_of, [_typical()])
+    picture = context.sweep(picture_of, [(typical("crash"), "s")])
     sizes = sorted({run.copies for run in runs})
     most = {copies: max(run.send for run in runs if run.copies == copies) for copies in sizes}
     printed = {copies: copies * (WRITE + FLAG) for copies in sizes}
@@ -246,7 +257,7 @@ def _received(context: Context) -> list[Received]:
 
 def receive(context: Context) -> Measured:
     found = context.once("received", _received)
-    picture = context.sweep(picture_of, [dataclasses.replace(_typical(), label="typical Receive")])
+    pictures = context.sweep(picture_of, [(typical(tolerate), "a") for tolerate in PROTOCOLS])
     above = [one for one in found if one.took > one.printed + _SLACK]
     beyond = [one for one in found if one.took > one.corrected + _ROUNDING or one.violated]
     parts = []
@@ -283,7 +294,7 @@ def receive(context: Context) -> Measured:
                 ],
             ),
         ),
-        (Picture("receive-timing", picture[0]),),
+        tuple(Picture(f"receive-timing-{WORDS[name]}", svg) for name, svg in zip(PROTOCOLS, pictures, strict=True)),
     )
 
 
@@ -383,7 +394,7 @@ def dependence(context: Context) -> Measured:
     straight = min(r2 for _, _, r2 in lines.values())
     within = all(run.latest <= run.latest_bound for runs in served.values() for run in runs)
     told = "; ".join(
-        f"{WORDS[tolerate]} protocol {what} {a:.1f} n {b:+.1f} µs" for (tolerate, what), (a, b, _) in lines.items())
+        f"{WORDS[tolerate]} protocol {what} {equation(line)} µs" for (tolerate, what), line in lines.items())
     crowd = served["crash"]
     return Measured(
         f"lines through the maxima, R² >= {straight:.6f}: {told}. With 2 copies and {counts[0]} to {counts[-1]} receivers the "
@@ -424,7 +435,7 @@ def _line(tolerate: str, runs: Sequence[Spans], line: tuple[float, float, float]
     ends = (runs[0].copies, runs[-1].copies)
     return (
         Series(f"{WORDS[tolerate]} protocol, measured", [run.copies for run in runs], [run.latest for run in runs]),
-        Series(f"{a:.1f} n {b:+.1f}", ends, [a * end + b for end in ends], from_document=True),
+        Series(equation(line), ends, [a * end + b for end in ends], from_document=True),
     )
 
 

@@ -72,7 +72,7 @@ def crashing(seed: int) -> Plan:
 def theorem_1(context: Context) -> Measured:
     clean = context.sweep(explored_of, first_cases(context))
     printed = context.sweep(explored_of, printed_first())
-    drawn = context.sweep(found_of, [crashing(seed) for seed in range(context.of(16, 400))])
+    drawn = context.sweep(found_of, [crashing(seed) for seed in range(context.of(16, 200))])
     broken = _broken(drawn)
     messages = sum(run.sent for run in drawn)
     ours = [case for case in clean if case.broken or not case.complete]
@@ -206,7 +206,7 @@ def theorem_2(context: Context) -> Measured:
     clean = context.sweep(explored_of, second_cases(context))
     printed = context.sweep(explored_of, printed_second())
     waiting = context.sweep(found_of, [line_21(wait) for wait in ("printed", "corrected")])
-    drawn = context.sweep(found_of, [untimely(seed) for seed in range(context.of(12, 300))])
+    drawn = context.sweep(found_of, [untimely(seed) for seed in range(context.of(12, 150))])
     broken = _broken(drawn)
     messages, late = sum(run.sent for run in drawn), sum(bool(run.untimely) for run in drawn)
     ours = [case for case in clean if case.broken or not case.complete]
