@@ -550,3 +550,40 @@ def test_a_process_that_its_protocol_halted_comes_back_if_it_is_to(share: float)
         assert not injector._agenda
 
     asyncio.run(main())
+
+
+class Busy:
+    """A process that is too busy to answer, and may die of it."""
+
+    place = name = "p3"
+    killed = ""
+    paused_until = 0
+    doomed = listens = True
+
+    def __init__(self, leaving: bool, dies: bool) -> None:
+        self.running = True
+        self.leaving = leaving
+        self._dies = dies
+
+    async def ask(self, make: Callable[[int], object]) -> None:
+        return
+
+    async def gone(self, seconds: float) -> bool:
+        self.running = not self._dies
+        return self._dies
+
+
+@pytest.mark.parametrize(("leaving", "dies"), [(False, False), (True, False), (False, True), (True, True)])
+def test_nobody_takes_the_place_of_a_process_that_is_too_busy_to_answer(leaving: bool, dies: bool) -> None:
+    async def main() -> None:
+        camp: Any = Camp()
+        camp.latest["p3"] = Busy(leaving, dies)
+        injector = Injector(camp, (), RandomFaults(), Random(1))
+        fault = Fault(kind="restart", process="p3")
+        await injector._restart(fault)
+        assert camp.came.done() == dies
+        assert injector._waiting == ({"p3": fault} if leaving and not dies else {})
+        assert injector.skipped == ([] if leaving or dies else [(fault, "p3 was alive")])
+        assert camp.latest["p3"].doomed
+
+    asyncio.run(main())

@@ -27,7 +27,7 @@ from ..model import MS, SECOND
 from ..scenario.model import Fault, RandomFaults
 from ..sim.summary import describe_fault
 from . import control
-from .crew import Crew
+from .crew import GONE_SECONDS, Crew
 from .memory.server import MailboxServer
 from .process import Process
 
@@ -155,9 +155,8 @@ class Injector:
         if process is None:
             self._skip(fault, f"{fault.process} was never there")
             return
-        if process.running and not process.killed and process.listens and await process.ask(control.Spare) is not None:
-            # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it has left.
-            process.doomed = False
+        if process.running and not process.killed and process.listens and await self._lives(process):
+            # One that is leaving comes back when it has left.
             if process.leaving:
                 self._waiting[process.place] = fault
             else:
@@ -167,6 +166,14 @@ class Injector:
             self._skip(fault, f"{process.name} was alive, and stopped")
             return
         await self._crew.come(fault.process, self._crew.groups_of(fault.process), fault)
+
+    async def _lives(self, process: Process) -> bool:
+        """Whether a process is there, even if it is too busy to answer; a doomed one that has found no broadcast to die in lives
+        on."""
+        if await process.ask(control.Spare) is not None:
+            process.doomed = False
+            return True
+        return not await process.gone(GONE_SECONDS)
 
     async def _join(self, fault: Fault) -> None:
         groups = (fault.group,) if fault.group else self._crew.groups_of(fault.process)

@@ -96,6 +96,7 @@ without("nobody listens in", (SECOND,), ("timing",), listen=False)
 without("removal is not postponed", (SECOND,), ("timing",), postpone=False)
 without("what is absent from a copy is not decided there", (SECOND,), ("overtaking", "timing"), placeholders=False)
 without("nobody listens in, or minds messages that lie ahead", (SECOND,), ("timing",), listen=False, enter_after=False)
+without("removal is not postponed, nor minds who enters what is ahead", (SECOND,), ("timing",), postpone=False, enter_after=False)
 without("who enters does not mind messages that lie ahead", (SECOND,), ("timing", "churn"), enter_after=False)
 
 
@@ -341,11 +342,18 @@ _FETCH = Receiver._fetch
 # --- the list of receivers --------------------------------------------------------------------------------------------
 
 
-@mutant("entry and exit are now", membership, "_list", families=("churn",))
-def _now(box: Box, at: Callable[[int], Connection], **named: Any) -> Generator[Request, Any, int]:
-    time = box.clock
-    yield from membership._write(box, at(time))
-    return time
+@mutant("who enters does so at once", membership, "enter", families=("churn",))
+def _enters_now(box: Box) -> Generator[Request, Any, int]:
+    entry = box.clock
+    yield from membership._write(box, Connection(box.host.me, entry))
+    return entry
+
+
+@mutant("who leaves does so at once", membership, "leave", families=("churn",))
+def _leaves_now(box: Box, entry: int) -> Generator[Request, Any, int]:
+    leaving = box.clock
+    yield from membership._write(box, Connection(box.host.me, entry, leaving))
+    return leaving
 
 
 @mutant("a leaver does not read what is earlier", Receiver, "_is_at_end", families=("churn",))

@@ -78,7 +78,7 @@ SCENARIOS: dict[str, Scripted] = {
     ),
     # s's clock is ahead: its message has a timestamp after d's entry, and is written before d is in the list.
     "a fast sender and a joiner": _scripted(
-        "s a b", Script(), messages={"s": 6_990}, senders=("s",), clocks={"s": 100}, later=("d",),
+        "s a b", Script({"d read": 1}), messages={"s": 6_990}, senders=("s",), clocks={"s": 100}, later=("d",),
         faults=(fault("join", 7_000, process="d", group="g"),),
     ),
     # s's clock is behind for ever.

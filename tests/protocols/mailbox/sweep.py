@@ -18,8 +18,9 @@ To hit what takes microseconds, *overtaking* and *timing* are run once without t
 - *halted*: nobody stops but who was made to, or was late; *untimely*: nobody is late who was not made to;
 - *rejected*: no message of an intact sender is;
 - *views*: those of intact processes agree and stand in the order of the messages;
+- *unread*: who leaves reads what has a timestamp before its exit;
 - *left over*: in the end no copy holds a message that somebody has not done with, and only who is in a group has a place;
-- *shut out*: who asks to be let in is let in;
+- *shut out*: who asks to be let in is let in, unless it is late;
 - *... of all*: what does not depend on time holds for the late as well.
 """
 
@@ -112,7 +113,7 @@ class Outcome(sweeping.Outcome):
         names = super().violated
         found: dict[str, Sequence[object]] = {
             "halted": self.halted(), "untimely": self.untimely(), "rejected": self.rejected(), "views": self.views(),
-            "left over": self.watched.left_over, "shut out": self.rows("refused"),
+            "unread": self.unread(), "left over": self.watched.left_over, "shut out": self.shut_out(),
         }
         names += [name for name, troubles in found.items() if troubles]
         names += self.broken_by_late()
@@ -154,6 +155,10 @@ class Outcome(sweeping.Outcome):
         unprovoked = [row for row in self.rows("crash") if row["detail"].get("by") != "fault"]
         return [f"{row['process']}: {row['detail']}" for row in unprovoked if row["process"] not in self.late]
 
+    def shut_out(self) -> list[ProcessId]:
+        """Who was not let in though it was not late."""
+        return [row["process"] for row in self.rows("refused") if row["process"] not in self.late]
+
     def untimely(self) -> list[ProcessId]:
         """Who was late though nobody made it to be."""
         made = {fault.process for fault in self.scenario.fault if fault.kind in ("slow", "pause", "step")}
@@ -167,6 +172,27 @@ class Outcome(sweeping.Outcome):
             sender = row["sender"] or row["detail"].get("of")
             if row["detail"]["decision"] == 0 and self.is_intact(row["process"]) and self.is_intact(sender):
                 found.append(f"{row['process']} at {row['true_time']}: {sender} {row['seq']} {row['detail']}")
+        return found
+
+    def unread(self) -> list[str]:
+        """What an intact process that left had to read before, by the timestamps, and did not."""
+        began = {(row["process"], row["group"]): row["rank"] for row in self.rows("join")}
+        delivered: dict[GroupId, dict[tuple[ProcessId, int], int]] = {}
+        has: dict[tuple[ProcessId, GroupId], set[tuple[ProcessId, int]]] = {}
+        for row in self.rows("deliver"):
+            message = (row["sender"], row["seq"])
+            has.setdefault((row["process"], row["group"]), set()).add(message)
+            if self.is_intact(row["process"]):
+                delivered.setdefault(row["group"], {})[message] = row["rank"]
+        found = []
+        for row in self.rows("leave"):
+            process, group = row["process"], row["group"]
+            if self.is_intact(process) and row["rank"] is not None:
+                own = has.get((process, group), set())
+                within = [
+                    message for message, rank in delivered.get(group, {}).items() if began[process, group] <= rank < row["rank"]
+                ]
+                found += [f"{process} in {group}: {message}" for message in within if message not in own]
         return found
 
     def _is_about_intact(self, view: View) -> bool:
@@ -186,7 +212,7 @@ class Outcome(sweeping.Outcome):
             if ranks != sorted(ranks):
                 found.append(f"{process} in {group}: out of order")
             views = [view for _, view in items if view is not None and self._is_about_intact(view)]
-            if process not in views[0].members:
+            if not views or process not in views[0].members:
                 continue  # it only sends, and is told once who is there
             spans[group, process] = [view.number for view in views]
             for view in views:

@@ -74,6 +74,10 @@ class Mailbox(Engine):
         else:
             receiver.forms = isinstance(how, Form)
             receiver.entry = yield from membership.enter(box)
+            if not receiver.entry:
+                text = f"{self.host.me} was too slow to enter {self.group}, and has to begin again"
+                self.host.halt(Reason("lost beginning", text))
+                return
             self.sender.last = receiver.entry
             self.host.record("state", self.group, state="entered", entry=receiver.entry)
             self.host.spawn("scan", receiver.scan())
@@ -171,6 +175,8 @@ class Mailbox(Engine):
             self._no_copy()
             return
         outgoing = self.outgoing
+        if outgoing is not None and outgoing.attempts and box.times.first:
+            yield from sender.withdraw(outgoing)
         stamp = sender.stamp()
         if box.parameters.schedule:
             yield Until(stamp - sender.lead)

@@ -2,14 +2,15 @@
 (3.3.2).
 
 A receiver enters at a timestamp so far ahead that every copy lists it when the first message after it is sent, and leaves in the
-same way; then it reads what is earlier. Who is not done in time takes a later timestamp.
+same way; then it reads what is earlier.
 
 Nobody waits for a process that has crashed, or left: whoever hears of it marks it in every copy, votes and sets decision flags
 in its name, and tells the mailbox server. Several may do so at once; each step changes nothing that was done. """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from ...memory import FAILED, Connection, Copy, Disconnect, Request
@@ -19,8 +20,39 @@ from .times import TICK
 
 
 def enter(box: Box) -> Generator[Request, Any, int]:
-    """Adds this process to the list of receivers; its entry timestamp."""
-    return (yield from _list(box, lambda time: Connection(box.host.me, time), enters=True))
+    """Adds this process to the list of receivers; its entry timestamp, or 0 if it is too slow.
+
+    Who is not done before its entry takes a later one, as long as nobody can have acted upon the first: others place the view
+    with this process at its entry, all at the same point. A sender that is slow may have written a message that lies ahead,
+    without this process: then it enters later still. It may have written it into some copies before, and into others after, and
+    has left a flag in those: nobody waits for it."""
+    ahead = box.times.join + box.parameters.notice + TICK
+    latest = 0
+    while True:
+        entry = max(box.clock + ahead + box.parameters.skew, latest + TICK)
+        latest = 0
+        for copy in range(box.copies):
+            found = yield box.list(copy, partial(_enter, box, entry))
+            if found is None:
+                return 0
+            if found is not FAILED and box.rules.enter_after:
+                latest = max(latest, found)
+        if box.clock <= entry - box.parameters.skew and latest < entry:
+            return entry
+        ahead *= 2
+
+
+def _enter(box: Box, entry: int, copy: Copy) -> int | None:
+    """Puts this process into a copy's list; the latest timestamp of what is there, or None if it is too late to change the
+    entry."""
+    there = copy.connection(box.place)
+    listed = there is not None and there.process == box.host.me and there.entry
+    if listed and box.host.clock() >= listed + box.times.settled - box.parameters.skew - TICK:
+        return None
+    copy.connect(box.place, Connection(box.host.me, entry))
+    if box.rules.enter_after:
+        _excuse(box, copy, box.mask)
+    return max((each.stamp for _, each in copy.entries()), default=0)
 
 
 def connect(box: Box) -> Generator[Request, Any, None]:
@@ -29,41 +61,15 @@ def connect(box: Box) -> Generator[Request, Any, None]:
 
 
 def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
-    """Says when this process stops receiving; its exit timestamp."""
-    return (yield from _list(box, lambda time: Connection(box.host.me, entry, time)))
+    """Says when this process stops receiving; its exit timestamp. What has a flag for it and is later is excused in the end."""
+    leaving = box.clock + box.times.join + box.parameters.notice + box.parameters.skew + TICK
+    yield from _write(box, Connection(box.host.me, entry, leaving))
+    return leaving
 
 
-def _list(box: Box, at: Callable[[int], Connection], *, enters: bool = False) -> Generator[Request, Any, int]:
-    """Lists a change in every copy before its timestamp; who is not done in time tries again with more.
-
-    A sender that is slow may have written a message that lies ahead, without this change: then the change is later still. It may
-    have written it into some copies before, and into others after, and who enters has a flag in those: nobody waits for it."""
-    ahead = box.times.join + TICK
-    latest = 0
-    while True:
-        time = max(box.clock + ahead + box.parameters.skew, latest + TICK)
-        there = yield from _write(box, at(time), enters=enters and box.rules.enter_after)
-        latest = there if box.rules.enter_after else 0
-        if box.clock <= time - box.parameters.skew and latest < time:
-            return time
-        ahead *= 2
-
-
-def _write(box: Box, connection: Connection, *, enters: bool = False) -> Generator[Request, Any, int]:
-    """Puts this process's connection into every copy; the latest timestamp of what is there."""
-
-    def put(copy: Copy) -> int:
-        copy.connect(box.place, connection)
-        if enters:
-            _excuse(box, copy, box.mask)
-        return max((entry.stamp for _, entry in copy.entries()), default=0)
-
-    latest = 0
+def _write(box: Box, connection: Connection) -> Generator[Request, Any, None]:
     for copy in range(box.copies):
-        found = yield box.list(copy, put)
-        if found is not FAILED:
-            latest = max(latest, found)
-    return latest
+        yield box.list(copy, lambda copy: copy.connect(box.place, connection))
 
 
 def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, None]:

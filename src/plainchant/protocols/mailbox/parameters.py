@@ -56,6 +56,12 @@ class Parameters:
     attempts: int = parameter(
         1000, "how often a message is sent, if it is rejected again and again, before its process halts", minimum=1
     )
+    notice: Duration = parameter(
+        Duration(0),
+        "how much further ahead a process enters or leaves than listing it takes; who is too slow even so has to begin again",
+        unit="duration",
+        minimum=0,
+    )
     senders: tuple[str, ...] = parameter((), "processes that only send", example='["p3"]')
     remote: Mapping[str, str] = parameter(
         factory=dict,

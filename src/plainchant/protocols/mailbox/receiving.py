@@ -174,6 +174,7 @@ class Receiver:
             message.verdict = None
             self._tell_late(message, "it came after later messages had been read")
             self._finish([message])
+            self._decided(message)
             return
         insort(self.order, (key, message), key=lambda item: item[0])
 
@@ -286,6 +287,8 @@ class Receiver:
         """Takes off the front of the order what can be."""
         while self.started or self._may_start():
             change = self.changes[0] if self.changes and self.changes[0][0] <= self.horizon else None
+            if change is not None and 0 < self.exit <= change[0]:
+                change = None
             head = self.order[0][1] if self.order else None
             if change is not None and (head is None or change[0] <= head.stamp):
                 self._change(change[0])

@@ -136,6 +136,17 @@ class Sender:
         self._next_is_free = is_free
         return alive
 
+    def withdraw(self, outgoing: Outgoing) -> Generator[Request, Any, None]:
+        """Removes a message that was rejected from every copy (first protocol): nobody looks for it where it was written late."""
+
+        def remove(copy: Copy) -> None:
+            there = find(copy, outgoing.slot, outgoing.key)
+            if there is not None:
+                copy.put(outgoing.slot, changed(there, done=there.listed, removed=True))
+
+        for copy in range(self.box.copies):
+            yield self.box.flag(copy, remove)
+
     def outcome(self, outgoing: Outgoing) -> Generator[Request, Any, bool]:
         """How a message ended that this process does not receive itself: the decision in the last copy that is alive."""
         box = self.box

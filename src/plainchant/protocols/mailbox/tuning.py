@@ -28,6 +28,7 @@ BOUNDS: Final = {
     "finish": 100 * US,
     "skew": 1 * US,
     "poll": 300 * US,
+    "notice": 50 * MS,
     "datagram": 200 * MS,
 }
 SLOTS: Final = 4

@@ -49,6 +49,13 @@ class Case:
     """The operations (by name) that take nothing or their whole bound, where the others take their bound; empty: all of them."""
     struck: frozenset[str] = frozenset()
     """The operations (by name) before which something may go wrong; empty: all of them."""
+    unseen: frozenset[str] = frozenset()
+    """Procedures (by name) of which nobody else can tell when their operations happen, nor whether they came before or after a
+    module's crash: these take no time."""
+    private: frozenset[str] = frozenset()
+    """Procedures (by name) of which nobody else can tell when their operations happen: these take their whole bound."""
+    reduced: bool = True
+    """Whether one of several runs that come to the same is enough; False to see that they do."""
     messages: int = 1
     """That each sender sends."""
     scheduled: bool = False
@@ -76,6 +83,12 @@ class Case:
     @property
     def processes(self) -> tuple[ProcessId, ...]:
         return tuple(dict.fromkeys((*self.receivers, *self.senders)))
+
+    @property
+    def alike(self) -> tuple[ProcessId, ...]:
+        """Receivers that only receive: with the same clocks, one is as good as another."""
+        special = () if self.reduced else self.receivers
+        return tuple(name for name in self.receivers if name not in (*special, *self.senders, *self.early, *self.late))
 
     @property
     def horizon(self) -> Nanoseconds:
@@ -122,6 +135,9 @@ def mailbox_case(
     if chosen.tolerate == "timing":
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
+    if settings.get("reduced", True) and ruled == Rules() and settings.get("messages", 1) <= chosen.slots:
+        settings.setdefault("private", _private(settings))
+        settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(
         receivers=listening,
         senders=sending,
@@ -143,6 +159,23 @@ def mailbox_case(
         still=(Times, Layout, _GroupHost),
         **settings,
     )
+
+
+def _private(settings: Mapping[str, Any]) -> frozenset[str]:
+    """What is read is for the reader alone, and stays until it has set its flag. The longest time is what bounds are for."""
+    return frozenset() if settings.get("early") or settings.get("late") else frozenset({"read"})
+
+
+def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
+    """Decision flags are looked at by nobody but who removes the message, in the step that sets the last: then nobody that is in
+    time looks at it again, unless its sender wants the slot. Who is collected is marked as gone, which concerns only messages
+    that are sent later, and has flags set in its name; with the second protocol it has votes too, if it is a receiver, and
+    when these are cast can be told. In a module that fails none of this matters, and all go on to the next alike.
+    """
+    if settings.get("early") or settings.get("late"):
+        return frozenset()
+    only_senders = not settings.get("failures", 1) or not settings.get("crashes", 1)
+    return frozenset({"finish", "collect"} if crash or only_senders else {"finish"})
 
 
 UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Event(NamedTuple):
-    """Something that is due: a task's request, a timer, a notice, or a message to send."""
+    """Something that is due: a request of a task (of that name and number), a timer, a notice, or a message to send."""
 
     process: ProcessId
     what: str
     number: int
     touches: int | None = None
-    """The copy that it has an effect on."""
+    """The copy that it has an effect on; None: nobody else can tell when it happens."""
 
     def is_independent(self, other: Event) -> bool:
         """Whether the two come to the same in either order: different processes, and not one copy."""
@@ -41,13 +42,14 @@ class Task:
 
     def __init__(self, number: int, name: str, procedure: Procedure) -> None:
         self.number = number
+        """Of those with this name that run at the same time."""
         self.name = name
         self.procedure = procedure
         self.request: Request | None = None
         self.began = 0
         self.time = 0
         """When the request is fulfilled."""
-        self.event = Event("", "task", number)
+        self.event = Event("", name, number)
         """Its being fulfilled."""
 
 
@@ -77,12 +79,11 @@ class ExploredHost:
         self.delivered: list[tuple[ProcessId, int]] = []
         self.ranks: list[int | None] = []
         self.decided: dict[tuple[ProcessId, int], int] = {}
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[tuple[str, int], Task] = {}
         self.timers: dict[Timer, int] = {}
         self.notices: list[tuple[int, Any]] = []
         self.mark: bytes | None = None
         """The digest of its state, until it does something."""
-        self._spawned = 0
         self._later: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     @property
@@ -107,8 +108,8 @@ class ExploredHost:
         self.apply()
 
     def _start(self, name: str, procedure: Procedure) -> None:
-        self._spawned += 1
-        task = self.tasks[self._spawned] = Task(self._spawned, name, procedure)
+        number = next(number for number in count() if (name, number) not in self.tasks)
+        task = self.tasks[name, number] = Task(number, name, procedure)
         self._world.advance(self, task, None)
 
     # --- what engines ask for -----------------------------------------------------------------------------------------

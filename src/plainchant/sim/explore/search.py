@@ -25,9 +25,11 @@ the usual one, until none can be taken away alone.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final
 
@@ -36,6 +38,8 @@ from .checks import Violation
 from .host import Event
 from .world import World
 
+_COLLECTING: Final = 500
+"""After so many runs what they have left is collected: Python's own schedule costs more than the runs."""
 _RARE: Final = (0.03, 0.1, 0.3)
 """How often something goes wrong when it could, in runs that are drawn; each run has one of these."""
 
@@ -52,6 +56,7 @@ class _Question:
     at: int = 0
     due: tuple[Event, ...] = ()
     asleep: frozenset[Event] = frozenset()
+    marks: tuple[bytes | None, ...] = ()
 
     @property
     def answer(self) -> int:
@@ -66,6 +71,7 @@ class _Path:
         self._states = states
         self._asked = 0
         self._asleep: frozenset[Event] = frozenset()
+        self._last: _Question | None = None
 
     def rewind(self) -> bool:
         """Goes back to the last question with another answer; whether there is one."""
@@ -74,6 +80,7 @@ class _Path:
         while self.questions:
             self.questions[-1].at += 1
             if self.questions[-1].at < len(self.questions[-1].answers):
+                self._last = next((question for question in reversed(self.questions) if question.due), None)
                 return True
             self.questions.pop()
         return False
@@ -92,6 +99,8 @@ class _Path:
         if self._asked == len(self.questions):
             self.questions.append(self._new(tuple(due), world))
         question = self.questions[self._asked]
+        if question is self._last:
+            world.recall(question.marks)
         self._asked += 1
         chosen = due[question.answer]
         before = {due[index] for index in question.answers[: question.at]}
@@ -110,7 +119,7 @@ class _Path:
             awake = [index for index, event in enumerate(due) if event in slept and event not in asleep]
         if not awake:
             raise _Known
-        return _Question(awake, 0, due, asleep)
+        return _Question(awake, 0, due, asleep, world.marks)
 
     def mixed(self) -> None:
         self._asleep = frozenset()
@@ -187,7 +196,8 @@ def explore(
     began = time.perf_counter()
     found = _sampled(case, Result(case), probes, f"{seed}/probe", promise)
     if found.violation is None:
-        found = dataclasses.replace(_all_runs(case, limit, promise, progress), sampled=found.sampled)
+        with _collecting_seldom():
+            found = dataclasses.replace(_all_runs(case, limit, promise, progress), sampled=found.sampled)
     if found.violation is None and not found.complete and random:
         found = _sampled(case, found, random, f"{seed}", promise)
     if found.violation is not None and shrink:
@@ -206,6 +216,17 @@ def retell(case: Case, answers: Sequence[int]) -> tuple[World, Violation | None]
     return world, world.run()
 
 
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Result:
     states: dict[bytes, frozenset[Event]] = {}
     path = _Path(states)
@@ -213,6 +234,8 @@ def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Resul
     violation: Violation | None = None
     more = True
     while more and len(states) < limit:
+        if not branches % _COLLECTING:
+            gc.collect()
         known = len(path.questions)
         world = World(case, path)
         try:

@@ -25,7 +25,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from ...memory import FAILED, Connect, Disconnect, Nap, Operate, Until
+from ...memory import FAILED, Connect, Connection, Disconnect, Nap, Operate, Until
 from ...model import Failure, Form, ProcessId, ProtocolError, Reason
 from .case import GROUP, Case
 from .checks import Broken, Checks, Violation
@@ -175,7 +175,7 @@ class World:
         """How far clocks are ahead. Receivers that only receive are alike, so it matters only how many of them are."""
         case = self.case
         offsets = dict.fromkeys(case.processes, 0)
-        alike = [name for name in case.receivers if name not in (*case.senders, *case.early, *case.late)]
+        alike = case.alike
         if case.skew:
             count = self._guide.choose(len(alike) + 1)
             offsets.update(dict.fromkeys(alike[len(alike) - count :], case.skew))
@@ -218,26 +218,28 @@ class World:
         """When something is due next (or never), and what."""
         soonest = _NEVER
         due: list[Event] = []
-        for event, time in self._events():
-            if time < soonest:
-                soonest = time
-                due = [event]
-            elif time == soonest:
-                due.append(event)
-        return soonest, due
-
-    def _events(self) -> Iterator[tuple[Event, int]]:
         for name, host in self.hosts.items():
             if host.aside:
                 continue
-            if host.notices:
-                yield Event(name, "notice", 0), host.notices[0][0]
-            if host.timers:
-                yield from ((Event(name, "timer", number), at) for number, at in enumerate(host.timers.values()))
-            if name in self._sends:
-                yield Event(name, "ready", 0), self._sends[name]
             for task in host.tasks.values():
-                yield task.event, task.time
+                if task.time <= soonest:
+                    if task.time < soonest:
+                        soonest, due = task.time, []
+                    due.append(task.event)
+            if host.notices or host.timers or name in self._sends:
+                for event, time in self._asked_from_outside(host):
+                    if time <= soonest:
+                        if time < soonest:
+                            soonest, due = time, []
+                        due.append(event)
+        return soonest, due
+
+    def _asked_from_outside(self, host: ExploredHost) -> Iterator[tuple[Event, int]]:
+        if host.notices:
+            yield Event(host.me, "notice", 0), host.notices[0][0]
+        yield from ((Event(host.me, "timer", number), at) for number, at in enumerate(host.timers.values()))
+        if host.me in self._sends:
+            yield Event(host.me, "ready", 0), self._sends[host.me]
 
     def _step(self, due: Sequence[Event]) -> None:
         """One event of those that are due now."""
@@ -245,8 +247,9 @@ class World:
         self.steps += 1
         host = self.hosts[event.process]
         host.mark = None
-        if event.what == "task":
-            self._fulfil(host, host.tasks[event.number])
+        task = host.tasks.get((event.what, event.number))
+        if task is not None:
+            self._fulfil(host, task)
         elif event.what == "notice":
             host.turn(host.engine.notice, host.notices.pop(0)[1])
         elif event.what == "timer":
@@ -263,6 +266,8 @@ class World:
         if not self._exploring:
             return 0
         for index, event in enumerate(due):
+            if event.touches is None and len(due) == 1:
+                return 0
             if event.touches is None and sum(other.process == event.process for other in due) == 1:
                 return index
         return self._guide.order(due, self)
@@ -272,7 +277,7 @@ class World:
         request = task.request
         result: Any = None
         if isinstance(request, Operate):
-            if self._is_open(host) and not self._goes_well(host, request):
+            if self._is_open(host) and not self._goes_well(host, task, request):
                 return
             result = FAILED
             if self.memory.alive[request.copy]:
@@ -291,21 +296,23 @@ class World:
         try:
             request = task.procedure.send(result)
         except StopIteration:
-            del host.tasks[task.number]
+            del host.tasks[task.name, task.number]
             return
         task.request = request
         task.began = task.time = self.now
         touches = None
         if isinstance(request, Operate):
-            touches = request.copy
-            if self._is_open(host):
-                varies = not self.case.varied or request.name in self.case.varied
+            case = self.case
+            is_unseen, is_private = task.name in case.unseen, task.name in case.private
+            touches = None if is_unseen or (is_private and not self._modules) else request.copy
+            if self._is_open(host) and not is_unseen:
+                varies = not is_private and (not case.varied or request.name in case.varied)
                 task.time += request.bound if not varies or self._guide.choose(2) else 0
         elif isinstance(request, Until | Nap):
             task.time = max(self.now, request.time - host.ahead)
-        else:
+        elif task.name not in self.case.unseen:
             touches = _SERVER
-        task.event = Event(host.me, "task", task.number, touches)
+        task.event = Event(host.me, task.name, task.number, touches)
 
     # --- what may go wrong --------------------------------------------------------------------------------------------
 
@@ -313,12 +320,12 @@ class World:
         """Whether questions are asked about a process: from the first send on, and not before a sender has begun."""
         return self._exploring and (host.taken > 0 or host.me not in self.case.senders)
 
-    def _goes_well(self, host: ExploredHost, request: Operate) -> bool:
+    def _goes_well(self, host: ExploredHost, task: Task, request: Operate) -> bool:
         """Whether an operation has its effect; else its process has crashed or stopped meanwhile."""
         if self.case.struck and request.name not in self.case.struck:
             return True
         crashes = len(self.case.detections) if self._may_crash(host) else 0
-        module = int(self.memory.alive[request.copy] and self._modules > 0)
+        module = int(self.memory.alive[request.copy] and self._modules > 0 and task.name not in self.case.unseen)
         count = 1 + crashes + module + (host.stops > 0)
         answer = self._guide.choose(count, rare=True) if count > 1 else 0
         if not answer:
@@ -348,7 +355,15 @@ class World:
         return False
 
     def _may_crash(self, host: ExploredHost) -> bool:
-        return self._crashes > 0 and (self._failures > 0 or host.me not in self.case.receivers)
+        """Of receivers that are alike, and their clocks too, the first crashes first: which it is makes no difference."""
+        if not self._crashes or (not self._failures and host.me in self.case.receivers):
+            return False
+        for name in self.case.alike if host.me in self.case.alike else ():
+            if name == host.me:
+                break
+            if self.hosts[name].alive and self.hosts[name].ahead == host.ahead:
+                return False
+        return True
 
     def _crash(self, host: ExploredHost, detection: int, text: str) -> None:
         self._crashes -= 1
@@ -392,7 +407,7 @@ class World:
         """Where the run stands."""
         memory = self.memory
         copies = [
-            (copy.slots, copy.places)
+            (copy.slots, [_lasting(connection) for connection in copy.places])
             for mailbox in memory.mailboxes.values()
             for copy, alive in zip(mailbox, memory.alive, strict=True)
             if alive
@@ -402,11 +417,21 @@ class World:
         state = (self.now, marks, copies, memory.alive, memory.connected, left, self.checks.sent)
         return digest(state, self._constants, self.case.still)
 
+    @property
+    def marks(self) -> tuple[bytes | None, ...]:
+        """The digests of the processes, as far as they are known."""
+        return tuple(host.mark for host in self.hosts.values())
+
+    def recall(self, marks: tuple[bytes | None, ...]) -> None:
+        """The processes stand where they stood when these were their digests."""
+        for host, mark in zip(self.hosts.values(), marks, strict=True):
+            host.mark = mark
+
     def _mark(self, host: ExploredHost) -> bytes:
         if host.mark is None:
             state: tuple[Any, ...] = (host.alive, host.ahead, host.faulty, host.stops, host.taken, host.delivered, host.decided)
             if host.alive and not host.aside:
-                tasks = [(task.number, task.time, task.request, task.procedure) for task in host.tasks.values()]
+                tasks = [(key, task.time, task.request, task.procedure) for key, task in sorted(host.tasks.items())]
                 outside = (host.stopped, host.queue, host.timers, host.notices, self._sends.get(host.me))
                 state = (*state, *outside, host.engine, tasks)
             host.mark = digest(state, self._constants, self.case.still)
@@ -447,6 +472,11 @@ class World:
     def _say(self, who: str, text: str) -> None:
         if self._telling and self._exploring:
             self.story.append(Happened(self.now, who, text))
+
+
+def _lasting(connection: Connection | None) -> Any:
+    """What anybody can still see of a connection: when one that only sends has gone is no matter."""
+    return connection if connection is None or connection.entry else (connection.process, connection.gone)
 
 
 def _named(request: Operate) -> str:
