@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from plainchant.cli.live import given_parameters
 from plainchant.live.memory.server import Found, MailboxServer, mailboxes
 from plainchant.live.supervisor import LiveSummary, supervise
 from plainchant.scenario import find, load
@@ -63,8 +64,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
         patch.setattr("plainchant.live.supervisor.MailboxServer", make)
         for seed in range(SEED, SEED + pytestconfig.getoption("--times")):
             directory: Path = tmp_path_factory.mktemp("chaos")
-            scenario = load(find("mailbox-chaos"), [f"seed={seed}", *FAULTS])
-            summary = supervise(scenario, directory / "spools", given=set(scenario.parameters))
+            path, sets = find("mailbox-chaos"), [f"seed={seed}", *FAULTS]
+            summary = supervise(load(path, sets), directory / "spools", given=given_parameters(path, sets))
             collect([directory / "spools"], directory / "trace", alive=[])
             made.append(Run(summary, read(directory / "trace").table, servers[-1].left))
     return made

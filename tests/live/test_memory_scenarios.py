@@ -29,6 +29,7 @@ decide = "2ms"
 read = "2ms"
 finish = "2ms"
 poll = "4ms"
+notice = "200ms"
 
 [memory]
 operations = true

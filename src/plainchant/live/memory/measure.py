@@ -39,6 +39,7 @@ NAMES: Final = {"look": "decide", "list": "flag"}
 WAITS: Final = ("wake", "bell")
 GENEROUS: Final = "1ms"
 GENEROUS_POLL: Final = "2ms"
+GENEROUS_NOTICE: Final = "200ms"
 START_SECONDS: Final = 30.0
 """How long the processes may take to start and to end, beside measuring."""
 STEP: Final = 10 * US
@@ -141,7 +142,8 @@ def summary(values: Sequence[int]) -> Reading:
 
 def parameters(copies: int, size: int) -> Mapping[str, object]:
     """Those of the group that is measured."""
-    return {"copies": copies, "room": max(size, 1024), "poll": GENEROUS_POLL, **dict.fromkeys((*OPERATIONS, "skew"), GENEROUS)}
+    bounds = {**dict.fromkeys((*OPERATIONS, "skew"), GENEROUS), "poll": GENEROUS_POLL, "notice": GENEROUS_NOTICE}
+    return {"copies": copies, "room": max(size, 1024), **bounds}
 
 
 async def take_part(task: Task) -> dict[str, array[int]]:

@@ -9,62 +9,66 @@ in its name, and tells the mailbox server. Several may do so at once; each step 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from ...memory import FAILED, Connection, Copy, Disconnect, Request
+from ...memory import FAILED, Connection, Copy, Disconnect, Request, Until
 from ...model import ProcessId
 from .box import Box, changed
 from .times import TICK
 
 
 def enter(box: Box) -> Generator[Request, Any, int]:
-    """Adds this process to the list of receivers; its entry timestamp, or 0 if it is too slow.
+    """Adds this process to the list of receivers; its entry timestamp, or 0 if it is too slow."""
+    entry, is_final = yield from _list(box, lambda time: Connection(box.host.me, time))
+    return entry if is_final else 0
 
-    Who is not done before its entry takes a later one, as long as nobody can have acted upon the first: others place the view
-    with this process at its entry, all at the same point. A sender that is slow may have written a message that lies ahead,
-    without this process: then it enters later still. It may have written it into some copies before, and into others after, and
-    has left a flag in those: nobody waits for it."""
+
+def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
+    """Says when this process stops receiving; its exit timestamp. What is later and has a flag for it is excused in the end."""
+    leaving, _ = yield from _list(box, lambda time: Connection(box.host.me, entry, time))
+    return leaving
+
+
+def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, tuple[int, bool]]:
+    """Lists a change in every copy before its timestamp; the timestamp, and whether that is so.
+
+    Who is not done in time takes a later timestamp, as long as nobody can have acted upon the first: others place the view with
+    the change at its timestamp, all at the same point. A sender that is slow may have written a message that lies ahead: the
+    change is later still. It may have written it into some copies before, and into others after, and has left a flag in those of
+    who enters: nobody waits for it."""
     ahead = box.times.join + box.parameters.notice + TICK
-    latest = 0
+    listed = latest = 0
     while True:
-        entry = max(box.clock + ahead + box.parameters.skew, latest + TICK)
+        time = max(box.clock + ahead + box.parameters.skew, latest + TICK)
         latest = 0
         for copy in range(box.copies):
-            found = yield box.list(copy, partial(_enter, box, entry))
+            found = yield box.list(copy, partial(_change, box, at(time), listed))
             if found is None:
-                return 0
+                return listed, False
             if found is not FAILED and box.rules.enter_after:
                 latest = max(latest, found)
-        if box.clock <= entry - box.parameters.skew and latest < entry:
-            return entry
+        listed = time
+        if box.clock <= time - box.parameters.skew and latest < time:
+            return time, True
         ahead *= 2
 
 
-def _enter(box: Box, entry: int, copy: Copy) -> int | None:
-    """Puts this process into a copy's list; the latest timestamp of what is there, or None if it is too late to change the
-    entry."""
-    there = copy.connection(box.place)
-    listed = there is not None and there.process == box.host.me and there.entry
+def _change(box: Box, connection: Connection, listed: int, copy: Copy) -> int | None:
+    """Puts this process's connection into a copy; the latest timestamp of what is there, or None if it is too late for
+    another."""
     if listed and box.host.clock() >= listed + box.times.settled - box.parameters.skew - TICK:
         return None
-    copy.connect(box.place, Connection(box.host.me, entry))
-    if box.rules.enter_after:
+    copy.connect(box.place, connection)
+    if box.rules.enter_after and not connection.exit:
         _excuse(box, copy, box.mask)
-    return max((each.stamp for _, each in copy.entries()), default=0)
+    return max((entry.stamp for _, entry in copy.entries()), default=0)
 
 
 def connect(box: Box) -> Generator[Request, Any, None]:
     """Adds this process to those that only send."""
     yield from _write(box, Connection(box.host.me))
-
-
-def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
-    """Says when this process stops receiving; its exit timestamp. What has a flag for it and is later is excused in the end."""
-    leaving = box.clock + box.times.join + box.parameters.notice + box.parameters.skew + TICK
-    yield from _write(box, Connection(box.host.me, entry, leaving))
-    return leaving
 
 
 def _write(box: Box, connection: Connection) -> Generator[Request, Any, None]:
@@ -91,6 +95,8 @@ def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any,
         left = yield box.list(copy, mark)
         if left is not FAILED and left:
             exit_ = left
+    # Everybody has seen in the list that it is gone before somebody else can have its place.
+    yield Until(exit_ + box.times.settled + box.times.period + box.copies * box.parameters.decide + 2 * box.parameters.skew)
     yield Disconnect(box.group, place, process)
 
 

@@ -265,7 +265,11 @@ class Receiver:
             elif before is not None and before.entry != connection.entry and (before.entry, 1, process) in self.changes:
                 self.changes.remove((before.entry, 1, process))
                 insort(self.changes, (connection.entry, 1, process))
-            if connection.exit and not (before is not None and before.exit):
+            if connection.exit and before is not None and before.exit:
+                if (before.exit, 0, process) in self.changes:
+                    self.changes.remove((before.exit, 0, process))
+                    insort(self.changes, (connection.exit, 0, process))
+            elif connection.exit:
                 insort(self.changes, (connection.exit, 0, process))
 
     def start(self, members: tuple[ProcessId, ...], stamp: int) -> None:

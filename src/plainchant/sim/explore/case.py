@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -84,7 +85,7 @@ class Case:
     def processes(self) -> tuple[ProcessId, ...]:
         return tuple(dict.fromkeys((*self.receivers, *self.senders)))
 
-    @property
+    @functools.cached_property
     def alike(self) -> tuple[ProcessId, ...]:
         """Receivers that only receive: with the same clocks, one is as good as another."""
         special = () if self.reduced else self.receivers

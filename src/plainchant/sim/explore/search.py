@@ -31,7 +31,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from .case import Case
 from .checks import Violation
@@ -104,7 +104,8 @@ class _Path:
         self._asked += 1
         chosen = due[question.answer]
         before = {due[index] for index in question.answers[: question.at]}
-        self._asleep = frozenset(event for event in question.asleep | before if event.is_independent(chosen))
+        if world.case.reduced:
+            self._asleep = frozenset(event for event in question.asleep | before if event.is_independent(chosen))
         return question.answer
 
     def _new(self, due: tuple[Event, ...], world: World) -> _Question:
@@ -120,6 +121,15 @@ class _Path:
         if not awake:
             raise _Known
         return _Question(awake, 0, due, asleep, world.marks)
+
+    def passes(self, due: Sequence[Event], world: World) -> None:
+        if self._asked == len(self.questions):
+            asleep = self._asleep & frozenset(due)
+            state = world.digest()
+            slept = self._states.get(state)
+            if slept is not None and slept <= asleep:
+                raise _Known
+            self._states[state] = asleep if slept is None else slept & asleep
 
     def mixed(self) -> None:
         self._asleep = frozenset()
@@ -146,6 +156,9 @@ class _Given:
 
     def order(self, due: Sequence[Event], world: World) -> int:
         return self.choose(len(due))
+
+    def passes(self, due: Sequence[Event], world: World) -> None:
+        """Nothing is remembered here."""
 
     def mixed(self) -> None:
         """Nobody sleeps here."""
@@ -174,6 +187,8 @@ class Result:
     answers: tuple[int, ...] = ()
     """Of the run that breaks a promise: what ``replay`` takes."""
     faults: int = 0
+    outcomes: frozenset[tuple[Any, ...]] = frozenset()
+    """How runs ended (``World.outcome``): reductions must not lose any."""
 
 
 Progress = Callable[[int, int], None]
@@ -231,6 +246,7 @@ def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Resul
     states: dict[bytes, frozenset[Event]] = {}
     path = _Path(states)
     runs = branches = transitions = deepest = faults = 0
+    outcomes = set()
     violation: Violation | None = None
     more = True
     while more and len(states) < limit:
@@ -241,6 +257,7 @@ def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Resul
         try:
             violation = world.run()
             runs += 1
+            outcomes.add(world.outcome)
         except _Known:
             violation = None
         branches += 1
@@ -254,7 +271,8 @@ def _all_runs(case: Case, limit: int, promise: str, progress: Progress) -> Resul
             progress(len(states), branches)
         more = path.rewind()
     answers = tuple(path.answers) if violation is not None else ()
-    return Result(case, len(states), runs, branches, transitions, deepest, 0.0, not more, 0, violation, answers, faults)
+    counts = (len(states), runs, branches, transitions, deepest)
+    return Result(case, *counts, 0.0, not more, 0, violation, answers, faults, frozenset(outcomes))
 
 
 def _sampled(case: Case, found: Result, count: int, seed: str, promise: str) -> Result:

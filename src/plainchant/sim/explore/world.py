@@ -47,6 +47,9 @@ class Guide(Protocol):
     def order(self, due: Sequence[Event], world: World) -> int:
         """Which of these events comes next."""
 
+    def passes(self, due: Sequence[Event], world: World) -> None:
+        """One of these events comes next of which the order does not matter, but whether it goes well."""
+
     def mixed(self) -> None:
         """What just happened touched processes at large."""
 
@@ -265,10 +268,12 @@ class World:
         """Which event is next. One that touches no memory, alone at its process, can as well come first."""
         if not self._exploring:
             return 0
-        for index, event in enumerate(due):
-            if event.touches is None and len(due) == 1:
-                return 0
+        for index, event in enumerate(due if self.case.reduced else ()):
             if event.touches is None and sum(other.process == event.process for other in due) == 1:
+                host = self.hosts[event.process]
+                task = host.tasks.get((event.what, event.number))
+                if task is not None and isinstance(task.request, Operate) and self._may_crash(host):
+                    self._guide.passes(due, self)
                 return index
         return self._guide.order(due, self)
 
@@ -400,6 +405,18 @@ class World:
             host.notices = [(min(soon, at) if notice.process == process else at, notice) for at, notice in host.notices]
             host.notices.sort(key=lambda notice: notice[0])
         self._guide.mixed()
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """How the run ended for everybody; receivers that are alike are not told apart."""
+        ends = [
+            (
+                name if name in self.case.senders else "", host.ahead, host.alive, host.halted, tuple(host.delivered),
+                tuple(sorted(host.decided.items())),
+            )
+            for name, host in self.hosts.items()
+        ]
+        return (tuple(self.memory.alive), *sorted(ends))
 
     # --- what is remembered -------------------------------------------------------------------------------------------
 
