@@ -116,8 +116,8 @@ class Host(Protocol):
         """Stops this process for ever."""
 
     def spawn(self, name: str, procedure: Procedure) -> None:
-        """Runs a procedure on common memory (:mod:`.memory`), step by step, beside those that run already. What it asks of the host
-        between two of its requests is a turn like any other. Hosts without common memory refuse."""
+        """Runs a procedure on common memory (:mod:`.memory`), step by step, beside those that run already. What it asks of the
+        host between two of its requests is a turn like any other. Hosts without common memory refuse."""
 
     def report(self, process: ProcessId, reason: Reason) -> None:
         """Tells the process membership service that a process seems to have failed. If it has, ``notice`` of a

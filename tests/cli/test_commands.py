@@ -316,7 +316,8 @@ def test_protocols(plainchant: Callable[..., Ended]) -> None:
     assert facts["name"] == "sequencer"
     assert {"name", "type", "default", "unit", "minimum", "maximum", "choices", "example", "about"} == set(facts["parameters"][0])
     assert {"name": "fifo", "provided": "a majority of each view survives"} in facts["promises"]
-    assert [one["name"] for one in json.loads(plainchant("protocols", "--json").out)] == ["sequencer", "newtop", "rtcast", "mailbox"]
+    names = [one["name"] for one in json.loads(plainchant("protocols", "--json").out)]
+    assert names == ["sequencer", "newtop", "rtcast", "mailbox"]
 
 
 def test_a_promise_with_two_conditions_is_shown_once(plainchant: Callable[..., Ended]) -> None:
