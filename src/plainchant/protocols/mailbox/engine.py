@@ -69,6 +69,8 @@ class Mailbox(Engine):
         self.connected = True
         for process in list(self.failed):
             self._collect(process)
+        if isinstance(how, Join):
+            yield from membership.wait_for_place(box)
         if self.only_sends:
             yield from membership.connect(box)
         else:

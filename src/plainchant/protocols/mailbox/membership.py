@@ -19,6 +19,21 @@ from .box import Box, changed
 from .times import TICK
 
 
+def wait_for_place(box: Box) -> Generator[Request, Any, None]:
+    """Waits until everybody has seen in the list that who had this place before is gone: then somebody else may be listed
+    there."""
+
+    def left(copy: Copy) -> int:
+        connection = copy.connection(box.place)
+        return connection.exit if connection is not None and connection.gone else 0
+
+    for copy in range(box.copies):
+        exit_ = yield box.look(copy, left)
+        if exit_ is not FAILED and exit_:
+            seen = box.times.settled + box.times.period + box.copies * box.parameters.decide
+            yield Until(exit_ + seen + 2 * box.parameters.skew)
+
+
 def enter(box: Box) -> Generator[Request, Any, int]:
     """Adds this process to the list of receivers; its entry timestamp, or 0 if it is too slow."""
     entry, is_final = yield from _list(box, lambda time: Connection(box.host.me, time))
@@ -95,8 +110,6 @@ def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any,
         left = yield box.list(copy, mark)
         if left is not FAILED and left:
             exit_ = left
-    # Everybody has seen in the list that it is gone before somebody else can have its place.
-    yield Until(exit_ + box.times.settled + box.times.period + box.copies * box.parameters.decide + 2 * box.parameters.skew)
     yield Disconnect(box.group, place, process)
 
 

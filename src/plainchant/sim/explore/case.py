@@ -53,6 +53,8 @@ class Case:
     unseen: frozenset[str] = frozenset()
     """Procedures (by name) of which nobody else can tell when their operations happen, nor whether they came before or after a
     module's crash: these take no time."""
+    hasty: frozenset[str] = frozenset()
+    """Procedures (by name) that wait for the sake of what is not explored: they do not wait."""
     private: frozenset[str] = frozenset()
     """Procedures (by name) of which nobody else can tell when their operations happen: these take their whole bound."""
     reduced: bool = True
@@ -137,6 +139,8 @@ def mailbox_case(
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
     if settings.get("reduced", True) and ruled == Rules() and settings.get("messages", 1) <= chosen.slots:
+        # A place is not given back before everybody has seen who is gone; here nobody wants it.
+        settings.setdefault("hasty", frozenset({"collect"}))
         settings.setdefault("private", _private(settings))
         settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(

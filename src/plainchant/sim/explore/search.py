@@ -14,7 +14,8 @@ a *sleeps*, and is not tried again until something that depends on it has happen
 remembered with who slept there; met again with others asleep, it is explored only for those who slept then and do not now. What
 touches processes at large (a crash, of which all are told) wakes everybody. A process's step that touches no memory, alone at its
 process, comes first: what others do at this moment is independent of it, and that a crash is told a moment later at the earliest
-makes this true of notices.
+makes this true of notices. The same goes for operations that nobody else can tell (``world``); because a process may crash there,
+the state is looked up, with who slept: met again, it is gone on from only if somebody slept then who does not now.
 
 **Drawing.** Depth first is a slow way to find what is broken: so runs can be drawn first (``probes``), and, beyond the limit on
 states, to sample the rest (``random``).

@@ -17,6 +17,13 @@ A process that only sends, and has sent everything, is *set aside*: what it does
 message, changes nothing that others see. It may crash at that moment (a question); else it goes on when all others are at rest.
 
 Naps last until their time: what a host may do to end them earlier is not explored.
+
+**What nobody can tell** need not be asked. A case names procedures whose operations nobody else sees happen (``Case.unseen``,
+``Case.private``; ``case`` says why that is so of mailbox): theirs take one time, not two. What is unseen takes none, comes before
+what others do at that moment, and no module fails just before it: had it failed a moment later, before something that is seen,
+nobody would know the difference. At each of these operations a process may crash like at any other. Of receivers that only
+receive and whose clocks agree, the first is the one that crashes first: exchanging their names makes one run out of the other.
+With ``Case.reduced`` off all this is asked and every order is tried; the outcomes are the same (``tests/sim/test_explore.py``).
 """
 
 from __future__ import annotations
@@ -314,7 +321,7 @@ class World:
                 varies = not is_private and (not case.varied or request.name in case.varied)
                 task.time += request.bound if not varies or self._guide.choose(2) else 0
         elif isinstance(request, Until | Nap):
-            task.time = max(self.now, request.time - host.ahead)
+            task.time = self.now if task.name in self.case.hasty else max(self.now, request.time - host.ahead)
         elif task.name not in self.case.unseen:
             touches = _SERVER
         task.event = Event(host.me, task.name, task.number, touches)
