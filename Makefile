@@ -63,13 +63,13 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy --strict
 
 unit-test: $(STAMP)  ## the tests without lint and types
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'not long' $(PYTEST_ARGS)
 
 docs-test: $(STAMP)  ## run every example in the README and the docs
 	$(BIN)/pytest tests/test_docs.py $(PYTEST_ARGS)
 
 sweep: $(STAMP)  ## the fault sweeps and random traces, four times as many as in the tests (TIMES=20: twenty times)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m sweep --times $(TIMES) $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'sweep or long' --times $(TIMES) $(PYTEST_ARGS)
 
 bench-sim: $(STAMP)  ## simulator speed beside SimPy
 	$(BIN)/plainchant bench sim

@@ -24,16 +24,17 @@ from plainchant.lab.reproduce.mailbox.bounds import (
 from plainchant.lab.reproduce.mailbox.explored import explored_of, small
 from plainchant.lab.reproduce.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
 from plainchant.lab.reproduce.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
-from plainchant.lab.reproduce.mailbox.runs import Script, found_of, message, plan, times
+from plainchant.lab.reproduce.mailbox.runs import found_of, message, plan, times
 from plainchant.lab.reproduce.mailbox.theorems import crashing, line_21, overtaken, pausing, untimely
 from plainchant.lab.reproduce.page import draw, write
 from plainchant.protocols.mailbox.rules import RULES, Rules
+from plainchant.sim.scripted import Script
 
 from .remembered import Altered, Remembering
 
 LONG = frozenset({81, 85})
 """They try small cases in every way."""
-SWEEP = pytest.mark.sweep
+SWEEP = pytest.mark.long
 
 
 def measured(number: int, context: Context) -> Measured:

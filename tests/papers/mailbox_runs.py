@@ -1,128 +1,24 @@
-"""Small simulations of mailbox for paper tests: how long each operation takes, and what fails after which, is written down.
+"""Small simulations of mailbox for paper tests: a group of named processes, its run, and what can be read off it.
 
-A script names an operation by its process, what it does and the copy, counted from 1: ``"a decide 1"``, or ``"a look"`` for every
-copy. ``durations`` are shares of the operation's bound, one for all or a list, one after the other, of which the last stays; what
-is not named takes ``usual``. Above 1 the operation is late, which is a timing fault. ``after`` says what crashes right after an
-operation, the first of a name or, with ``"a decide 1 #3"``, the third: the process itself, or ``module 1``.
+How long each operation takes, and what fails after which, is in scripts (:mod:`plainchant.sim.scripted`); times are in µs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from plainchant.memory import Entry, Operate
-from plainchant.model import SECOND, US, Duration
-from plainchant.protocols import mailbox
-from plainchant.protocols.mailbox.parameters import Parameters
-from plainchant.protocols.mailbox.rules import RULES, Rules
-from plainchant.protocols.mailbox.times import Times
-from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
-from plainchant.sim import Simulation
-from plainchant.sim.host import SimHost
-from plainchant.sim.memory import SimMailbox, SimMemory
-from plainchant.sim.summary import describe_fault
+from plainchant.lab.reproduce.mailbox.runs import PROMISES, message, plan, run
+from plainchant.model import US
+from plainchant.scenario.model import Workload
+from plainchant.sim.scripted import Script, ScriptedMemory
 from plainchant.trace.reference import verify
-from plainchant.trace.writer import TraceBuffer
 
 from .runs import Run
-
-GROUP: Final = "g"
-PLAIN: Final[dict[str, Any]] = {
-    "write": 20, "flag": 20, "decide": 10, "read": 20, "finish": 10, "skew": 4, "poll": 100, "rejected": "halt", "places": 8,
-}
-"""Bounds in µs; the clocks' difference is small against an operation."""
-_TIMES: Final = ("write", "flag", "decide", "read", "finish", "skew", "poll", "schedule", "expiry")
-PROMISES: Final = ("integrity", "identical", "total", "agreement", "uniform", "validity", "unanimity", "bounded")
-
-
-@dataclasses.dataclass(frozen=True)
-class Script:
-    """How long operations take, and what crashes after them."""
-
-    durations: Mapping[str, float | Sequence[float]] = dataclasses.field(default_factory=dict)
-    after: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    usual: float = 0
-
-
-class _ScriptedMemory(SimMemory):
-    """Operations take what a script says."""
-
-    script: Script
-    counted: Counter[str]
-    hosts: Sequence[SimHost]
-    flagged: dict[tuple[str, int, int], set[str]]
-    changed: Counter[tuple[str, str]]
-
-    def _duration(self, running: Any, bound: int) -> int:
-        request = running.request
-        share = self.script.usual
-        name = f"{running.host.me} {request.name}"
-        for key in (name, f"{name} {request.copy + 1}"):
-            given = self.script.durations.get(key, share)
-            if isinstance(given, int | float):
-                share = given
-            else:
-                self.counted[key] += 1
-                share = given[min(self.counted[key], len(given)) - 1]
-        return int(bound * share)
-
-    def _effect(self, running: Any) -> Any:
-        request, host = running.request, running.host
-        mailbox = self.server.mailboxes[request.mailbox]
-        before = dict(mailbox.copies[request.copy].entries())
-        result = super()._effect(running)
-        self._note(host.me, request, mailbox, before)
-        name = f"{host.me} {request.name} {request.copy + 1}"
-        self.counted["after " + name] += 1
-        number = self.counted["after " + name]
-        fails = self.script.after.get(f"{name} #{number}" if number > 1 else name, "")
-        if fails == host.me:
-            host.crash_inside({"operation": request.name, "copy": request.copy})
-        elif fails:
-            self._crash_and_tell(int(fails.removeprefix("module ")))
-        return result
-
-    def _note(self, process: str, request: Operate, mailbox: SimMailbox, before: dict[int, Entry]) -> None:
-        """Remembers who has a decision flag in what was written, and whose operations have changed entries."""
-        after = dict(mailbox.copies[request.copy].entries())
-        if after != before:
-            self.changed[process, request.name] += 1
-        for entry in after.values():
-            if request.name == "write" and entry.sender == process and entry not in before.values():
-                names = {name for place, name in mailbox.places.items() if entry.listed >> place & 1}
-                self.flagged[process, entry.stamp, request.copy + 1] = names
-
-    def _crash_and_tell(self, number: int) -> None:
-        if self.crash_module(number):
-            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number))
-
-    def _tell_of_module(self, fault: Fault) -> None:
-        for host in self.hosts:
-            host.note("fault", describe_fault(fault))
-
-
-class ScriptedSimulation(Simulation):
-    """A simulation whose memory follows a script. ``settle``: how long nothing has to be left to do until it is at rest."""
-
-    def __init__(self, script: Script | None, scenario: Scenario, *, settle: int = 0, **settings: Any) -> None:
-        self._script = script
-        super().__init__(scenario, **settings)
-        self._settle = settle or self._settle
-
-    def _make_memory(self) -> SimMemory | None:
-        if self._script is None:
-            return super()._make_memory()
-        assert self.description.memory is not None
-        layout = self.description.memory(self.parameters)
-        memory = _ScriptedMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
-        memory.script, memory.counted, memory.hosts = self._script, Counter(), self.hosts
-        memory.flagged, memory.changed = {}, Counter()
-        return memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +27,7 @@ class MailboxRun(Run):
 
     sentences: list[str]
     """What was violated, in words."""
-    flagged: dict[tuple[str, int, int], set[str]]
+    flagged: dict[tuple[str, int, int], frozenset[str]]
     """Who had a decision flag when a message was written: by sender, timestamp and copy. Of runs with a script."""
     changed: Counter[tuple[str, str]]
     """How many operations of a process, by name, changed an entry. Of runs with a script."""
@@ -168,67 +64,21 @@ class MailboxRun(Run):
         return max(float(row["true_time"] - row["sent"]) for row in self.of("deliver")) / US
 
 
-def us(count: float) -> Duration:
-    return Duration(round(count * US))
-
-
-def parameters(**given: Any) -> dict[str, Any]:
-    """Parameters of a run, with times in µs."""
-    values = {**PLAIN, **given}
-    return {name: us(value) if name in _TIMES else value for name, value in values.items()}
-
-
-def times(rules: Rules = RULES, **given: Any) -> Times:
-    """The bounds that go with these parameters."""
-    return Times(Parameters(**parameters(**given)), rules)
-
-
-def message(sender: str, at: float, **settings: Any) -> Workload:
-    """One message at a time (µs)."""
-    return Workload(senders=(sender,), closed=1, count=1, start=us(at), **settings)
-
-
-def fault(kind: str, at: float, *, length: float = 0, delay: float = 0, offset: float = 0, **settings: Any) -> Fault:
-    """A fault at a time; times in µs."""
-    return Fault(kind=kind, at=us(at), length=us(length), delay=us(delay), offset=int(offset * US), **settings)
-
-
 def simulate(
     members: str,
     *workload: Workload,
     script: Script | None = None,
-    rules: Rules = RULES,
-    clocks: Mapping[str, float] | None = None,
-    faults: Sequence[Fault] = (),
-    memory: Mapping[str, Any] | None = None,
-    length: float = 10_000,
-    drain: float = 1,
-    settle: float = 7_000,
     settings: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> MailboxRun:
-    """Runs a group of these, whose clocks are ahead by ``clocks`` (µs), and verifies all that is promised, drained or not."""
-    names = tuple(members.split())
-    scenario = Scenario(
-        protocol="mailbox",
-        members=names,
-        duration=us(length),
-        drain=Duration(int(drain * SECOND)),
-        workload=workload or (message(names[0], 5000),),
-        parameters=parameters(**given),
-        clock=tuple(Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()),
-        memory=Memory(**{"operations": True, "detection": us(2000), **(memory or {})}),
-        fault=tuple(faults),
-        **(settings or {}),
-    )
-    trace = TraceBuffer()
-    simulation = ScriptedSimulation(script, scenario, settle=us(settle), trace=trace, make=mailbox.maker(rules))
-    summary = simulation.run()
-    table = trace.table()
+    """Runs a group of these and verifies all that is promised, drained or not. ``given`` is what plans and the protocol take,
+    ``settings`` are of the scenario."""
+    planned = plan(members, *(workload or (message(members.split()[0], 5000),)), script=script, **given)
+    planned = dataclasses.replace(planned, scenario=dataclasses.replace(planned.scenario, **(settings or {})))
+    table, summary, memory = run(planned)
     found = verify(table, PROMISES)
     violated = [name for name, outcome in found.properties.items() if outcome.violations]
     sentences = [violation.sentence for violation in found.violations]
-    watched = simulation.memory
-    if not isinstance(watched, _ScriptedMemory):
+    if not isinstance(memory, ScriptedMemory):
         return MailboxRun(summary, table.to_pylist(), violated, sentences, {}, Counter())
-    return MailboxRun(summary, table.to_pylist(), violated, sentences, watched.flagged, watched.changed)
+    return MailboxRun(summary, table.to_pylist(), violated, sentences, memory.flagged, memory.changed)

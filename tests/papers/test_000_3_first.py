@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from plainchant.lab.reproduce.mailbox.runs import fault, message, times, us
 from plainchant.memory import FAILED, Request, Until
 from plainchant.model import US
 from plainchant.protocols.mailbox import first
@@ -20,8 +21,9 @@ from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Workload
+from plainchant.sim.scripted import Script
 
-from .mailbox_runs import MailboxRun, Script, fault, message, simulate, times, us
+from .mailbox_runs import MailboxRun, simulate
 
 BOTH = pytest.mark.parametrize("tolerate", ["crash", "timing"])
 Decide: TypeAlias = Callable[[Box, list[Message], int], Generator[Request, Any, None]]

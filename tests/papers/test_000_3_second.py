@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from plainchant.lab.reproduce.mailbox.runs import fault, message, times, us
 from plainchant.model import US
 from plainchant.protocols.mailbox.box import majority
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Workload
+from plainchant.sim.scripted import Script
 
-from .mailbox_runs import MailboxRun, Script, fault, message, simulate, times, us
+from .mailbox_runs import MailboxRun, simulate
 
 BROKEN = ["agreement", "uniform", "unanimity"]
 """One delivers what another rejects."""

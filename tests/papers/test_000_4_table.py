@@ -20,11 +20,13 @@ from typing import Any
 
 import pytest
 
+from plainchant.lab.reproduce.mailbox.runs import fault, message, times, us
 from plainchant.model import US
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Fault, Workload
+from plainchant.sim.scripted import Script
 
-from .mailbox_runs import MailboxRun, Script, fault, message, simulate, times, us
+from .mailbox_runs import MailboxRun, simulate
 
 COPIES = pytest.mark.parametrize("copies", [1, 2, 3])
 WRITE, FLAG, DECIDE, READ, FINISH, SKEW, POLL = 20, 20, 10, 20, 10, 4, 100

@@ -12,11 +12,11 @@ import multiprocessing
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,11 @@ from tests.collector import collect_seldom
 
 Make: TypeAlias = Callable[[Host, Any], Engine]
 """Makes the engine of a process: the protocol's own, or a variant's."""
+
+Examined: TypeAlias = tuple[int, list[str], Counter[str]]
+"""A seed, what it violates, and the situations in it."""
+Patch: TypeAlias = tuple[Any, str, Any]
+"""What a mutant replaces: the class or module, the name in it, and by what."""
 
 TRIES = 8
 """A run with too few events is run again, longer and with another seed for what is drawn, at most so often."""
@@ -52,6 +57,9 @@ class Outcome:
         """The properties that do not hold, and ``quiet`` if the run did not come to rest."""
         names = [name for name, outcome in self.verification.properties.items() if outcome.violations]
         return names if self.summary.quiet else [*names, "quiet"]
+
+
+_Outcome = TypeVar("_Outcome", bound=Outcome)
 
 
 def processes() -> ProcessPoolExecutor:
@@ -95,13 +103,64 @@ def kinds_of_fault(scenario: Scenario) -> int:
     return len(packets) + len(drawn) + len({fault.kind for fault in scenario.fault})
 
 
+def examine(run: Callable[[int], _Outcome], situations: Callable[[_Outcome], Counter[str]], seed: int) -> Examined:
+    """One seed, told so briefly that it travels between processes."""
+    outcome = run(seed)
+    return seed, outcome.violated, situations(outcome)
+
+
+def run_all(
+    examine: Callable[[int], Examined], seeds: Iterable[int], about: Callable[[int], str], module: str, chunksize: int
+) -> Counter[str]:
+    """The situations that occur with these seeds; no promise may be broken. ``module`` has the ``run`` that replays a seed."""
+    occurred: Counter[str] = Counter()
+    troubled: list[str] = []
+    with processes() as pool:
+        for seed, troubles, found in pool.map(examine, seeds, chunksize=chunksize):
+            occurred += found
+            if troubles:
+                troubled.append(f"seed {seed} ({about(seed)}): {', '.join(troubles)}")
+    assert not troubled, f"replay with {module}.run(SEED):\n" + "\n".join(troubled)
+    return occurred
+
+
+def demand(occurred: Counter[str], expected: Mapping[str, int]) -> None:
+    """Each situation has to occur so often; a sweep that never goes there proves nothing about it."""
+    seldom = {name: occurred[name] for name, least in expected.items() if occurred[name] < least}
+    assert not seldom, f"the sweep seldom came to: {seldom}"
+
+
 # --- tables of mutants ------------------------------------------------------------------------------------------------
 
 
 def read_table(path: Path) -> dict[str, dict[str, Any]]:
-    """What is checked in: mutant to what catches it, or to why it survives."""
+    """What is checked in: mutant to what catches it, or to why it survives. Nothing, before the table is made first."""
+    if not path.exists():
+        return {}
     with path.open("rb") as file:
         return tomllib.load(file)
+
+
+def with_needed(table: Mapping[str, Mapping[str, Any]], seeds: Iterable[int]) -> list[int]:
+    """These seeds, and those that mutants need."""
+    return sorted({*seeds, *(row["seed"] for row in table.values() if "seed" in row)})
+
+
+def check_patches(mutants: Mapping[str, Iterable[Patch]]) -> None:
+    """Every rule that a mutant replaces is one of the protocol."""
+    for name, patches in mutants.items():
+        for owner, attribute, _ in patches:
+            assert attribute in vars(owner), f"{name}: {owner.__name__} has no {attribute}"
+
+
+def check_catches(caught: Mapping[str, Mapping[str, Any]], searched: int, **made: Collection[str]) -> None:
+    """Mutants are caught by what was made for them and exists (scenarios, courses), or within the seeds that are searched."""
+    for name, row in caught.items():
+        by = [kind for kind in made if kind in row]
+        if by:
+            assert all(row[kind] in made[kind] for kind in by), f"{name}: there is no {by[0]} {row[by[0]]}"
+        else:
+            assert 0 <= row["seed"] < searched, f"{name}: seed {row['seed']} is not searched"
 
 
 def write_table(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -130,7 +189,7 @@ def first_that_catches(
 
 def known_first(path: Path, name: str, seeds: Iterable[int]) -> list[int]:
     """The seed that caught a mutant before, if one did, and then these."""
-    known = read_table(path).get(name, {}) if path.exists() else {}
+    known = read_table(path).get(name, {})
     return [*([known["seed"]] if "seed" in known else []), *seeds]
 
 
@@ -141,7 +200,7 @@ def look_for_seeds(
 
     ``search`` gives the seed and the properties. If none is chosen, all are but those that a scripted scenario catches.
     """
-    known = read_table(path) if path.exists() else {}
+    known = read_table(path)
     wanted = [name for name in names if name in chosen or (not chosen and "scenario" not in known.get(name, {}))]
     with processes() as pool:
         for name, found in zip(wanted, pool.map(search, wanted), strict=True):

@@ -10,7 +10,7 @@ protocol with one rule as it is printed). The run itself is always drained and v
 a promise is no good, unless it is a variant's, which says what it breaks: ``#: breaks bounded``.
 
 Runs on common memory have ``#: rules extra=none`` for a variant, and may say how long operations take and what crashes after
-them, in the words of ``tests.papers.mailbox_runs``: ``#: usual 1``, ``#: lasts b decide 2 = 0 0 1``, ``#: after s flag 1 = s``.
+them, in the words of ``plainchant.sim.scripted``: ``#: usual 1``, ``#: lasts b decide 2 = 0 0 1``, ``#: after s flag 1 = s``.
 With ``memory.operations`` every operation is a line when it has its effect, by its name, the copy and how long it took.
 
 A :class:`Tap` stands between host and protocol and logs every call that passes. A packet is one line, written when it
@@ -47,10 +47,9 @@ from plainchant.protocols.registry import describe
 from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Reclaim
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
-from plainchant.sim import Summary
+from plainchant.sim import Summary, scripted
 from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
-from tests.papers import mailbox_runs
 from tests.papers.newtop_members import pairs
 from tests.papers.newtop_members import told as in_words
 from tests.papers.rtcast_variants import VARIANTS
@@ -316,7 +315,7 @@ def play(file: Path) -> Played:
     make = VARIANTS[variant] if variant else describe(scenario.protocol).make
     if rules := _directive(header, "rules"):
         make = mailbox.maker(Rules(**{name: _rule(value) for name, value in (rule.split("=") for rule in rules)}))
-    summary = mailbox_runs.ScriptedSimulation(
+    summary = scripted.ScriptedSimulation(
         memory_script(header),
         scenario,
         trace=trace,
@@ -331,12 +330,12 @@ def play(file: Path) -> Played:
     return Played("".join(write(shown, scenario)), summary, verify(table), tuple(_directive(header, "breaks")))
 
 
-def memory_script(header: str) -> mailbox_runs.Script | None:
+def memory_script(header: str) -> scripted.Script | None:
     """How long operations take and what crashes after them, where a transcript says so."""
     usual = _directive(header, "usual")
     lasts = {name: [float(share) for share in shares.split()] for name, shares in _settings(header, "lasts")}
     after = dict(_settings(header, "after"))
-    return mailbox_runs.Script(lasts, after, float("".join(usual) or 0)) if usual or lasts or after else None
+    return scripted.Script(lasts, after, float("".join(usual) or 0)) if usual or lasts or after else None
 
 
 def _rule(value: str) -> Any:

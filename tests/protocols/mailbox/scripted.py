@@ -1,7 +1,7 @@
 """Scenarios made for one rule each, which need a course of events that no seed is likely to find.
 
-Times are those of ``tests.papers.mailbox_runs.PLAIN``, in µs: a message of 5010 is decided from 5110 on; in copy 1 receivers join
-in at 5110, vote at 5124 and settle at 5138, in copy 2 at 5148, 5162 and 5176. It expires at 5252.
+Times are those of ``PLAIN`` in ``plainchant.lab.reproduce.mailbox.runs``, in µs: a message of 5010 is decided from 5110 on; in
+copy 1 receivers join in at 5110, vote at 5124 and settle at 5138, in copy 2 at 5148, 5162 and 5176. It expires at 5252.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plainchant.lab.reproduce.mailbox.runs import fault, message, parameters, us
 from plainchant.model import SECOND, Duration
 from plainchant.scenario.model import Clock, Fault, Memory, Scenario
-from tests.papers.mailbox_runs import Script, fault, message, parameters, us
+from plainchant.sim.scripted import Script
 
 
 @dataclasses.dataclass(frozen=True)

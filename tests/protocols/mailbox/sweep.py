@@ -44,9 +44,9 @@ from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
 from plainchant.sim import Simulation
+from plainchant.sim.scripted import Script, ScriptedSimulation
 from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
-from tests.papers.mailbox_runs import Script, ScriptedSimulation
 
 from .. import sweeping
 from ..sweeping import Make, ms

@@ -12,6 +12,7 @@ import pytest
 
 from plainchant.protocols.mailbox.rules import RULES, Rules
 
+from .. import sweeping
 from . import scripted
 from .mutants import MUTANTS, SEARCHED, catch, table
 
@@ -30,17 +31,11 @@ def test_every_rule_that_has_a_name_is_taken_away() -> None:
 
 
 def test_every_rule_that_a_mutant_replaces_is_one_of_the_protocol() -> None:
-    for name, mutant in MUTANTS.items():
-        for owner, attribute, _ in mutant.patches:
-            assert attribute in vars(owner), f"{name}: {owner.__name__} has no {attribute}"
+    sweeping.check_patches({name: mutant.patches for name, mutant in MUTANTS.items()})
 
 
 def test_mutants_are_caught_within_the_seeds_that_are_searched_or_by_what_exists() -> None:
-    for row in CAUGHT.values():
-        if "scenario" in row:
-            assert row["scenario"] in scripted.SCENARIOS
-        else:
-            assert 0 <= row["seed"] < SEARCHED
+    sweeping.check_catches(CAUGHT, SEARCHED, scenario=scripted.SCENARIOS)
 
 
 def test_the_few_that_survive_say_why() -> None:

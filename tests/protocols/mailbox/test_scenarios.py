@@ -42,8 +42,8 @@ class Shown:
     def latest(self, senders: Iterable[str]) -> int:
         """The longest time from the Send of a message to its delivery."""
         began = {(row["sender"], row["seq"]): row["detail"]["stamp"] for row in self.of("sent")}
-        return max(row["true_time"] - began[key] for row in self.of("deliver") if (key := (row["sender"], row["seq"])) in began
-                   and row["sender"] in senders)
+        keys = [(row["true_time"], (row["sender"], row["seq"])) for row in self.of("deliver") if row["sender"] in senders]
+        return max(int(time) - int(began[key]) for time, key in keys if key in began)
 
 
 def test_a_sender_dies_in_the_middle_of_a_send() -> None:

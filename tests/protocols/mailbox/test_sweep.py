@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -11,27 +12,16 @@ from . import sweep
 from .mutants import seeds
 
 LEAST = 2
-"""How often each situation has to occur; a sweep that never goes there proves nothing about it."""
-
-
-def examine(seed: int) -> tuple[int, list[str], Counter[str]]:
-    """One seed, told so briefly that it travels between processes."""
-    outcome = sweep.run(seed)
-    return seed, outcome.violated, sweep.situations(outcome)
+"""How often each situation has to occur."""
 
 
 @pytest.mark.sweep
 def test_every_run_keeps_every_promise_and_comes_to_rest_and_every_situation_occurs(times: int) -> None:
-    occurred: Counter[str] = Counter()
-    troubled: list[str] = []
-    with sweeping.processes() as pool:
-        for seed, troubles, found in pool.map(examine, seeds(times), chunksize=4):
-            occurred += found
-            if troubles:
-                troubled.append(f"seed {seed} ({sweep.scenario_of(seed).about}): {', '.join(troubles)}")
-    assert not troubled, "replay with tests.protocols.mailbox.sweep.run(SEED):\n" + "\n".join(troubled)
-    seldom = {name: occurred[name] for name in sweep.SITUATIONS if occurred[name] < LEAST}
-    assert not seldom, f"the sweep seldom came to: {seldom}"
+    occurred = sweeping.run_all(
+        partial(sweeping.examine, sweep.run, sweep.situations), seeds(times), lambda seed: sweep.scenario_of(seed).about,
+        sweep.__name__, chunksize=4,
+    )
+    sweeping.demand(occurred, dict.fromkeys(sweep.SITUATIONS, LEAST))
 
 
 def test_the_seeds_cover_what_is_promised() -> None:

@@ -448,12 +448,12 @@ class _Ended(Process):
 
 def table() -> dict[str, dict[str, Any]]:
     """What is checked in: mutant to seed and property."""
-    return sweeping.read_table(TABLE) if TABLE.exists() else {}
+    return sweeping.read_table(TABLE)
 
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is so many times as long as the ordinary one."""
-    return sorted({*range(times * sweep.SEEDS), *sweep.REGRESSIONS, *(row["seed"] for row in table().values() if "seed" in row)})
+    return sweeping.with_needed(table(), [*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
 
 
 def catch(variant: Make | None, row: Mapping[str, Any]) -> list[str]:

@@ -480,7 +480,7 @@ def table() -> dict[str, dict[str, Any]]:
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is so many times as long as the ordinary one."""
-    return sorted({*range(times * SEEDS), *(row["seed"] for row in table().values() if "seed" in row)})
+    return sweeping.with_needed(table(), range(times * SEEDS))
 
 
 def catch(variant: scripted.MakeProcess | None, row: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from .. import sweeping
 from . import membership_mutants
 from . import membership_scripted as scripted
 from . import membership_sweep as sweep
@@ -31,8 +32,7 @@ def test_every_method_of_a_mutant_is_one_of_the_protocol() -> None:
 
 
 def test_mutants_are_caught_within_the_seeds_that_are_searched_or_by_a_scenario_that_exists() -> None:
-    for row in CAUGHT.values():
-        assert row["scenario"] in scripted.SCENARIOS if "scenario" in row else 0 <= row["seed"] < SEARCHED
+    sweeping.check_catches(CAUGHT, SEARCHED, scenario=scripted.SCENARIOS)
 
 
 def test_the_few_that_survive_say_why() -> None:

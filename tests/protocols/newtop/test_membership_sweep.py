@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import product
 
 import pyarrow as pa
@@ -15,30 +16,19 @@ from . import membership_sweep as sweep
 from .membership_mutants import seeds
 
 LEAST = 20
-"""How often each situation has to occur; a sweep that never goes there proves nothing about it."""
+"""How often each situation has to occur."""
 RARE = 4
 """The same for those that need several faults at one moment."""
 
 
-def examine(seed: int) -> tuple[int, list[str], Counter[str]]:
-    """One seed, told so briefly that it travels between processes."""
-    outcome = sweep.run(seed)
-    return seed, outcome.violated, sweep.situations(outcome)
-
-
 @pytest.mark.sweep
 def test_every_run_keeps_every_promise_and_comes_to_rest_and_every_situation_occurs(times: int) -> None:
-    occurred: Counter[str] = Counter()
-    troubled: list[str] = []
-    with sweeping.processes() as pool:
-        for seed, troubles, found in pool.map(examine, seeds(times), chunksize=16):
-            occurred += found
-            if troubles:
-                troubled.append(f"seed {seed} ({sweep.kind_of(seed)}, {sweep.trouble_of(seed)}): {', '.join(troubles)}")
-    assert not troubled, "replay with tests.protocols.newtop.membership_sweep.run(SEED):\n" + "\n".join(troubled)
-    expected = {**dict.fromkeys((*sweep.SITUATIONS, *sweep.FURTHER), LEAST), **dict.fromkeys(sweep.RARE, RARE)}
-    seldom = {name: occurred[name] for name, least in expected.items() if occurred[name] < least}
-    assert not seldom, f"the sweep seldom came to: {seldom}"
+    occurred = sweeping.run_all(
+        partial(sweeping.examine, sweep.run, sweep.situations), seeds(times),
+        lambda seed: f"{sweep.kind_of(seed)}, {sweep.trouble_of(seed)}", sweep.__name__, chunksize=16,
+    )
+    usual = dict.fromkeys((*sweep.SITUATIONS, *sweep.FURTHER), LEAST)
+    sweeping.demand(occurred, {**usual, **dict.fromkeys(sweep.RARE, RARE)})
 
 
 def test_the_seeds_cover_what_is_promised() -> None:

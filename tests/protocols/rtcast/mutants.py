@@ -370,13 +370,12 @@ def _yes(self: analysis.Turn, demand: analysis.Demand, used: int, *, waited: int
 
 def table() -> dict[str, dict[str, Any]]:
     """What is checked in: mutant to what catches it."""
-    return sweeping.read_table(TABLE) if TABLE.exists() else {}
+    return sweeping.read_table(TABLE)
 
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is so many times as long as the ordinary one, and those that mutants need."""
-    needed = (row["seed"] for row in table().values() if "seed" in row)
-    return sorted({*range(times * sweep.SEEDS), *sweep.REGRESSIONS, *needed})
+    return sweeping.with_needed(table(), [*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
 
 
 def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from .. import sweeping
 from . import scripted
 from .mutants import MUTANTS, SEARCHED, catch, table
 
@@ -20,19 +21,11 @@ def test_the_table_names_every_mutant_and_no_other() -> None:
 
 
 def test_every_rule_that_a_mutant_replaces_is_one_of_the_protocol() -> None:
-    for name, patches in MUTANTS.items():
-        for owner, attribute, _ in patches:
-            assert attribute in vars(owner), f"{name}: {owner.__name__} has no {attribute}"
+    sweeping.check_patches(MUTANTS)
 
 
 def test_mutants_are_caught_within_the_seeds_that_are_searched_or_by_what_exists() -> None:
-    for row in CAUGHT.values():
-        if "scenario" in row:
-            assert row["scenario"] in scripted.SCENARIOS
-        elif "course" in row:
-            assert row["course"] in scripted.COURSES
-        else:
-            assert 0 <= row["seed"] < SEARCHED
+    sweeping.check_catches(CAUGHT, SEARCHED, scenario=scripted.SCENARIOS, course=scripted.COURSES)
 
 
 def test_the_few_that_survive_say_why() -> None:

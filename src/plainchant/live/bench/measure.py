@@ -13,16 +13,19 @@ import os
 import platform
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from .idle import Quiet, idle_row, measure_idle
-from .local import Handed, compare_local, local_row, measure_local
+from .idle import idle_row, measure_idle
+from .local import compare_local, local_row, measure_local
 from .peers import measure_peers
-from .plan import HEADLINES, LOCAL_SIZES, LOOPBACK, PROTOCOLS, QUEUE, SENDERS, SMALL, Case, Idle, Local, Plan, Timed
+from .plan import HEADLINES, LOCAL_SIZES, LOOPBACK, PROTOCOLS, QUEUE, SENDERS, SMALL, Case, Plan
 from .processes import BenchError, core_of, cores
 from .raw import measure_raw
-from .timed import Punctual, measure_timed, timed_row
+from .timed import measure_timed, timed_row
 from .us import MEASURED, Round, measure_round, measure_stall, near_sequencer
+
+_Case = TypeVar("_Case")
+_Found = TypeVar("_Found")
 
 RAW_SECONDS: Final = 0.3
 RATES_WANTED: Final = {(32, LOOPBACK): 750_000, (32, SMALL): 250_000, (1_024, LOOPBACK): 150_000}
@@ -82,8 +85,6 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
     here = machine(plan)
     rounds: dict[Case, list[Round]] = {case: [] for case in plan.cases}
     errors: dict[Case, str] = {}
-    idle: dict[Idle, list[Quiet]] = {each: [] for each in plan.idle}
-    idle_errors: dict[Idle, str] = {}
     for number in range(max([case.rounds for case in plan.cases], default=0)):
         for case in plan.cases:
             if number >= case.rounds or case in errors:
@@ -95,34 +96,9 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
                 rounds[case].append(measure_round(case, plan))
             except BenchError as error:
                 errors[case] = str(error)
-    for number in range(plan.idle_rounds):
-        for each in plan.idle:
-            if each not in idle_errors:
-                progress(f"{each} (round {number + 1} of {plan.idle_rounds})")
-                try:
-                    idle[each].append(measure_idle(each, plan))
-                except BenchError as error:
-                    idle_errors[each] = str(error)
-    timed: dict[Timed, list[Punctual]] = {each: [] for each in plan.timed}
-    timed_errors: dict[Timed, BenchError] = {}
-    for number in range(plan.timed_rounds):
-        for one in plan.timed:
-            if one not in timed_errors:
-                progress(f"{one} (round {number + 1} of {plan.timed_rounds})")
-                try:
-                    timed[one].append(measure_timed(one, plan))
-                except BenchError as error:
-                    timed_errors[one] = error
-    local: dict[Local, list[Handed]] = {each: [] for each in plan.local}
-    local_errors: dict[Local, str] = {}
-    for number in range(plan.local_rounds):
-        for near in plan.local:
-            if near not in local_errors:
-                progress(f"{near} (round {number + 1} of {plan.local_rounds})")
-                try:
-                    local[near].append(measure_local(near, plan))
-                except BenchError as error:
-                    local_errors[near] = str(error)
+    idle, idle_errors = _in_rounds(plan.idle, plan.idle_rounds, measure_idle, plan, progress)
+    timed, timed_errors = _in_rounds(plan.timed, plan.timed_rounds, measure_timed, plan, progress)
+    local, local_errors = _in_rounds(plan.local, plan.local_rounds, measure_local, plan, progress)
     stall: float | str | None = None
     if plan.stall_seconds:
         progress(f"{plan.stall_seconds:.0f} s without a stall")
@@ -137,15 +113,36 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
         if row["rtt_us_p50"] and beside:
             row["rtt_ratio_to_raw_udp"] = round(row["rtt_us_p50"] / beside, 2)
     rows = [_row(case, rounds[case], raw, errors.get(case)) for case in plan.cases]
-    idle_rows = [idle_row(each, idle[each], idle_errors.get(each)) for each in plan.idle]
+    idle_rows = [idle_row(each, idle[each], _why(idle_errors.get(each))) for each in plan.idle]
     ratios = compare_protocols(rounds)
     local_ratios = compare_local({each: handed for each, handed in local.items() if each not in local_errors})
     return {
         "rows": rows, "idle": idle_rows, "timed": [timed_row(each, timed[each], timed_errors.get(each)) for each in plan.timed],
         "peers": [*raw.rows(), *others], "machine": here,
-        "local": [local_row(each, local[each], local_errors.get(each)) for each in plan.local], "mailbox_to": local_ratios,
+        "local": [local_row(each, local[each], _why(local_errors.get(each))) for each in plan.local], "mailbox_to": local_ratios,
         "newtop_to_sequencer": ratios, "wanted": wanted(rows, stall, ratios, idle_rows, local_ratios),
     }
+
+
+def _in_rounds(
+    cases: Sequence[_Case], rounds: int, measure: Callable[[_Case, Plan], _Found], plan: Plan, progress: Callable[[str], None]
+) -> tuple[dict[_Case, list[_Found]], dict[_Case, BenchError]]:
+    """What is found of each case, round by round until it fails, and why those failed that did."""
+    found: dict[_Case, list[_Found]] = {case: [] for case in cases}
+    errors: dict[_Case, BenchError] = {}
+    for number in range(rounds):
+        for case in cases:
+            if case not in errors:
+                progress(f"{case} (round {number + 1} of {rounds})")
+                try:
+                    found[case].append(measure(case, plan))
+                except BenchError as error:
+                    errors[case] = error
+    return found, errors
+
+
+def _why(error: BenchError | None) -> str | None:
+    return str(error) if error is not None else None
 
 
 def compare_protocols(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, Any]]:

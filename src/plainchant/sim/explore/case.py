@@ -53,8 +53,6 @@ class Case:
     unseen: frozenset[str] = frozenset()
     """Procedures (by name) of which nobody else can tell when their operations happen, nor whether they came before or after a
     module's crash: these take no time."""
-    hasty: frozenset[str] = frozenset()
-    """Procedures (by name) that wait for the sake of what is not explored: they do not wait."""
     private: frozenset[str] = frozenset()
     """Procedures (by name) of which nobody else can tell when their operations happen: these take their whole bound."""
     reduced: bool = True
@@ -139,8 +137,6 @@ def mailbox_case(
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
     if settings.get("reduced", True) and ruled == Rules() and settings.get("messages", 1) <= chosen.slots:
-        # A place is not given back before everybody has seen who is gone; here nobody wants it.
-        settings.setdefault("hasty", frozenset({"collect"}))
         settings.setdefault("private", _private(settings))
         settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(
@@ -176,6 +172,8 @@ def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
     time looks at it again, unless its sender wants the slot. Who is collected is marked as gone, which concerns only messages
     that are sent later, and has flags set in its name; with the second protocol it has votes too, if it is a receiver, and
     when these are cast can be told. In a module that fails none of this matters, and all go on to the next alike.
+
+    Whether anything is left behind does depend on when flags are set: of that, not all is tried.
     """
     if settings.get("early") or settings.get("late"):
         return frozenset()

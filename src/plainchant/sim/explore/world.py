@@ -321,7 +321,7 @@ class World:
                 varies = not is_private and (not case.varied or request.name in case.varied)
                 task.time += request.bound if not varies or self._guide.choose(2) else 0
         elif isinstance(request, Until | Nap):
-            task.time = self.now if task.name in self.case.hasty else max(self.now, request.time - host.ahead)
+            task.time = max(self.now, request.time - host.ahead)
         elif task.name not in self.case.unseen:
             touches = _SERVER
         task.event = Event(host.me, task.name, task.number, touches)

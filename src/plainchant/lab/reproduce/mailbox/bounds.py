@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....model import US
+from ....sim.scripted import Script
 from ....trace.timing_diagram import timing_diagram
 from ..claims import Context, Figure, Measured, Picture, Series, Table, judge
 from .runs import (
@@ -28,7 +29,6 @@ from .runs import (
     WORDS,
     WRITE,
     Plan,
-    Script,
     bound_of,
     found_of,
     load,

@@ -9,6 +9,7 @@ from typing import Final
 
 from ....model import US
 from ....protocols.mailbox.rules import RULES, Rules
+from ....sim.scripted import Script
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from .runs import (
     DECIDE,
@@ -20,7 +21,6 @@ from .runs import (
     WRITE,
     Found,
     Plan,
-    Script,
     fault,
     found_of,
     message,

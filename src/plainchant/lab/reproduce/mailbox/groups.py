@@ -11,6 +11,7 @@ from ....protocols import mailbox
 from ....protocols.mailbox.parameters import Parameters
 from ....protocols.mailbox.rules import RULES, Rules
 from ....scenario.model import Delay, Network
+from ....sim.scripted import Script
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from .bounds import worst_runs
 from .runs import (
@@ -25,7 +26,6 @@ from .runs import (
     WRITE,
     Found,
     Plan,
-    Script,
     fault,
     found_of,
     load,

@@ -2,11 +2,7 @@
 
 Theory of operation
 -------------------
-A :class:`Script` names an operation by its process, what it does and the copy, counted from 1: ``"a decide 1"``, or ``"a look"``
-for every copy. ``durations`` are shares of the operation's bound, one for all or several, one after the other, of which the last
-stays; what is not named takes ``usual``, or what the simulator draws. Above 1 the operation is late, which is a timing fault.
-``after`` says what crashes right after an operation, the first of a name or, with ``"a decide 1 #3"``, the third: the process
-itself, or ``module 1``.
+A :class:`Plan` is a scenario and a :class:`~plainchant.sim.scripted.Script`, which says how long operations take.
 
 Times are in µs. A sender is intact if it neither crashes nor has a timing fault; where a message of one is rejected, what the
 seed calls validity is broken. Sends begin with a look for a free slot, which takes up to ``decide`` a copy.
@@ -15,22 +11,20 @@ seed calls validity is broken. Sends begin with a look for a free slot, which ta
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from ....memory import Entry, Operate
 from ....model import SECOND, US, Duration
 from ....protocols import mailbox
 from ....protocols.mailbox.parameters import Parameters
 from ....protocols.mailbox.rules import RULES, Rules
 from ....protocols.mailbox.times import Times
 from ....scenario.model import Clock, Fault, Memory, Network, Scenario, Workload
-from ....sim import Simulation
-from ....sim.memory import SimMailbox, SimMemory
-from ....sim.summary import describe_fault
+from ....sim import Summary
+from ....sim.memory import SimMemory
+from ....sim.scripted import Script, ScriptedMemory, ScriptedSimulation
 from ....trace import TraceBuffer
 from ....trace.reference import verify
 from ..runs import rows_of
@@ -55,14 +49,14 @@ def us(count: float) -> Duration:
     return Duration(round(count * US))
 
 
-def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(**given: Any) -> dict[str, Any]:
     """Parameters of a run, with times in µs."""
     return {name: us(value) if name in _TIMES else value for name, value in {**PLAIN, **given}.items()}
 
 
 def times(rules: Rules = RULES, **given: Any) -> Times:
     """The bounds that go with these parameters."""
-    return Times(Parameters(**parameters(given)), rules)
+    return Times(Parameters(**parameters(**given)), rules)
 
 
 def message(sender: str, at: float, **settings: Any) -> Workload:
@@ -87,20 +81,11 @@ def modules(at: float, copies: int) -> list[Fault]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Script:
-    """How long operations take, and what crashes after them."""
-
-    durations: Mapping[str, float | Sequence[float]] = dataclasses.field(default_factory=dict)
-    after: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    usual: float | None = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """A run that can travel to a task."""
 
     scenario: Scenario
-    script: Script
+    script: Script | None
     rules: Rules = RULES
     settle: int = 0
     label: str = ""
@@ -109,7 +94,7 @@ class Plan:
 def plan(
     members: str,
     *workload: Workload,
-    script: Script = Script(),  # noqa: B008 - it is frozen
+    script: Script | None = Script(),  # noqa: B008 - it is frozen
     rules: Rules = RULES,
     clocks: Mapping[str, float] | None = None,
     faults: Sequence[Fault] = (),
@@ -124,7 +109,7 @@ def plan(
     **given: Any,
 ) -> Plan:
     """A group of these, whose clocks are ahead by ``clocks``; ``drain`` is in seconds, ``settle`` is how long nothing has to be
-    left to do until it is at rest."""
+    left to do until it is at rest. Without a script operations take what the simulator draws."""
     scenario = Scenario(
         protocol="mailbox",
         name="reproduce",
@@ -134,7 +119,7 @@ def plan(
         duration=us(length),
         drain=Duration(int(drain * SECOND)),
         workload=workload,
-        parameters=parameters(given),
+        parameters=parameters(**given),
         clock=tuple(Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()),
         memory=Memory(**{"operations": True, "detection": us(2000), **(memory or {})}),
         network=network if network is not None else Network(),
@@ -192,9 +177,8 @@ class Found:
 
 def found_of(one: Plan) -> Found:
     """Runs and verifies what all runs promise, whether it has come to rest or not."""
-    table, simulation = _run(one)
-    watched = simulation.memory
-    assert isinstance(watched, _ScriptedMemory)
+    table, summary, memory = run(one)
+    assert isinstance(memory, ScriptedMemory)
     result = verify(table, PROMISES)
     faults = list(rows_of(table, "fault"))
     untimely = {row["process"] for row in faults if row["detail"].get("timing")}
@@ -225,11 +209,11 @@ def found_of(one: Plan) -> Found:
         violated=tuple(name for name, outcome in result.properties.items() if outcome.violations),
         untimely=tuple(sorted(untimely)),
         accused=tuple(sorted(rejected - crashed - untimely)),
-        quiet=simulation.summary.quiet,
+        quiet=summary.quiet,
         latest=max((row["true_time"] - row["sent"] for row in deliveries), default=0) / US,
         longest_send=max((row["detail"]["took_ns"] for row in sent if row["sender"] not in untimely), default=0) / US,
         operations={name: tuple(steps) for name, steps in operations.items()},
-        flagged=watched.flagged,
+        flagged=memory.flagged,
         states={
             (row["process"], row["detail"]["state"]): row["detail"].get("entry", row["detail"].get("exit", 0))
             for row in rows_of(table, "state")
@@ -241,81 +225,12 @@ def found_of(one: Plan) -> Found:
 
 def table_of(one: Plan) -> pa.Table:
     """The trace of a run."""
-    return _run(one)[0]
+    return run(one)[0]
 
 
-def _run(one: Plan) -> tuple[pa.Table, _ScriptedSimulation]:
+def run(one: Plan) -> tuple[pa.Table, Summary, SimMemory | None]:
+    """Its trace, its summary, and its memory."""
     trace = TraceBuffer()
-    simulation = _ScriptedSimulation(one, trace=trace, make=mailbox.maker(one.rules))
-    simulation.summary = simulation.run()
-    return trace.table(), simulation
-
-
-class _ScriptedMemory(SimMemory):
-    """Operations take what a script says."""
-
-    script: Script
-    counted: Counter[str]
-    flagged: dict[tuple[str, int, int], frozenset[str]]
-
-    def _duration(self, running: Any, bound: int) -> int:
-        request = running.request
-        share = self.script.usual
-        name = f"{running.host.me} {request.name}"
-        for key in (name, f"{name} {request.copy + 1}"):
-            given = self.script.durations.get(key, share)
-            if given is None or isinstance(given, int | float):
-                share = given
-            else:
-                self.counted[key] += 1
-                share = given[min(self.counted[key], len(given)) - 1]
-        return super()._duration(running, bound) if share is None else int(bound * share)
-
-    def _effect(self, running: Any) -> Any:
-        request, host = running.request, running.host
-        there = self.server.mailboxes[request.mailbox]
-        before = dict(there.copies[request.copy].entries())
-        result = super()._effect(running)
-        self._note(host.me, request, there, before)
-        name = f"{host.me} {request.name} {request.copy + 1}"
-        self.counted["after " + name] += 1
-        number = self.counted["after " + name]
-        fails = self.script.after.get(f"{name} #{number}" if number > 1 else name, "")
-        if fails == host.me:
-            host.crash_inside({"operation": request.name, "copy": request.copy})
-        elif fails:
-            self._crash_and_tell(int(fails.removeprefix("module ")))
-        return result
-
-    def _note(self, process: str, request: Operate, there: SimMailbox, before: Mapping[int, Entry]) -> None:
-        """Remembers who has a decision flag in what was written."""
-        for entry in dict(there.copies[request.copy].entries()).values():
-            if request.name == "write" and entry.sender == process and entry not in before.values():
-                names = frozenset(name for place, name in there.places.items() if entry.listed >> place & 1)
-                self.flagged[process, entry.stamp, request.copy + 1] = names
-
-    def _crash_and_tell(self, number: int) -> None:
-        if self.crash_module(number):
-            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number))
-
-    def _tell_of_module(self, dead: Fault) -> None:
-        for host in self._hosts:
-            host.note("fault", describe_fault(dead))
-
-
-class _ScriptedSimulation(Simulation):
-    """A simulation whose memory follows a script."""
-
-    summary: Any = None
-
-    def __init__(self, one: Plan, **settings: Any) -> None:
-        self._script = one.script
-        super().__init__(one.scenario, **settings)
-        self._settle = one.settle or self._settle
-
-    def _make_memory(self) -> SimMemory:
-        assert self.description.memory is not None
-        layout = self.description.memory(self.parameters)
-        memory = _ScriptedMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
-        memory.script, memory.counted, memory.flagged = self._script, Counter(), {}
-        return memory
+    simulation = ScriptedSimulation(one.script, one.scenario, settle=one.settle, trace=trace, make=mailbox.maker(one.rules))
+    summary = simulation.run()
+    return trace.table(), summary, simulation.memory
