@@ -43,8 +43,9 @@ def of(
 
 
 SMALL = {
-    "first, any process crashes": of(copies=1, varied=DECIDE, phases=(0,), detections=(1,)),
-    "first, any process and a module crash": of(numbers={"skew": 0}, varied=DECIDE, phases=(0,), detections=(1,)),
+    "first, any process and a module crash": of(
+        numbers={"skew": 0}, varied=DECIDE, struck=frozenset({"flag", "decide"}), phases=(0,), detections=(1,)
+    ),
     "second, a module crashes": of(timing=True, numbers={"skew": 0}, crashes=0, varied=DECIDE, phases=(1,)),
     "second, the sender crashes": of(timing=True, numbers={"skew": 0}, modules=0, varied=DECIDE, phases=(1,), detections=(1,)),
 }
