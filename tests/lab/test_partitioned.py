@@ -17,8 +17,8 @@ from .agreement import differences
 from .layouts import ORDER
 from .random_traces import random_run, table
 
-HIDDEN = frozenset({"no views", "outsider", "cut", "unobserved"})
-"""With these, certificates lack what would tell who owes what."""
+HIDDEN = frozenset({"no views", "outsider", "cut", "unobserved", "sizes"})
+"""With these, certificates lack what would tell who owes what, or which messages are too large for a bound."""
 
 
 @pytest.fixture(scope="module")
