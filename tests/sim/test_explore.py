@@ -60,7 +60,7 @@ def test_no_run_of_a_small_case_breaks_a_promise(name: str) -> None:
     assert found.runs > 5
 
 
-TINY = {
+TINY: dict[str, dict[str, Any]] = {
     "first, any process crashes": {"copies": 1, "numbers": {"skew": 0}},
     "first, clocks differ": {"copies": 1, "crashes": 0},
     "first, a module crashes": {"numbers": {"skew": 0}, "crashes": 0, "struck": DECIDE},
@@ -71,7 +71,7 @@ TINY = {
 
 @pytest.mark.parametrize("name", TINY)
 def test_what_is_not_tried_would_end_like_something_that_is(name: str) -> None:
-    settings = {"varied": DECIDE, "phases": (0,), "detections": (1,), **TINY[name]}
+    settings: dict[str, Any] = {"varied": DECIDE, "phases": (0,), "detections": (1,), **TINY[name]}
     few, all_ = (explore(of(**settings, reduced=reduced)) for reduced in (True, False))
     assert few.complete
     assert all_.complete

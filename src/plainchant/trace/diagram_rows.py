@@ -261,7 +261,7 @@ def _faults(rows: Iterable[Row], low: int) -> list[Row]:
 
 def _is_timing(row: Row) -> bool:
     """Whether a fault is that an operation took too long."""
-    return row["detail"].get("fault") == "timing"
+    return bool(row["detail"].get("fault") == "timing")
 
 
 def _until(row: Row, healed: Sequence[int]) -> int | None:
