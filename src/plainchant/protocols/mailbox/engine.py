@@ -270,12 +270,3 @@ class Mailbox(Engine):
         if (self.leaving and self.connected) or not self.sends:
             return Reason("changing", f"{self.host.me} is on its way into {self.group}, or out of it")
         return self.receiver.waiting()
-
-    def snapshot(self) -> tuple[object, ...]:
-        """Everything that decides what happens next, for the explorer."""
-        outgoing = self.outgoing
-        sending = None if outgoing is None else (outgoing.key, outgoing.slot, outgoing.attempts, outgoing.batch.first)
-        return (
-            *(self.box.first, self.connected, self.sends, sending, tuple(self.failed), self.collecting),
-            *(self.leaving, self.going, self.departing, self.sender.last, self.sender.lead, self.receiver.snapshot()),
-        )

@@ -37,6 +37,3 @@ class Message:
     def follow(self, copy: int) -> None:
         if self.copy < 0 and self.verdict is not None:
             self.copy = copy
-
-    def snapshot(self) -> tuple[object, ...]:
-        return (self.slot, self.key, self.entry, self.wanted, self.begun, self.verdict, self.decided, self.is_read, self.finished)

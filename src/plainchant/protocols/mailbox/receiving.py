@@ -18,7 +18,7 @@ an application that has no room it waits until it has, so that senders run out o
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
@@ -460,16 +460,6 @@ class Receiver:
         if self.queue or self.reading or self.finishing or self.changes:
             return Reason("unread", f"{self.box.host.me} is reading in {self.box.group}")
         return None
-
-    def snapshot(self) -> tuple[object, ...]:
-        """Everything that decides what happens next, for the explorer."""
-        ahead = bisect_left([key for key, _ in self.order], self.passed)
-        return (
-            self.entry, self.exit, self.started, self.stopped, self.horizon, self.passed, ahead, self.reading, self.finishing,
-            self.deciding, tuple(message.snapshot() for message in self.known.values()), tuple(self.changes),
-            tuple(message.key for message in self.unfinished), self.pressed, self.instant,
-            tuple(item.number if isinstance(item, View) else item.key for item in self.queue), tuple(self.members),
-        )
 
 
 def _remove(slots: list[int], copy: Copy) -> None:
