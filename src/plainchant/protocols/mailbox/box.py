@@ -8,7 +8,7 @@ import msgspec
 
 from ...engine import Host
 from ...memory import Connection, Copy, Entry, Layout, Operate, Step
-from ...model import GroupId
+from ...model import GroupId, Reason
 from .parameters import Parameters
 from .rules import Rules
 from .times import Times
@@ -41,6 +41,11 @@ class Box:
     def rank(self, stamp: int, place: int = 0) -> int:
         """A timestamp as the trace's order key."""
         return (stamp - self.epoch) * 64 + place
+
+    def give_up(self) -> None:
+        """Halts: there is no copy left."""
+        text = f"all {self.copies} copies of {self.group} have failed"
+        self.host.halt(Reason("no copy", text, {"copies": self.copies}))
 
     # --- operations, by their bounds ----------------------------------------------------------------------------------
 

@@ -124,12 +124,8 @@ class Mailbox(Engine):
             found = yield self.box.look(copy, listed)
             if found is not FAILED:
                 return list(found)
-        self._no_copy()
+        self.box.give_up()
         return None
-
-    def _no_copy(self) -> None:
-        text = f"all {self.box.copies} copies of {self.group} have failed"
-        self.host.halt(Reason("no copy", text, {"copies": self.box.copies}))
 
     def leave(self, group: GroupId) -> None:
         self.leaving = True
@@ -174,7 +170,7 @@ class Mailbox(Engine):
         box, sender = self.box, self.sender
         alive = yield from sender.wait_for_slot()
         if not alive:
-            self._no_copy()
+            self.box.give_up()
             return
         outgoing = self.outgoing
         if outgoing is not None and outgoing.attempts and box.times.first:
@@ -192,7 +188,7 @@ class Mailbox(Engine):
         began = box.clock
         alive = yield from sender.send(outgoing, stamp)
         if not alive:
-            self._no_copy()
+            self.box.give_up()
             return
         batch, took = outgoing.batch, box.clock - began
         if batch.count:

@@ -91,8 +91,7 @@ class Receiver:
             while (found := (yield box.look(box.first, self._look))) is FAILED:
                 box.first += 1
                 if box.first == box.copies:
-                    text = f"all {box.copies} copies of {box.group} have failed"
-                    box.host.halt(Reason("no copy", text, {"copies": box.copies}))
+                    box.give_up()
                     return
                 if times.first:
                     yield Until(box.clock + box.parameters.decide + times.extra)
