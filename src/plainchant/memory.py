@@ -10,15 +10,17 @@ Protocols on common memory are *procedures*: generators that yield one request a
 - :class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
   memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and, as long as nothing
   was, only at its latest time.
-- :class:`Connect` and :class:`Disconnect` are calls of the mailbox server.
+- :class:`Connect`, :class:`Disconnect` and :class:`Directory` are calls of the mailbox server. Each node has its own, with its own
+  modules; processes of one node do not reach the memory of another.
 
 A procedure can be stopped for ever at every ``yield`` (its process crashes), and may be resumed late (its process is slow): an
 operation that takes longer than its ``bound``, counted from the moment at which it was due, is a timing fault, which the host
 writes into the trace. Several procedures of one process run at the same time, each with one request under way.
 
-A mailbox has ``copies`` copies, copy i in module i, and each copy has two tables of fixed size: a :class:`Connection` for each
-place, and ``slots`` entries for the messages of each place, which only the process in that place fills. So there is always room
-for who has a free slot of its own, and an entry has the same number in all copies. Records are immutable; a step changes one by
+A mailbox has ``copies`` copies, copy i in module i, and each copy has a :class:`Header` and two tables of fixed size: a
+:class:`Connection` for each place, and ``slots`` entries for each place. With ``mailbox`` only the process in a place fills its
+slots, so that there is always room for who has a free slot of its own, and an entry has the same number in all copies; with
+``dedos`` they are for all. Records are immutable; a step changes one by
 putting another in its place, which hosts do at once: a process that is killed leaves the old record or the new one.
 
 This module imports ``model`` and nothing else of ours.
@@ -59,6 +61,14 @@ class Connection(msgspec.Struct, frozen=True):
     """0: it has not left."""
     gone: bool = False
     """It has crashed, or left for good: nobody waits for it."""
+    # of dedos, where entry is the first sequence number that it receives
+    sends: bool = False
+    present: bool = False
+    """The P-flag: it has restored in this copy what it knows of."""
+    wish: int = 0
+    """What it asks for: a code of the protocol's."""
+    last: int = 0
+    """Its own number of the last of its messages that has been removed."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -93,12 +103,32 @@ class Entry(msgspec.Struct, frozen=True):
     """D: accepted, rejected, or not decided."""
     removed: bool = False
     """Everybody has done with it: the slot is free. What is left here tells its sender how it ended."""
+    # of dedos, where stamp is the sequence number (0: none yet)
+    number: int = 0
+    """Its sender's own number of it: 1, 2, 3, ..."""
+    kind: int = 0
+    """What it is: a code of the protocol's; 0: messages."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a copy says of itself, for protocols that number messages (dedos)."""
+
+    next: int = 1
+    """The next sequence number."""
+    oldest: int = 1
+    """All receivers have all messages with lower numbers."""
+    state: int = 0
+    """A code of the protocol's."""
 
 
 class Copy(Protocol):
     """One copy of a mailbox, for the time of a step."""
 
     layout: Layout
+
+    def header(self) -> Header: ...
+
+    def put_header(self, header: Header) -> None: ...
 
     def connections(self) -> Iterable[tuple[int, Connection]]:
         """Who is connected, by place, in order; those that are gone too until somebody else has their place."""
@@ -107,6 +137,9 @@ class Copy(Protocol):
 
     def connect(self, place: int, connection: Connection) -> None:
         """Puts a connection into its place."""
+
+    def disconnect(self, place: int) -> None:
+        """Nobody is in this place any more."""
 
     def entries(self) -> Iterable[tuple[int, Entry]]:
         """The entries that are not removed, by slot, in order."""
@@ -164,6 +197,9 @@ class Nap(msgspec.Struct, frozen=True):
     time: Nanoseconds
     latest: Nanoseconds = 0
     """0: as late as the host thinks right."""
+    mailbox: GroupId = ""
+    """If given, every host knows of what is new in this mailbox, and ends the nap at ``latest`` or with the next news that there
+    have been since the procedure's last operation on it."""
 
 
 class Connect(msgspec.Struct, frozen=True):
@@ -194,5 +230,10 @@ class Disconnect(msgspec.Struct, frozen=True):
     process: ProcessId
 
 
-Request: TypeAlias = Operate | Until | Nap | Connect | Disconnect
+class Directory(msgspec.Struct, frozen=True):
+    """Asks the mailbox server which mailboxes there are on this node. Gives a mapping of their names to those who are connected,
+    in the order in which they were; those who have died are among them until they are disconnected."""
+
+
+Request: TypeAlias = Operate | Until | Nap | Connect | Disconnect | Directory
 Procedure: TypeAlias = Generator[Request, Any, None]

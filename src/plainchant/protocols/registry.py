@@ -84,6 +84,15 @@ class Description:
     is, but for those that ``remote`` names."""
     remote: Callable[[Any], Mapping[ProcessId, ProcessId]] = lambda parameters: {}
     """Of a protocol on common memory: processes that are elsewhere, and who acts for each of them."""
+    node_of: Callable[[Any, ProcessId], str] | None = None
+    """Of a protocol whose processes are on nodes, each with its own common memory: the node of a process (its name may have an
+    incarnation). None: all are on one."""
+    processor_of: Callable[[Any, ProcessId], str] = lambda parameters, process: process
+    """The processor of a process: processes on one fail together."""
+    lans: Callable[[Any], int] = lambda parameters: 1
+    """How many networks there are (``Host.send``), each with its own faults."""
+    idle: bool = False
+    """Whether there may be processes that are in no group: they serve the others."""
     only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
     """Processes (without their incarnations) that are in groups without receiving anything there."""
     views: bool = True

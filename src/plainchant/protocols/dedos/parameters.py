@@ -1,0 +1,69 @@
+"""The parameters of ``dedos``: where processes are, how large boxes and buffers are, and how long to wait for whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from ...memory import MOST_PLACES
+from ...model import MS, US, Duration, UsageError, parameter
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    """The same at all processes."""
+
+    reach: str = parameter(
+        "lan",
+        "how far groups reach: lan (any nodes; a distributor orders), or node (all members on one node; no packet is sent)",
+        choices=("lan", "node"),
+    )
+    nodes: Mapping[str, str] = parameter(
+        factory=dict,
+        about="the nodes of processes, where their names do not say it (`n1.p2` is on `n1`)",
+        keys="process",
+        example='{ p4 = "n2" }',
+    )
+    networked: tuple[str, ...] = parameter(
+        (), "processes that are connected to the network and can relay and distribute; none given: all", example='["n1.a", "n2.a"]'
+    )
+    senders: tuple[str, ...] = parameter((), "processes that only send", example='["n1.p3"]')
+    boxes: int = parameter(2, "mailboxes of a group on a node: the active one and spares; all but one may fail", minimum=1, maximum=9)
+    elements: int = parameter(64, "messages that a mailbox holds", minimum=2, maximum=4096)
+    reserve: int = parameter(
+        16, "of these, how many are kept for messages that have a number, so that local senders cannot fill the mailbox", minimum=0
+    )
+    history: int = parameter(64, "messages that a distributor keeps; with more it asks everybody to catch up", minimum=1)
+    window: int = parameter(4, "messages of a sender that wait for a number at once", minimum=1, maximum=256)
+    places: int = parameter(16, "processes that can be connected to a mailbox at once", minimum=2, maximum=MOST_PLACES)
+    room: int = parameter(1200, "bytes that an element of a mailbox holds", unit="bytes", minimum=64, maximum=1 << 20)
+    poll: Duration = parameter(
+        Duration(20 * MS), "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then",
+        unit="duration", minimum=1,
+    )
+    operation: Duration = parameter(
+        Duration(50 * US), "longest time that an operation on a mailbox should take", unit="duration", minimum=1
+    )
+    retry: Duration = parameter(
+        Duration(30 * MS), "how long to wait for an answer before asking again", unit="duration", minimum=1
+    )
+    acknowledge: Duration = parameter(
+        Duration(20 * MS), "a relay acknowledges what its receivers have read within so long", unit="duration", minimum=1
+    )
+    present_every: Duration = parameter(
+        Duration(100 * MS), "each node says so often that it is there (pi)", unit="duration", minimum=1
+    )
+    delta: Duration = parameter(
+        Duration(50 * MS), "longest time that a broadcast takes, repetitions and clock differences included (D)",
+        unit="duration", minimum=1,
+    )
+    misses: int = parameter(5, "a node that was not heard in so many rounds has crashed", minimum=1)
+    lans: int = parameter(1, "networks; with 2 the second is used when the first has crashed", minimum=1, maximum=2)
+
+    def __post_init__(self) -> None:
+        if self.reserve >= self.elements:
+            raise UsageError(
+                f"reserve is {self.reserve} of {self.elements} elements, so senders have none; let it be smaller than elements"
+            )
+        if self.delta >= self.present_every:
+            raise UsageError("delta has to be shorter than present_every: a round ends before the next begins")
