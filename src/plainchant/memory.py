@@ -119,6 +119,10 @@ class Header(msgspec.Struct, frozen=True):
     """All receivers have all messages with lower numbers."""
     state: int = 0
     """A code of the protocol's."""
+    epoch: int = 0
+    """Of the distributor whose numbers are here."""
+    promised: int = 0
+    """The latest epoch that this node has promised to listen to, and to no earlier one."""
 
 
 class Copy(Protocol):

@@ -11,30 +11,37 @@ operation is under way has not done it.
 **Time.** An operation takes what is drawn for it in [0, bound] x ``share``, and longer if its process is ``slow``. With
 ``service`` a module does one operation at a time: the last part of an operation, of that length, needs the module for itself and
 waits for it in order of arrival. Waits end when the process's clock shows their time; a clock that is set ends them earlier or
-later. A nap is a wait: nobody is told of news.
+later. A nap that names no mailbox is a wait. One that does ends with the first news in it that its procedure has not seen, which
+costs nothing as long as there is none: news that came between the procedure's last operation there and the nap end it at once,
+and what a nap was ended by counts as seen. An operation that finds its module crashed is no news.
 
 **Late.** ``due`` is when a procedure's last request ought to have ended. An operation is late if it is over more than its bound
 after that. Of a process that does nothing for a while (a pause, a busy processor), an operation that was begun has its effect
 even so; it is late if its result is seen so long after it was due, and a wait is late if the procedure goes on at all after its
-end. What is late is written into the trace as a timing fault, once.
+end. What is late is written into the trace as a timing fault, once, unless the protocol does not mind.
 
 **Failures.** The process membership service knows who has crashed or was halted and tells all others after ``detection``, or as
 soon as somebody reports it; those whom it was connected for (``Connect.process``) have failed with it. Who starts later is told
 as well, because there may be nobody left who cleans up.
+
+**Nodes.** Where processes are on nodes, each has all of this for itself: a :class:`SimMemory`. A node that crashes as a whole
+forgets what was in it; of its modules, those that had crashed stay so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..memory import (
     FAILED,
     Connect,
     Connection,
+    Directory,
     Disconnect,
     Entry,
+    Header,
     Layout,
     Nap,
     Operate,
@@ -53,6 +60,9 @@ _SENDS: Final = ("write", "flag")
 """The operations of a Send, on each copy."""
 _FAILED: Final = ("crashed", "halted")
 
+Watch: TypeAlias = "Callable[[SimHost, Operate, SimMemory], None]"
+"""Looks at the memory of a node after an operation, when its process has seen the result."""
+
 
 # --- mailboxes --------------------------------------------------------------------------------------------------------
 
@@ -60,16 +70,23 @@ _FAILED: Final = ("crashed", "halted")
 class SimCopy:
     """One copy of a mailbox."""
 
-    __slots__ = ("_connections", "_data", "_entries", "_sorted", "_there", "layout")
+    __slots__ = ("_connections", "_data", "_entries", "_header", "_sorted", "_there", "layout")
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
+        self._header = Header()
         self._connections: dict[int, Connection] = {}
         self._entries: dict[int, Entry] = {}
         self._there: dict[int, Entry] = {}
         """The entries that are not removed."""
         self._sorted: tuple[tuple[int, Entry], ...] | None = ()
         self._data: dict[int, bytes] = {}
+
+    def header(self) -> Header:
+        return self._header
+
+    def put_header(self, header: Header) -> None:
+        self._header = header
 
     def connections(self) -> Iterable[tuple[int, Connection]]:
         return tuple(self._connections.items())
@@ -84,6 +101,9 @@ class SimCopy:
         self._connections[place] = connection
         if is_new:
             self._connections = dict(sorted(self._connections.items()))
+
+    def disconnect(self, place: int) -> None:
+        self._connections.pop(place, None)
 
     def entries(self) -> Iterable[tuple[int, Entry]]:
         if self._sorted is None:
@@ -119,7 +139,7 @@ class SimCopy:
 
 
 class SimMailbox:
-    """A mailbox: its copies, and who is connected to it, by place."""
+    """A mailbox: its copies, and who is connected to it, by place, in the order in which they were."""
 
     __slots__ = ("copies", "epoch", "layout", "places")
 
@@ -138,6 +158,10 @@ class SimMailboxServer:
 
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self.mailboxes))
+
+    def directory(self) -> dict[str, tuple[str, ...]]:
+        """Who is connected to each mailbox, in the order in which they were."""
+        return {name: tuple(self.mailboxes[name].places.values()) for name in self.names()}
 
     def create(self, name: str, layout: Layout, epoch: int) -> None:
         """Makes a mailbox; its name must be new."""
@@ -199,7 +223,7 @@ class _Module:
 class _Running:
     """A procedure that runs."""
 
-    __slots__ = ("began", "due", "host", "name", "random", "request", "send", "since", "token")
+    __slots__ = ("began", "due", "host", "name", "random", "request", "seen", "send", "since", "token")
 
     def __init__(self, host: SimHost, name: str, procedure: Procedure, now: int, random: Random) -> None:
         self.host = host
@@ -214,17 +238,27 @@ class _Running:
         """When the last request ought to have ended."""
         self.token = 0
         """Changes when a wait is begun or moved, so that older entries in the heap are void."""
+        self.seen: dict[str, int] = {}
+        """How many news there had been in each mailbox when it last looked."""
 
 
 class SimMemory:
-    """All modules of a simulation, the mailboxes in them, and everything that runs on them."""
+    """All modules of a node, the mailboxes in them, and everything that runs on them.
 
-    def __init__(self, kernel: Kernel, settings: Memory, layout: Layout, seed: int, hosts: Sequence[SimHost]) -> None:
+    ``timely``: what is late is a timing fault. ``watch`` is called after every operation.
+    """
+
+    def __init__(
+        self, kernel: Kernel, settings: Memory, layout: Layout, seed: int, *, timely: bool = True, watch: Watch | None = None
+    ) -> None:
         self._kernel = kernel
         self._settings = settings
         self._service = settings.service
         self._seed = seed
-        self._hosts = hosts
+        self._timely = timely
+        self._watch = watch
+        self._hosts: dict[str, SimHost] = {}
+        """Every process that has started here, those that are no more among them."""
         self._modules = tuple(_Module() for _ in range(layout.copies))
         self.server = SimMailboxServer()
         self._running: dict[str, dict[_Running, None]] = {}
@@ -238,6 +272,10 @@ class SimMemory:
         """Failures that everybody knows of."""
         self._acting: dict[str, SimHost] = {}
         """Processes that are elsewhere, and who is connected for them: they fail with him."""
+        self._news: dict[str, int] = {}
+        """How many news there have been in each mailbox."""
+        self._napping: dict[str, dict[_Running, None]] = {}
+        """Procedures that wait for news, by mailbox."""
 
     # --- what hosts and faults ask for ---
 
@@ -257,6 +295,17 @@ class SimMemory:
         module.crashed = True
         return was_alive
 
+    @property
+    def working(self) -> tuple[int, ...]:
+        """The modules that have not crashed, counted from 1."""
+        return tuple(number for number, module in enumerate(self._modules, 1) if not module.crashed)
+
+    def lose_all(self) -> None:
+        """The node has crashed: nothing is left of what was in it, and nobody who comes back knows who was there."""
+        self.server.mailboxes.clear()
+        for known in (self._hosts, self._told, self._acting):
+            known.clear()
+
     def slow_down(self, host: SimHost, until: int, delay: int) -> None:
         """Operations of this process take so much longer for a while."""
         self._slow[host.me] = (until, delay)
@@ -268,7 +317,7 @@ class SimMemory:
     def clock_was_set(self, host: SimHost) -> None:
         """Waits of a process end when its clock, as it is now, shows their time."""
         for running in self._running.get(host.me, ()):
-            if running.request.__class__ is Until or running.request.__class__ is Nap:
+            if running.request.__class__ is Until or (running.request.__class__ is Nap and not self._is_roused(running)):
                 self._arm(running)
                 running.due = max(running.due, self._kernel.now)
 
@@ -276,12 +325,14 @@ class SimMemory:
 
     def stopped(self, host: SimHost) -> None:
         """A process has stopped for ever."""
-        self._running.pop(host.me, None)
+        for running in self._running.pop(host.me, ()):
+            self._napped(running)
         if host.end.state in _FAILED:
             self._kernel.at(self._kernel.now + self._settings.detection, self._tell, host)
 
     def started(self, host: SimHost) -> None:
         """A process has started: it hears of those that had failed before."""
+        self._hosts[host.me] = host
         if self._told:
             self._kernel.at(self._kernel.now + self._settings.detection, self._tell_newcomer, host)
 
@@ -290,11 +341,13 @@ class SimMemory:
         if process in self._told:
             _notice(reporter, self._told[process])
             return
-        for host in self._hosts:
+        for host in tuple(self._hosts.values()):
             if host.end.state in _FAILED and (host.me == process or self._acting.get(process) is host):
                 self._tell(host)
 
     def _tell(self, host: SimHost) -> None:
+        if host.me not in self._hosts:
+            return
         actor = self._acting.get(host.me)
         if actor is not None and actor.alive:
             # Who is connected for it stops what it does for it, and clears up; before that nobody else may.
@@ -305,7 +358,7 @@ class SimMemory:
         for name, text in names.items():
             if name not in self._told:
                 failure = self._told[name] = Failure(name, text)
-                for other in tuple(self._hosts):
+                for other in tuple(self._hosts.values()):
                     _notice(other, failure)
 
     def _tell_newcomer(self, host: SimHost) -> None:
@@ -352,9 +405,11 @@ class SimMemory:
                 kernel.at(now + max(0, duration - self._service), self._arrive, running)
             else:
                 kernel.at(now + duration, self._complete, running)
+        elif kind is Nap and request.mailbox:
+            self._nap(running, request.mailbox)
         elif kind is Until or kind is Nap:
             self._arm(running)
-        elif kind is Connect or kind is Disconnect:
+        elif kind is Connect or kind is Disconnect or kind is Directory:
             kernel.at(kernel.now, self._serve, running)
         else:
             raise ProtocolError(f"procedure {running.name!r} of {running.host.me} yields {request!r}, which is no request")
@@ -362,16 +417,47 @@ class SimMemory:
     # waits
 
     def _arm(self, running: _Running) -> None:
+        request = running.request
+        time = request.latest or request.time if request.__class__ is Nap and request.mailbox else request.time
         running.token += 1
-        ends = running.host.clock_.when(running.request.time)
+        ends = running.host.clock_.when(time)
         running.due = max(running.since, ends)
         self._kernel.at(ends, self._wake, (running, running.token))
 
     def _wake(self, wait: tuple[_Running, int]) -> None:
         running, token = wait
         if token == running.token and running.host.alive:
+            self._napped(running)
             running.request = None
             self._resume(running)
+
+    def _nap(self, running: _Running, mailbox: str) -> None:
+        if self._news.get(mailbox, 0) > running.seen.get(mailbox, 0):
+            self._rouse(running, mailbox)
+        else:
+            self._napping.setdefault(mailbox, {})[running] = None
+            self._arm(running)
+
+    def _rouse(self, running: _Running, mailbox: str) -> None:
+        """Ends a nap now: there is news."""
+        running.seen[mailbox] = self._news[mailbox]
+        running.token += 1
+        running.due = max(running.since, self._kernel.now)
+        self._kernel.at(self._kernel.now, self._wake, (running, running.token))
+
+    def _is_roused(self, running: _Running) -> bool:
+        mailbox = running.request.mailbox
+        return bool(mailbox) and running not in self._napping.get(mailbox, ())
+
+    def _napped(self, running: _Running) -> None:
+        request = running.request
+        if request.__class__ is Nap and request.mailbox:
+            self._napping.get(request.mailbox, {}).pop(running, None)
+
+    def _tell_news(self, mailbox: str) -> None:
+        self._news[mailbox] = self._news.get(mailbox, 0) + 1
+        for running in self._napping.pop(mailbox, ()):
+            self._rouse(running, mailbox)
 
     # operations
 
@@ -405,6 +491,7 @@ class SimMemory:
         if not host.alive:
             return
         self._kernel.events += 1
+        request = running.request
         if not host.special:
             host.turn(self._operate, running)
         elif host.processor.busy:
@@ -412,6 +499,8 @@ class SimMemory:
         else:
             host.turn(self._operate, running)
             host.count_down()
+        if self._watch is not None:
+            self._watch(host, request, self)
 
     def _operate(self, running: _Running) -> None:
         """Inside a turn: the effect of an operation, and on."""
@@ -436,6 +525,9 @@ class SimMemory:
             raise ProtocolError(f"{host.me} operates on mailbox {request.mailbox!r}, which does not exist; connect to it first")
         now = host.now
         result = FAILED if self._modules[request.copy].crashed else request.step(mailbox.copies[request.copy])
+        if request.news and result is not FAILED:
+            self._tell_news(request.mailbox)
+        running.seen[request.mailbox] = self._news.get(request.mailbox, 0)
         if self._settings.operations:
             detail = {"operation": request.name, "copy": request.copy, "began": running.began, "failed": result is FAILED}
             host.note_inside("operation", detail, request.mailbox)
@@ -459,6 +551,8 @@ class SimMemory:
             host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})
 
     def _note_late(self, running: _Running, operation: str, copy: int | None, took: int, bound: int) -> None:
+        if not self._timely:
+            return
         detail: dict[str, Any] = {"fault": "timing", "timing": True, "operation": operation}
         if copy is not None:
             detail["copy"] = copy
@@ -474,6 +568,9 @@ class SimMemory:
         if request.__class__ is Disconnect:
             self.server.disconnect(request.mailbox, request.place, request.process)
             self._resume(running)
+            return
+        if request.__class__ is Directory:
+            self._resume(running, self.server.directory())
             return
         if request.mailbox not in self.server.mailboxes:
             self.server.create(request.mailbox, request.layout, host.clock_.read(self._kernel.now))

@@ -32,25 +32,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ...memory import FAILED, MOST_PLACES, Connection, Entry, Layout
+from ...memory import FAILED, MOST_PLACES, Connection, Entry, Header, Layout
 from ...model import PlainchantError, UsageError
 
 PATIENCE: Final = 0.25
 """Seconds after which the holder of a lock is taken to be stopped."""
 LONGEST_PROCESS: Final = 64
 """Bytes of a process's name."""
-MAGIC: Final = b"plchmem1"
+MAGIC: Final = b"plchmem2"
 
 _CRASHED: Final = 8
 _WHOLE: Final = 9
-"""Where the header says that the module has crashed, and that the journal is whole."""
+"""Where the file says that the module has crashed, and that the journal is whole."""
 _LAYOUT: Final = struct.Struct("<IIII")
 _LAYOUT_AT: Final = 16
-_HEADER: Final = 64
+_PREFACE: Final = 64
 _COUNT: Final = struct.Struct("<I")
 _CHANGE: Final = struct.Struct("<IB")
-_CONNECTION: Final = struct.Struct(f"<qqBB{LONGEST_PROCESS}s")
-_ENTRY: Final = struct.Struct(f"<qqqqqQQQQIHBBB{LONGEST_PROCESS}s")
+_HEADER: Final = struct.Struct("<qqq")
+_CONNECTION: Final = struct.Struct(f"<qqqqBB{LONGEST_PROCESS}s")
+_ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
 # Selectors: nothing yet, the first or second bank; of entries also: removed, with what is left in the first or second bank.
 _NOTHING: Final = 0
@@ -59,6 +60,7 @@ _REMOVED: Final = 2
 _THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
 _SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
 _FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
+_GONE, _SENDS, _PRESENT = 1, 2, 4
 _YIELDING: Final = 3e-4
 """For so many seconds who waits for a lock only lets others run: steps are short, and waking up takes longer; then it sleeps."""
 _SHORTEST_SLEEP: Final = 50e-6
@@ -81,10 +83,12 @@ class _Places:
 
     def __init__(self, layout: Layout) -> None:
         entries = layout.places * layout.slots
-        self.journal = _HEADER
-        self.connection_selectors = self.journal + _COUNT.size + _CHANGE.size * (layout.places + entries)
+        self.journal = _PREFACE
+        self.header_selector = self.journal + _COUNT.size + _CHANGE.size * (1 + layout.places + entries)
+        self.connection_selectors = self.header_selector + 1
         self.entry_selectors = self.connection_selectors + layout.places
-        self.connections = _aligned(self.entry_selectors + entries, 64)
+        self.header = _aligned(self.entry_selectors + entries, 64)
+        self.connections = self.header + 2 * _HEADER.size
         self.entries = self.connections + 2 * _CONNECTION.size * layout.places
         self.data = _aligned(self.entries + 2 * _ENTRY.size * entries, _PAGE)
         self.end = self.data + entries * layout.room
@@ -158,9 +162,12 @@ class Segment:
         count = self.layout.places * self.layout.slots
         self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
         self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
+        self._reserved: set[int] = set()
+        """Places for whose messages there is memory, as far as this process knows."""
 
     def reserve(self, place: int) -> None:
         """Makes sure that there is memory for the messages of a place."""
+        self._reserved.add(place)
         length = self.layout.slots * self.layout.room
         if length:
             _allocate(self._file, self.path, self._at.data + place * length, length)
@@ -277,6 +284,18 @@ class Segment:
                 changed[position - first] = selector
         return bytes(changed)
 
+    def header(self) -> Header:
+        selector = self._selector(self._at.header_selector)
+        if selector == _NOTHING:
+            return Header()
+        return Header(*_HEADER.unpack_from(self._memory, self._at.header + (selector - 1) * _HEADER.size))
+
+    def put_header(self, header: Header) -> None:
+        position = self._at.header_selector
+        bank = 2 if self._memory[position] == 1 else 1
+        _HEADER.pack_into(self._memory, self._at.header + (bank - 1) * _HEADER.size, header.next, header.oldest, header.state)
+        self._changes[position] = bank
+
     def connections(self) -> Iterator[tuple[int, Connection]]:
         selectors = self._selectors(self._at.connection_selectors, self.layout.places)
         for found in _SOMEBODY.finditer(selectors):
@@ -293,8 +312,10 @@ class Segment:
         known = self._known_connections[place]
         if known is not None and known[0] == raw:
             return known[1]
-        entry, exit_, gone, length, name = _CONNECTION.unpack(raw)
-        connection = Connection(name[:length].decode(), entry, exit_, bool(gone))
+        entry, exit_, wish, last, flags, length, name = _CONNECTION.unpack(raw)
+        connection = Connection(
+            name[:length].decode(), entry, exit_, bool(flags & _GONE), bool(flags & _SENDS), bool(flags & _PRESENT), wish, last
+        )
         self._known_connections[place] = (raw, connection)
         return connection
 
@@ -303,8 +324,16 @@ class Segment:
         bank = 2 if self._memory[position] == 1 else 1
         name = _encoded(connection.process)
         at = self._at.connections + (2 * place + bank - 1) * _CONNECTION.size
-        _CONNECTION.pack_into(self._memory, at, connection.entry, connection.exit, connection.gone, len(name), name)
+        flags = (
+            (_GONE if connection.gone else 0) | (_SENDS if connection.sends else 0) | (_PRESENT if connection.present else 0)
+        )
+        _CONNECTION.pack_into(
+            self._memory, at, connection.entry, connection.exit, connection.wish, connection.last, flags, len(name), name
+        )
         self._changes[position] = bank
+
+    def disconnect(self, place: int) -> None:
+        self._changes[self._at.connection_selectors + place] = _NOTHING
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         selectors = self._selectors(self._at.entry_selectors, len(self._known_entries))
@@ -324,14 +353,15 @@ class Segment:
         known = self._known_entries[slot]
         if known is not None and known[0] == raw:
             return known[1]
-        stamp, first, offset, total, size, listed, done, seen, voted, count, place, flags, decided, length, name = (
-            _ENTRY.unpack(raw)
-        )
+        (
+            stamp, number, first, offset, total, size, listed, done, seen, voted, count, kind, place, flags, decided, length,
+            name,
+        ) = _ENTRY.unpack(raw)
         sender = name[:length].decode()
         filled, available, local = bool(flags & _FILLED), bool(flags & _AVAILABLE), bool(flags & _LOCAL)
         entry = Entry(
             stamp, place, sender, first, count, offset, total, size, filled, available, listed, done, seen, voted, local,
-            _DECISIONS[decided], bool(flags & _IS_REMOVED),
+            _DECISIONS[decided], bool(flags & _IS_REMOVED), number, kind,
         )
         self._known_entries[slot] = (raw, entry)
         return entry
@@ -345,9 +375,9 @@ class Segment:
             | (_IS_REMOVED if entry.removed else 0)
         )
         _ENTRY.pack_into(
-            self._memory, self._at.entries + (2 * slot + bank - 1) * _ENTRY.size, entry.stamp, entry.first, entry.offset,
-            entry.total, entry.size, entry.listed, entry.done, entry.seen, entry.voted, entry.count, entry.place, flags,
-            _DECISIONS.index(entry.decision), len(name), name,
+            self._memory, self._at.entries + (2 * slot + bank - 1) * _ENTRY.size, entry.stamp, entry.number,
+            entry.first, entry.offset, entry.total, entry.size, entry.listed, entry.done, entry.seen, entry.voted, entry.count,
+            entry.kind, entry.place, flags, _DECISIONS.index(entry.decision), len(name), name,
         )
         self._changes[position] = bank + _REMOVED if entry.removed else bank
 
@@ -361,6 +391,8 @@ class Segment:
     def fill(self, slot: int, data: bytes) -> None:
         if len(data) > self.layout.room:
             raise UsageError(f"a slot has room for {self.layout.room} bytes, not for {len(data)}; choose a larger room")
+        if slot // self.layout.slots not in self._reserved:
+            self.reserve(slot // self.layout.slots)
         at = self._at.data + slot * self.layout.room
         self._memory[at : at + len(data)] = data
 

@@ -36,7 +36,10 @@ class Parameters:
     history: int = parameter(64, "messages that a distributor keeps; with more it asks everybody to catch up", minimum=1)
     window: int = parameter(4, "messages of a sender that wait for a number at once", minimum=1, maximum=256)
     places: int = parameter(16, "processes that can be connected to a mailbox at once", minimum=2, maximum=MOST_PLACES)
-    room: int = parameter(1200, "bytes that an element of a mailbox holds", unit="bytes", minimum=64, maximum=1 << 20)
+    room: int = parameter(
+        8192, "bytes that an element of a mailbox holds; the names of all members have to fit", unit="bytes", minimum=64,
+        maximum=1 << 20,
+    )
     poll: Duration = parameter(
         Duration(20 * MS), "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then",
         unit="duration", minimum=1,

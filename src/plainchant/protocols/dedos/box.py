@@ -1,0 +1,237 @@
+"""One process's hold on the boxes of a group on its node, and the steps that procedures are made of.
+
+Theory of operation
+-------------------
+All boxes have the same structure; the first one that is alive is the *active* mailbox, the others are spares. A step works on one
+box and is atomic; a primitive that concerns several boxes is one step each, *spares first*: what is in the active mailbox is in all
+boxes where it belongs, so a process that dies in between leaves nothing that others could rely on.
+
+Elements with a number are those of the group's order; elements without one wait for theirs. An element is free (Fset) or in
+transit (Tset); masks of places say which receivers have to read it (``listed``) and which have (``done``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from ...engine import Host
+from ...memory import Connection, Copy, Entry, Header, Layout, Operate, Step
+from ...model import Batch, GroupId, ProcessId, Reason
+from .parameters import Parameters
+from .rules import Rules
+
+MESSAGES: Final = 0
+CHANGE: Final = 1
+"""Kinds of elements: messages of a sender, or a change of who is in the group."""
+
+JOINS: Final = 1
+LEAVES: Final = 2
+"""Wishes."""
+
+FENCED: Final = 1
+"""State of a box: its node is not in the group any more, and its members have to halt."""
+
+changed: Final = msgspec.structs.replace
+"""The same record with other fields."""
+
+
+class Element(msgspec.Struct, frozen=True, array_like=True):
+    """What a mailbox element carries, wherever it is: in private memory, or in a packet."""
+
+    sender: ProcessId
+    number: int
+    """Its sender's own number of it."""
+    kind: int
+    batch: Batch
+
+
+class Box:
+    """What all procedures of a process share that work on one group's boxes."""
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules) -> None:
+        self.host = host
+        self.group = group
+        self.parameters = parameters
+        self.rules = rules
+        self.copies = parameters.boxes
+        self.layout = layout(parameters)
+        self.place = -1
+        self.mask = 0
+        self.life = 0
+        """When the mailbox was made: tells it from one that this node had before."""
+        self.dead: set[int] = set()
+
+    @property
+    def active(self) -> int:
+        """The first box that this process has not found dead; -1: there is none."""
+        return next((copy for copy in range(self.copies) if copy not in self.dead), -1)
+
+    def spares_first(self) -> Iterator[int]:
+        """All boxes that are not known to be dead, the active one last."""
+        return (copy for copy in reversed(range(self.copies)) if copy not in self.dead)
+
+    def found_dead(self, copy: int) -> None:
+        """A box has crashed. Whoever finds no other halts."""
+        if copy in self.dead:
+            return
+        was_active = copy == self.active
+        self.dead.add(copy)
+        self.host.record("state", self.group, state="box crashed", box=copy, active=self.active, was_active=was_active)
+        if self.active < 0:
+            text = f"all {self.copies} boxes of {self.group} on this node have crashed"
+            self.host.halt(Reason("no box", text, {"boxes": self.copies}))
+
+    def operate(self, copy: int, name: str, step: Step, *, news: bool = False, size: int = 0) -> Operate:
+        return Operate(self.group, copy, name, step, self.parameters.operation, news=news, size=size)
+
+
+def layout(parameters: Parameters) -> Layout:
+    """Beside its elements a box has room for what comes at once: each process may store one message that others have not counted
+    yet, in each of the ways that there are."""
+    capacity = parameters.elements + 3 * parameters.places
+    return Layout(parameters.boxes, parameters.places, -(-capacity // parameters.places), parameters.room)
+
+
+# --- who is in the group ----------------------------------------------------------------------------------------------
+
+
+def receives(connection: Connection, number: int) -> bool:
+    """Whether a process receives the message with this number.
+
+    >>> [receives(Connection("p", entry=5, exit=9), number) for number in (4, 5, 9, 10)]
+    [False, True, True, False]
+    """
+    return 0 < connection.entry <= number and not 0 < connection.exit < number
+
+
+def receivers(copy: Copy, number: int) -> int:
+    """The receivers of the message with this number, as a mask."""
+    return sum(1 << place for place, connection in copy.connections() if receives(connection, number))
+
+
+def is_restored(copy: Copy) -> bool:
+    """Whether all receivers have restored what they know of in this box."""
+    return all(connection.present for _, connection in copy.connections() if connection.entry)
+
+
+def place_of(copy: Copy, process: ProcessId) -> int | None:
+    return next((place for place, connection in copy.connections() if connection.process == process), None)
+
+
+def delete(copy: Copy, process: ProcessId, *, drop: bool = True) -> int | None:
+    """DeleteMember, in one box: nobody waits for this process any more, and its messages without a number are gone. Gives its
+    place."""
+    place = place_of(copy, process)
+    mask = 0 if place is None else 1 << place
+    for slot, entry in tuple(copy.entries()):
+        if drop and not entry.stamp and entry.sender == process:
+            copy.put(slot, changed(entry, removed=True))
+        elif mask & (entry.listed | entry.done):
+            copy.put(slot, changed(entry, listed=entry.listed & ~mask, done=entry.done & ~mask))
+    if place is not None:
+        copy.disconnect(place)
+    return place
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+
+
+def numbered(copy: Copy) -> dict[int, tuple[int, Entry]]:
+    """The elements that have a number, by it, with their slots."""
+    return {entry.stamp: (slot, entry) for slot, entry in copy.entries() if entry.stamp}
+
+
+def unnumbered(copy: Copy) -> list[tuple[int, Entry]]:
+    """The elements that wait for a number, each sender's in its order."""
+    found = [(slot, entry) for slot, entry in copy.entries() if not entry.stamp]
+    found.sort(key=lambda each: (each[1].sender, each[1].number))
+    return found
+
+
+def own(copy: Copy, sender: ProcessId, number: int) -> tuple[int, Entry] | None:
+    """The element that this sender has stored under its own number."""
+    for slot, entry in copy.entries():
+        if entry.number == number and entry.sender == sender and entry.kind == MESSAGES:
+            return slot, entry
+    return None
+
+
+def free_slot(copy: Copy) -> int:
+    """A slot of Fset; -1: there is none."""
+    taken = {slot for slot, _ in copy.entries()}
+    slots = copy.layout.places * copy.layout.slots
+    return next((slot for slot in range(slots) if slot not in taken), -1) if len(taken) < slots else -1
+
+
+def put(copy: Copy, element: Element, stamp: int, listed: int, done: int = 0, place: int = 0) -> bool:
+    """Moves an element from Fset to Tset; False: Fset is empty."""
+    slot = free_slot(copy)
+    if slot < 0:
+        return False
+    batch = element.batch
+    copy.fill(slot, batch.body)
+    entry = Entry(
+        stamp, place, element.sender, batch.first, batch.count, batch.offset, batch.total, len(batch.body),
+        filled=True, listed=listed, done=done, number=element.number, kind=element.kind,
+    )  # fmt: skip
+    copy.put(slot, entry)
+    return True
+
+
+def element_of(copy: Copy, slot: int, entry: Entry) -> Element:
+    """What is in a slot, as it travels."""
+    batch = Batch(entry.first, entry.count, copy.data(slot), entry.offset, entry.total)
+    return Element(entry.sender, entry.number, entry.kind, batch)
+
+
+def purge(copy: Copy, oldest: int) -> None:
+    """Everybody has read everything before this number: those elements are free."""
+    header = copy.header()
+    if oldest <= header.oldest and header.next >= oldest:
+        return
+    oldest = max(oldest, header.oldest)
+    lasts: dict[ProcessId, int] = {}
+    for slot, entry in tuple(copy.entries()):
+        if 0 < entry.stamp < oldest:
+            copy.put(slot, changed(entry, removed=True))
+            if entry.kind == MESSAGES:
+                lasts[entry.sender] = max(lasts.get(entry.sender, 0), entry.number)
+    for place, connection in tuple(copy.connections()):
+        last = lasts.get(connection.process, 0)
+        if last > connection.last:
+            copy.connect(place, changed(connection, last=last))
+    copy.put_header(changed(header, oldest=oldest, next=max(header.next, oldest)))
+
+
+def restore(copy: Copy, number: int, element: Element, mask: int, *, sets_flag: bool = True) -> bool:
+    """Recover, for one message that a receiver has kept; False: there is no free element just now."""
+    if number < copy.header().oldest:
+        return True
+    there = numbered(copy).get(number)
+    if there is None and element.kind == MESSAGES:
+        there = own(copy, element.sender, element.number)
+    if there is not None:
+        slot, entry = there
+        if not entry.stamp:
+            entry = changed(entry, stamp=number, listed=receivers(copy, number), done=0)
+        if sets_flag:
+            entry = changed(entry, done=entry.done | mask)
+        copy.put(slot, entry)
+        return True
+    return put(copy, element, number, receivers(copy, number), mask)
+
+
+def set_present(copy: Copy, place: int, last: int, oldest: int) -> Header:
+    """A process has restored everything: its P-flag, and its flags on whatever it has read."""
+    connection = copy.connection(place)
+    assert connection is not None
+    purge(copy, oldest)
+    mask = 1 << place
+    for slot, entry in tuple(copy.entries()):
+        if 0 < entry.stamp <= last and entry.listed & ~entry.done & mask:
+            copy.put(slot, changed(entry, done=entry.done | mask))
+    copy.connect(place, changed(connection, present=True))
+    return copy.header()
