@@ -63,8 +63,8 @@ class FakeHost:
     def rejected(self, group: GroupId, stream: str, reason: Reason) -> None:
         self.calls.append(("rejected", group, stream, reason))
 
-    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
-        self.calls.append(("send", tuple(to), packet))
+    def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
+        self.calls.append(("send", tuple(to), packet, lan) if lan else ("send", tuple(to), packet))
 
     def set_timer(self, timer: Timer, at: int) -> None:
         self.timers[timer] = at

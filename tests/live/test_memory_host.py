@@ -24,7 +24,7 @@ from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
-from plainchant.memory import FAILED, Connect, Copy, Disconnect, Entry, Layout, Nap, Operate, Port, Procedure, Until
+from plainchant.memory import FAILED, Connect, Copy, Directory, Disconnect, Entry, Layout, Nap, Operate, Port, Procedure, Until
 from plainchant.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.trace import read
 from plainchant.trace.collect import collect
@@ -115,8 +115,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def operate(step: Callable[[Copy], Any], *, copy: int = 0, name: str = "look", bound: int = BOUND, news: bool = False) -> Operate:
-    return Operate("m", copy, name, step, bound, news)
+def operate(
+    step: Callable[[Copy], Any], *, copy: int = 0, name: str = "look", bound: int = BOUND, news: bool = False, mailbox: str = "m"
+) -> Operate:
+    return Operate(mailbox, copy, name, step, bound, news)
 
 
 def test_procedures_run_in_turns_and_steps_outside_of_them(shared: Path) -> None:
@@ -307,6 +309,120 @@ def test_a_nap_ends_at_its_latest_time_though_nobody_rings(monkeypatch: pytest.M
             stepper_.run()
             await until(lambda: bool(ended))
             assert ended[0] >= 0
+
+    run(main())
+
+
+def nothing(copy: Copy) -> None:
+    return None
+
+
+@pytest.mark.parametrize("ringer", ["a", "b"])
+def test_a_nap_for_a_mailbox_ends_with_news_of_that_one_alone(ringer: str) -> None:
+    async def main() -> None:
+        async with stepping("a", "b") as [(host, one), (_, other)]:
+            log: list[str] = []
+
+            def nap(mailbox: str) -> Procedure:
+                yield operate(nothing, mailbox=mailbox)
+                far = host.clock() + 3600 * SECOND
+                yield Nap(host.clock() + 1, far, mailbox)
+                log.append(mailbox)
+
+            def connect() -> Procedure:
+                for mailbox in ("m", "k"):
+                    yield Connect(mailbox, LAYOUT)
+
+            def ring(mailbox: str) -> Procedure:
+                yield operate(nothing, mailbox=mailbox, news=True)
+
+            for each in (one, other):
+                each.start("connect", connect())
+                each.run()
+            for mailbox in ("m", "k"):
+                one.start("nap", nap(mailbox))
+            one.run()
+            ringing = one if ringer == "a" else other
+            ringing.start("ring", ring("k"))
+            ringing.run()
+            await until(lambda: bool(log))
+            await asyncio.sleep(0.005)
+            assert log == ["k"]
+            ringing.start("ring", ring("m"))
+            ringing.run()
+            await until(lambda: len(log) == 2)
+
+    run(main())
+
+
+def test_a_nap_for_a_mailbox_does_not_sleep_over_news_nor_end_twice_for_them() -> None:
+    async def main() -> None:
+        async with stepping("a") as [(host, stepper_)]:
+            ends: list[int] = []
+
+            def nap() -> Procedure:
+                for mailbox in ("m", "k"):
+                    yield Connect(mailbox, LAYOUT)
+                stepper_.start("ring", ring())
+                yield operate(nothing)
+                # The other procedure's operation comes between this one's and its nap; what it does elsewhere changes nothing.
+                yield operate(nothing, mailbox="k")
+                for length in (3600 * SECOND, 20 * MS):
+                    latest = host.clock() + length
+                    yield Nap(0, latest, "m")
+                    ends.append(host.clock() - latest)
+
+            def ring() -> Procedure:
+                yield operate(nothing, news=True)
+
+            stepper_.start("nap", nap())
+            stepper_.run()
+            await until(lambda: len(ends) == 2)
+            assert ends[1] >= 0
+
+    run(main())
+
+
+def test_an_operation_on_a_module_that_has_crashed_is_no_news() -> None:
+    async def main() -> None:
+        async with stepping("a") as [(host, stepper_)]:
+            ends: list[bool] = []
+
+            def nap() -> Procedure:
+                yield Connect("m", LAYOUT)
+                stepper_.server.crash_module(2)
+                stepper_.start("ring", ring())
+                yield operate(nothing)
+                latest = host.clock() + 20 * MS
+                yield Nap(0, latest, "m")
+                ends.append(host.clock() < latest)
+
+            def ring() -> Procedure:
+                assert (yield operate(nothing, copy=1, news=True)) is FAILED
+
+            stepper_.start("nap", nap())
+            stepper_.run()
+            await until(lambda: bool(ends))
+            assert ends == [False]
+
+    run(main())
+
+
+def test_procedures_ask_who_is_there_in_the_order_of_connecting() -> None:
+    async def main() -> None:
+        async with stepping("b", "a") as [(_, one), (_, other)]:
+            seen: list[Any] = []
+
+            def connect(*names: str) -> Procedure:
+                for name in names:
+                    yield Connect(name, LAYOUT)
+                seen.append((yield Directory()))
+
+            one.start("p", connect("m", "k"))
+            one.run()
+            other.start("p", connect("m"))
+            other.run()
+            assert seen == [{"k": ("b",), "m": ("b",)}, {"k": ("b",), "m": ("b", "a")}]
 
     run(main())
 

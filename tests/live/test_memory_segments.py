@@ -58,7 +58,7 @@ def test_a_module_is_as_large_as_its_layout_says_and_empty(path: Path, segment: 
     assert segment.operate(lambda copy: (copy.entry(0), copy.data(0))) == (None, b"")
 
 
-@pytest.mark.parametrize("entry", [FULL, Entry(0, -1, "a", number=3), Entry(5, 1, "b", decision=True), Entry(5, 1, "b")])
+@pytest.mark.parametrize("entry", [FULL, Entry(0, -1, "a", number=3), Entry(5, 1, "b", decision=True, available=True)])
 def test_an_entry_is_for_others_what_was_put(entry: Entry, segment: Segment, other: Segment) -> None:
     for _ in range(3):
         segment.operate(lambda copy: copy.put(4, entry))
@@ -97,7 +97,7 @@ def test_who_is_disconnected_is_nobody_until_somebody_is_connected(segment: Segm
 def test_a_header_is_for_others_what_was_put(segment: Segment, other: Segment) -> None:
     assert other.operate(lambda copy: copy.header()) == Header()
     for number in (5, 2**60, 7):
-        header = Header(number, number - 1, -number)
+        header = Header(number, number - 1, -number, 3, number + 1)
         segment.operate(partial(Segment.put_header, header=header))
         assert other.operate(lambda copy: copy.header()) == header
 

@@ -18,7 +18,18 @@ import pytest
 
 from plainchant.live.memory import server as server_module
 from plainchant.live.memory.segments import CommonMemoryError, Segment
-from plainchant.live.memory.server import Attachment, Found, MailboxServer, Refused, check_root, clean, default_root, mailboxes
+from plainchant.live.memory.server import (
+    Attachment,
+    Found,
+    MailboxServer,
+    Refused,
+    Register,
+    check_root,
+    clean,
+    default_root,
+    mailboxes,
+    namespace_of,
+)
 from plainchant.memory import FAILED, Connection, Entry, Layout
 from plainchant.model import UsageError
 
@@ -126,6 +137,71 @@ def test_mailboxes_of_other_names_and_namespaces_are_others(root: Path, attach: 
     assert MailboxServer("n", root=root).names() == ["k", "m"]
     assert MailboxServer("o", root=root).names() == ["m"]
     assert MailboxServer("p", root=root).names() == []
+
+
+def test_a_directory_says_who_is_connected_in_the_order_of_connecting(root: Path, attach: Callable[..., Attachment]) -> None:
+    server = MailboxServer("n", root=root)
+    assert server.directory() == {}
+    first = attach("c")
+    attach("b")
+    attach("a", mailbox="k")
+    attach("a", namespace="o")
+    assert server.directory() == {"k": ("a",), "m": ("c", "b")}
+    first.disconnect()
+    attach("d")
+    third = attach("c")
+    assert server.directory() == {"k": ("a",), "m": ("b", "d", "c")}
+    third.abandon()
+    assert server.directory() == {"k": ("a",), "m": ("b", "d", "c")}
+    server.disconnect("m", -1, "c")
+    assert server.directory() == {"k": ("a",), "m": ("b", "d")}
+    assert MailboxServer("n", root=root).directory() == server.directory()
+
+
+def test_a_directory_reads_again_only_what_has_changed(
+    root: Path, attach: Callable[..., Attachment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    read_register = server_module.read_register
+
+    def counted(directory: Path) -> Register | None:
+        reads.append(directory.name)
+        return read_register(directory)
+
+    monkeypatch.setattr(server_module, "read_register", counted)
+    monkeypatch.setattr(server_module, "FRESH", 1 << 62)
+    attach("a")
+    attach("a", mailbox="k")
+    attach("a", namespace="o")
+    server = MailboxServer("n", root=root)
+
+    def read() -> tuple[int, dict[str, tuple[str, ...]]]:
+        reads.clear()
+        found = server.directory()
+        return len(reads), found
+
+    both = {"k": ("a",), "m": ("a",)}
+    assert read() == (3, both)
+    assert read() == (2, both), "what was written just now may have been written again; a folder of another's never is ours"
+    monkeypatch.setattr(server_module, "FRESH", -1 << 62)
+    assert read() == (2, both)
+    assert read() == (0, both)
+    attach("b")
+    assert read() == (1, both | {"m": ("a", "b")})
+    attach("b", namespace="p")
+    assert read() == (1, both | {"m": ("a", "b")})
+    assert read() == (0, both | {"m": ("a", "b")})
+
+
+def test_nodes_have_memory_of_their_own(root: Path, attach: Callable[..., Attachment]) -> None:
+    first = attach("n1.a", namespace=namespace_of("n", "n1"))
+    other = attach("n2.a", namespace=namespace_of("n", "n2"))
+    assert (first.port.place, other.port.place) == (0, 0)
+    assert MailboxServer(namespace_of("n", "n1"), root=root).directory() == {"m": ("n1.a",)}
+    MailboxServer(namespace_of("n", "n1"), root=root).crash_module(1)
+    assert [segment.has_crashed for segment in (*first.segments, *other.segments)] == [True, False, False, False]
+    other.abandon()
+    assert first.failures() == []
 
 
 def test_what_the_server_refuses(root: Path, attach: Callable[..., Attachment]) -> None:

@@ -141,9 +141,9 @@ class Tap(Layer):
         self._script = script
         super().__init__(host, inside)
 
-    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
+    def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
         if to:
-            self.host.send(to, self._script.sent(self.now, self.me, to, packet))
+            self.host.send(to, self._script.sent(self.now, self.me, to, packet), lan)
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         self._script.arrived(self.now, self.me, packet)

@@ -68,6 +68,7 @@ from ..model import (
     unpack,
 )
 from ..wire import FRAME_BYTES, HEADER_BYTES, Stamped
+from .lans import Lans
 from .presence import Hello, Presence
 from .transport import Address, Data, Transport
 
@@ -220,6 +221,8 @@ class LiveHost:
         self.only_sends = False
         """Whether this process is in groups without ever being a member that receives."""
         self._transport = transport
+        self._senders = transport.senders() if isinstance(transport, Lans) else (transport.send,)
+        """What sends on each network."""
         self._codec = codec
         self._stopped = stopped
         self._owner = owner
@@ -229,7 +232,7 @@ class LiveHost:
         self._loop = asyncio.get_running_loop()
         # the outbox
         self._out: list[tuple[Any, ...]] = []
-        self._leaving: list[tuple[tuple[Address, ...], Packet]] = []
+        self._leaving: list[tuple[tuple[Address, ...], Packet, int]] = []
         self._inside = False
         self._own: deque[Packet] = deque()
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -321,8 +324,10 @@ class LiveHost:
         if self._streams.get(group, {}).pop(stream, None) is not None:
             self._out.append((_tell_rejected, group, stream, reason))
 
-    def send(self, to: Sequence[str], packet: Packet) -> None:
-        self._out.append((_send, to if to.__class__ is tuple else tuple(to), packet))
+    def send(self, to: Sequence[str], packet: Packet, lan: int = 0) -> None:
+        if lan and lan >= len(self._senders):
+            raise ProtocolError(f"{self.me} sends on network {lan + 1}, and there are {len(self._senders)}")
+        self._out.append((_send, to if to.__class__ is tuple else tuple(to), packet, lan))
 
     def set_timer(self, timer: Timer, at: int) -> None:
         self.cancel_timer(timer)
@@ -484,10 +489,10 @@ class LiveHost:
                 return
         if leaving:
             self._leaving = []
-            send, encode = self._transport.send, self._codec.encode_frame
+            senders, encode = self._senders, self._codec.encode_frame
             try:
-                for addresses, packet in leaving:
-                    send(addresses, encode(packet))
+                for addresses, packet, lan in leaving:
+                    senders[lan](addresses, encode(packet))
             except PlainchantError as error:
                 self._stop(Reason("transport", str(error)), {"by": "protocol", "reason": "transport", "text": str(error)})
         if self.memory is not None:
@@ -754,7 +759,7 @@ class LiveHost:
 # --- the entries of an outbox: what becomes of what an engine asked for ----------------------------------------------------
 
 
-def _send(host: LiveHost, to: tuple[str, ...], packet: Packet) -> None:
+def _send(host: LiveHost, to: tuple[str, ...], packet: Packet, lan: int) -> None:
     if host.me in to and not host._loopback:
         host._own.append(packet)
     addresses = host._routes.get(to)
@@ -762,7 +767,7 @@ def _send(host: LiveHost, to: tuple[str, ...], packet: Packet) -> None:
         addresses = host._route(to)
     if addresses:
         host.packets_sent += 1
-        host._leaving.append((addresses, packet))
+        host._leaving.append((addresses, packet, lan))
 
 
 def _took(host: LiveHost, group: str, first: int, payloads: list[bytes]) -> None:

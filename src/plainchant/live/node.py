@@ -64,6 +64,7 @@ from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..state_events import StateEvents
 from ..wire import Stamped
 from .host import LiveHost, check_name
+from .lans import Lans, check_lans
 from .names import family_of, format_address, is_here, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
@@ -110,8 +111,10 @@ class Node:
     whether this process wants to be in the group. A node that is given it can be asked as soon as it is open, another once it
     has joined a group; that one agrees to everything. Take the groups that come of it with :meth:`next_group`, and read them.
 
-    Protocols on common memory need all peers on one machine. Those with the same ``memory`` share it: any name, and by default
-    one that is made of the peers' addresses, so that unrelated programs do not meet.
+    Protocols on common memory need all peers on one machine, or, where processes are on nodes (``n1.a`` is on ``n1``), those of
+    each node. Those with the same ``memory`` share it, node by node: any name, and by default one that is made of the peers'
+    addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
+    of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
     """
 
     def __init__(
@@ -131,6 +134,7 @@ class Node:
         groups: Mapping[str, Sequence[str]] | None = None,
         agree: Callable[[Invitation], bool] | None = None,
         memory: str = "",
+        backup: Mapping[str, str | Address] | None = None,
         description: Description | None = None,
     ) -> None:
         if me not in peers:
@@ -150,10 +154,15 @@ class Node:
             self._check_proposes()
         self.agree = agree
         self._memory = memory
+        self._lans = self.description.lans(self._parameters)
+        self._backup = {
+            name: parse_address(address) if isinstance(address, str) else address for name, address in (backup or {}).items()
+        }
         self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
         self._peers = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()
         }
+        check_lans(self._lans, self._peers, self._backup)
         self._make_transport = _transport_maker(transport)
         self._packet = packet
         self._trace = trace
@@ -203,7 +212,7 @@ class Node:
         if self._has_memory:
             self._find_memory(peers)
         size = self._packet or min(packet_for(address) for address in peers.values())
-        self._transport = self._make_transport(here, size)
+        self._transport = await self._make_transports(peers, size)
         if isinstance(self._transport, UdpTransport):
             _check_family(here, peers)
         # Without state its packets are a stranger's: who wants state from us does not get it, and does no harm.
@@ -235,6 +244,16 @@ class Node:
                 await self._transport.close()
             raise
 
+    async def _make_transports(self, peers: Mapping[str, Address], size: int) -> Transport:
+        """A transport, or one for each network."""
+        first = self._make_transport(peers[self.place], size)
+        if self._lans == 1:
+            return first
+        there = {name: await resolve(address) for name, address in self._backup.items()}
+        return Lans(
+            (first, self._make_transport(there[self.place], size)), [{peers[name]: address for name, address in there.items()}]
+        )
+
     @property
     def _has_memory(self) -> bool:
         """Whether the protocol has common memory and this process is where that is."""
@@ -249,15 +268,33 @@ class Node:
         if self._memory:
             return
         remote = self.description.remote(self._parameters)
-        elsewhere = [name for name, address in peers.items() if name not in remote and not is_here(address)]
+        mine = self._node_of(self.place)
+        elsewhere = [
+            name for name, address in peers.items()
+            if name not in remote and self._node_of(name) == mine and not is_here(address)
+        ]
         if elsewhere:
             where = ", ".join(f"{name} at {format_address(peers[name])}" for name in elsewhere)
+            if mine is not None:
+                raise UsageError(
+                    f"a node is on one machine, and these processes of node {mine} are elsewhere: {where}; name them otherwise"
+                )
             raise UsageError(
                 f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}; say in its "
                 "parameter remote who acts for them, or choose another protocol"
             )
         addresses = sorted(format_address(address) for address in peers.values())
         self._memory = sha256(" ".join(addresses).encode()).hexdigest()[:16]
+
+    def _node_of(self, place: str) -> str | None:
+        """The node of a place, where there are nodes."""
+        return self.description.node_of(self._parameters, place) if self.description.node_of is not None else None
+
+    async def serve(self) -> None:
+        """Takes part without being in a group, where the protocol has use for such processes; returns when this one does."""
+        if not self.description.idle:
+            raise UsageError(f"with {self.description.name} a process that is in no group has nothing to do; join one")
+        await self._take_name()
 
     async def _take_name(self) -> None:
         """Finds out under which name this process is known, so that others can speak to it before it is in any group."""
@@ -537,10 +574,12 @@ class Node:
         host.only_sends = self.place in description.only_send(self.parameters)
         if not self._has_memory:
             return
-        from .memory.server import MailboxServer
+        from .memory.server import MailboxServer, namespace_of
         from .memory.stepper import Stepper
 
-        host.memory = Stepper(host, MailboxServer(self._memory))
+        node = self._node_of(self.place)
+        namespace = self._memory if node is None else namespace_of(self._memory, node)
+        host.memory = Stepper(host, MailboxServer(namespace))
         if description.room is not None:
             host.max_packet = description.room(self.parameters)
 
@@ -676,7 +715,9 @@ class Node:
     # --- hellos -----------------------------------------------------------------------------------------------------
 
     def _send_hello(self, to: Sequence[Address], hello: Hello) -> None:
-        self._transport.send(to, self._codec.encode_frame(hello))
+        frame = self._codec.encode_frame(hello)
+        for send in self._transport.senders() if isinstance(self._transport, Lans) else (self._transport.send,):
+            send(to, frame)
 
     def _on_news(self) -> None:
         self._host.forget_routes()
@@ -813,6 +854,7 @@ def join(
     run: str | None = None,
     incarnation: int = 0,
     memory: str = "",
+    backup: Mapping[str, str | Address] | None = None,
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
@@ -831,6 +873,7 @@ def join(
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
             trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
+            backup=backup,
         )
 
     joining = make_node().join(

@@ -60,9 +60,14 @@ class Counters:
 class Transport(Protocol):
     """Carries packets. ``address`` is where it is reached, once it is open."""
 
-    limits: Limits
-    address: Address
-    counters: Counters
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def address(self) -> Address: ...
+
+    @property
+    def counters(self) -> Counters: ...
 
     async def open(self, receive: Receive, turn_over: TurnOver) -> None:
         """Binds, and from now on reads."""

@@ -89,6 +89,8 @@ class Description:
     incarnation). None: all are on one."""
     processor_of: Callable[[Any, ProcessId], str] = lambda parameters, process: process
     """The processor of a process: processes on one fail together."""
+    timely: bool = True
+    """Whether who is late on common memory has failed: a timing fault in the trace, of whom promises ask nothing."""
     lans: Callable[[Any], int] = lambda parameters: 1
     """How many networks there are (``Host.send``), each with its own faults."""
     idle: bool = False

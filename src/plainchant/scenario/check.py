@@ -33,10 +33,14 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "clog": ("at", "delay"),
     "loss": ("at", "rate"),
     "omit": ("process", "at"),
+    "lan": ("at", "lan"),
     "heal": ("at",),
     "step": ("process", "at", "offset"),
     "module": ("at", "module"),
+    "node": ("at", "node"),
+    "processor": ("at", "processor"),
     "slow": ("process", "at", "delay", "length"),
+    "sluggish": ("process", "at", "length"),
 }
 _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "crash": ("at", "after_events", "mid_broadcast"),
@@ -53,10 +57,14 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "clog": ("source", "target", "length"),
     "loss": ("source", "target", "length"),
     "omit": ("source", "packet", "count"),
+    "lan": ("length",),
     "heal": (),
     "step": (),
-    "module": (),
+    "module": ("node",),
+    "node": (),
+    "processor": (),
     "slow": (),
+    "sluggish": (),
 }
 _IN_MEMORY: Final = ("module", "slow")
 """Faults of common memory."""

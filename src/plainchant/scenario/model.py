@@ -160,10 +160,14 @@ FAULTS = {
     "clog": "packets from source to target (or of everybody) take longer by `delay`",
     "loss": "packets from source to target (or of everybody) are lost at `rate`",
     "omit": "the process drops its next incoming packet, or the next `count` (of one packet, where packets say what they carry)",
-    "heal": "ends every partition, cut, clog and loss",
+    "lan": "a network crashes: all packets on it are lost",
+    "heal": "ends every partition, cut, clog and loss, and lets networks that crashed work again",
     "step": "the process's clock jumps by `offset`",
     "module": "a memory module crashes; every copy in it is lost",
+    "node": "a node crashes: all its processes at once, and what was in its memory",
+    "processor": "a processor crashes: all processes on it at once",
     "slow": "operations of the process on common memory take `delay` longer for `length`",
+    "sluggish": "the process's application takes no messages for `length`",
 }
 
 
@@ -180,7 +184,10 @@ class Fault:
     after_events: int = parameter(0, "crash: not at a time, but when the process has handled so many events", minimum=0)
     mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
     length: Duration = parameter(
-        Duration(0), "how long it lasts (pause, partition, cut, clog, loss, slow); 0: until healed", unit="duration", minimum=0
+        Duration(0),
+        "how long it lasts (pause, partition, cut, clog, loss, lan, slow, sluggish); 0: until healed",
+        unit="duration",
+        minimum=0,
     )
     parts: tuple[tuple[str, ...], ...] = parameter((), "partition: the parts, as lists of processes; who is in none is alone")
     source: str = parameter("", "cut, clog, loss, omit: where packets come from; empty: any")
@@ -191,6 +198,9 @@ class Fault:
     count: int = parameter(1, "omit: packets that are dropped", minimum=1)
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
     module: int = parameter(0, "module: which one, counted from 1", minimum=0)
+    node: str = parameter("", "module: the node that it is in, where there are several; node: which one")
+    processor: str = parameter("", "processor: which one")
+    lan: int = parameter(0, "lan: which network, counted from 1", minimum=0)
 
 
 _MOST_FAULTS: Final = 1000

@@ -58,7 +58,7 @@ from .summary import EndState, ProcessEnd
 from .timers import Timers
 
 if TYPE_CHECKING:
-    from .network import Route
+    from .network import Route, SimNetwork
     from .world import World
 
 Row = tuple[Any, ...]
@@ -66,6 +66,8 @@ Row = tuple[Any, ...]
 _SEND: Final = 0
 _HALT: Final = 1
 _CALL: Final = 2
+_SEND_OVER: Final = 3
+"""A packet over another network than the first."""
 _FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end"})
 
 
@@ -103,9 +105,9 @@ class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
-        "_calls", "_names", "_network", "_routes", "_sends", "_sequence", "_settling", "_to", "_windows", "_world", "alive",
-        "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
-        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "mid_crash", "now", "omissions", "out",
+        "_calls", "_lans", "_names", "_network", "_routes", "_routes_over", "_sends", "_sequence", "_settling", "_to", "_windows",
+        "_world", "alive", "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
+        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "memory", "mid_crash", "now", "omissions", "out",
         "owed", "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent", "special", "streams",
         "timers", "views", "watch_all", "watcher", "work",
     )
@@ -113,9 +115,12 @@ class SimHost:
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
         self._world = world
         self._sends = world.sends
-        self._network = world.network
+        self._lans = world.networks.lans
+        self._network = self._lans[0]
         self.me = name
         self.base = base
+        self.memory = world.memory_of(base)
+        """The common memory of its node, if there is any."""
         self.history = history
         self.rows = history.rows
         self.random = Random(f"{world.seed}/engine/{name}")
@@ -129,7 +134,7 @@ class SimHost:
         self.watcher: Watcher | None = None
         self.watch_all = False
         self.timers = Timers(world.kernel, self)
-        self.processor = Processor(world.kernel, world.network.settings, self.refresh, world.network.core(base))
+        self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(base))
         # the outbox
         self.out: list[Row] = []
         self.effects: list[tuple[int, int, Any, Any]] = []
@@ -140,6 +145,8 @@ class SimHost:
         self._to: Sequence[str] = ()
         self.last_route: Route | None = None
         self._routes: dict[tuple[str, ...], Route] = {}
+        self._routes_over: dict[tuple[int, tuple[str, ...]], Route] = {}
+        """Those over other networks than the first."""
         # groups and messages
         self.groups: dict[str, None] = {}
         self.views: dict[str, int] = {}
@@ -273,9 +280,15 @@ class SimHost:
             self._sends.prune(group, self.me)
         return seq, now, digest, size
 
-    def send(self, to: Sequence[str], packet: Packet) -> None:
+    def send(self, to: Sequence[str], packet: Packet, lan: int = 0) -> None:
         # A list may be changed by the engine before this turn is applied; a tuple cannot.
-        self.effects.append((len(self.out), _SEND, to if to.__class__ is tuple else tuple(to), packet))
+        names = to if to.__class__ is tuple else tuple(to)
+        if lan:
+            if not 0 < lan < len(self._lans):
+                raise ProtocolError(f"{self.me} sends over network {lan}: there are {len(self._lans)}, counted from 0")
+            self.effects.append((len(self.out), _SEND_OVER, (lan, names), packet))
+        else:
+            self.effects.append((len(self.out), _SEND, names, packet))
 
     def set_timer(self, timer: Timer, at: int) -> None:
         self.timers.set(timer, at)
@@ -408,14 +421,13 @@ class SimHost:
         self.effects.append((len(self.out), _HALT, reason, None))
 
     def spawn(self, name: str, procedure: Procedure) -> None:
-        memory = self._world.memory
-        if memory is None:
+        if self.memory is None:
             raise ProtocolError(f"{self.me} spawns {name!r}, but its protocol is described as one without common memory")
-        self.effects.append((len(self.out), _CALL, memory.begin, (self, name, procedure)))
+        self.effects.append((len(self.out), _CALL, self.memory.begin, (self, name, procedure)))
 
     def report(self, process: str, reason: Reason) -> None:
-        if self._world.memory is not None:
-            self.effects.append((len(self.out), _CALL, self._world.memory.reported, (self, process)))
+        if self.memory is not None:
+            self.effects.append((len(self.out), _CALL, self.memory.reported, (self, process)))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -450,11 +462,17 @@ class SimHost:
                 if route is None or first is not self._to:
                     route = self._route(first)
                 if self.mid_crash is not None and len(route.others) > 1:
-                    charge += self._crash_in(route, second, position, self.mid_crash)
+                    charge += self._crash_in(self._network, route, second, position, self.mid_crash)
                     break
                 charge += self._network.send(self, route, second)
             elif what == _CALL:
                 self._calls.append((first, second))
+            elif what == _SEND_OVER:
+                network, route = self._lans[first[0]], self._route_over(first)
+                if self.mid_crash is not None and len(route.others) > 1:
+                    charge += self._crash_in(network, route, second, position, self.mid_crash)
+                    break
+                charge += network.send(self, route, second)
             else:
                 self._undo(position)
                 self._stop("halted", first.text, {"by": "protocol", **first.to_detail()})
@@ -717,7 +735,7 @@ class SimHost:
     @property
     def is_going(self) -> bool:
         """Whether it is on its way out of all its groups."""
-        return all(group in self.leaving for group in self.groups)
+        return bool(self.groups) and all(group in self.leaving for group in self.groups)
 
     def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
         """Writes a row of the host's own: start, fault, end."""
@@ -741,15 +759,16 @@ class SimHost:
             self._stop("crashed", text, {"by": "fault", **detail})
             self._keep()
 
-    def _crash_in(self, route: Route, packet: Any, position: int, random: Random) -> int:
+    def _crash_in(self, network: SimNetwork, route: Route, packet: Any, position: int, random: Random) -> int:
         """Crashes while a packet leaves: a random part of its destinations gets it, some at least, never all."""
         reached = sorted(random.sample(range(len(route.others)), random.randrange(1, len(route.others))))
         names = tuple(route.others[index] for index in reached)
-        charge = self._network.send_to(self, names, packet)
+        charge = network.send_to(self, names, packet)
         self._undo(position)
-        self._stop(
-            "crashed", "in the middle of a broadcast", {"by": "fault", "mid_broadcast": True, "reached": list(names)}
-        )
+        detail = {"by": "fault", "mid_broadcast": True, "reached": list(names)}
+        if len(self._lans) > 1:
+            detail["lan"] = network.number
+        self._stop("crashed", "in the middle of a broadcast", detail)
         return charge
 
     def _stop(self, state: EndState, text: str, detail: dict[str, Any]) -> None:
@@ -886,6 +905,7 @@ class SimHost:
 
     def forget_routes(self) -> None:
         self._routes.clear()
+        self._routes_over.clear()
         self._to = ()
         self.last_route = None
 
@@ -895,6 +915,12 @@ class SimHost:
             route = self._routes[to] = self._network.route(self, to)
         self._to = to
         self.last_route = route
+        return route
+
+    def _route_over(self, over: tuple[int, tuple[str, ...]]) -> Route:
+        route = self._routes_over.get(over)
+        if route is None:
+            route = self._routes_over[over] = self._lans[over[0]].route(self, over[1])
         return route
 
     def _read_clock(self) -> None:

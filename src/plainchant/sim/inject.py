@@ -21,7 +21,7 @@ from .clocks import ProcessClock
 from .host import SimHost
 from .kernel import Kernel
 from .memory import SimMemory
-from .network import SimNetwork
+from .network import Networks
 from .omissions import Omission
 from .summary import describe_fault
 
@@ -33,7 +33,16 @@ class Population(Protocol):
     """Who takes part; the simulation."""
 
     latest: dict[str, SimHost]
-    memory: SimMemory | None
+    memories: dict[str, SimMemory]
+    """Common memory by node."""
+
+    def node_of(self, base: str) -> str: ...
+
+    def processor_of(self, base: str) -> str: ...
+
+    @property
+    def timely(self) -> bool:
+        """Whether who is late on common memory, or whose clock is off, has failed."""
 
     def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
         """A new incarnation starts and enters these groups."""
@@ -59,14 +68,14 @@ class Injector:
     def __init__(
         self,
         kernel: Kernel,
-        network: SimNetwork,
+        networks: Networks,
         population: Population,
         random: Random,
         rates: RandomFaults,
         returning: Random,
     ) -> None:
         self._kernel = kernel
-        self._network = network
+        self._networks = networks
         self._population = population
         self._random = random
         self._rates = rates
@@ -89,9 +98,12 @@ class Injector:
             "clog": self._on_link,
             "loss": self._on_link,
             "omit": self._omit,
+            "lan": self._lan,
             "heal": self._heal,
             "step": self._step,
             "module": self._module,
+            "node": self._node,
+            "processor": self._processor,
             "slow": self._slow,
         }
 
@@ -110,9 +122,9 @@ class Injector:
     def stop(self) -> None:
         """No further faults; those that are under way end."""
         self._over = True
-        self._network.calm()
-        if self._population.memory is not None:
-            self._population.memory.calm()
+        self._networks.calm()
+        for memory in self._population.memories.values():
+            memory.calm()
         for host in self._population.latest.values():
             host.countdown = 0
             host.mid_crash = None
@@ -238,32 +250,50 @@ class Injector:
 
     def _step(self, fault: Fault) -> None:
         host = self._alive(fault.process)
-        memory = self._population.memory
         if host is not None:
             # Protocols on common memory compare clocks, which may differ by their skew and no more.
-            host.note("fault", describe_fault(fault) | ({"timing": True} if memory is not None else {}))
+            wrong = host.memory is not None and self._population.timely
+            host.note("fault", describe_fault(fault) | ({"timing": True} if wrong else {}))
         # A clock goes on, and can be set, while the process is down.
         self._population.clock(fault.process).step(fault.offset)
         if host is not None:
             host.refresh()
-            if memory is not None:
-                memory.clock_was_set(host)
+            if host.memory is not None:
+                host.memory.clock_was_set(host)
 
-    # --- common memory ------------------------------------------------------------------------------------------------
+    # --- nodes and common memory --------------------------------------------------------------------------------------
 
     def _module(self, fault: Fault) -> None:
-        memory = self._population.memory
-        assert memory is not None
-        if memory.crash_module(fault.module):
-            for host in list(self._population.latest.values()):
+        node = fault.node or next(iter(self._population.memories))
+        if self._population.memories[node].crash_module(fault.module):
+            for host in self._on(self._population.node_of, node):
                 host.note("fault", describe_fault(fault))
 
+    def _node(self, fault: Fault) -> None:
+        self._crash_all(self._on(self._population.node_of, fault.node), fault)
+        memory = self._population.memories.get(fault.node)
+        if memory is not None:
+            memory.lose_all()
+
+    def _processor(self, fault: Fault) -> None:
+        self._crash_all(self._on(self._population.processor_of, fault.processor), fault)
+
+    def _on(self, unit_of: Callable[[str], str], unit: str) -> list[SimHost]:
+        """The live processes of a node or processor."""
+        return [host for base, host in self._population.latest.items() if host.alive and unit_of(base) == unit]
+
+    def _crash_all(self, hosts: list[SimHost], fault: Fault) -> None:
+        detail = {fault.kind: getattr(fault, fault.kind)}
+        for host in hosts:
+            host.note("fault", describe_fault(fault))
+            host.crash(detail, f"with {fault.kind} {detail[fault.kind]}")
+
     def _slow(self, fault: Fault) -> None:
-        host, memory = self._alive(fault.process), self._population.memory
-        assert memory is not None
+        host = self._alive(fault.process)
         if host is not None:
-            host.note("fault", describe_fault(fault) | {"timing": True})
-            memory.slow_down(host, self._kernel.now + fault.length, fault.delay)
+            assert host.memory is not None
+            host.note("fault", describe_fault(fault) | ({"timing": True} if self._population.timely else {}))
+            host.memory.slow_down(host, self._kernel.now + fault.length, fault.delay)
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -277,14 +307,18 @@ class Injector:
         self._note([named] if named else self._population.latest, fault)
         self._put(fault)
 
+    def _lan(self, fault: Fault) -> None:
+        self._note(self._population.latest, fault)
+        self._put(fault)
+
     def _heal(self, fault: Fault) -> None:
         self._note(self._population.latest, fault)
-        self._network.heal()
+        self._networks.heal()
 
     def _put(self, fault: Fault) -> None:
-        self._network.add(fault)
+        self._networks.add(fault)
         if fault.length:
-            self._kernel.at(self._kernel.now + fault.length, self._network.remove, fault)
+            self._kernel.at(self._kernel.now + fault.length, self._networks.remove, fault)
 
     def _note(self, names: Iterable[str], fault: Fault) -> None:
         for name in names:

@@ -249,8 +249,17 @@ class SimMemory:
     """
 
     def __init__(
-        self, kernel: Kernel, settings: Memory, layout: Layout, seed: int, *, timely: bool = True, watch: Watch | None = None
+        self,
+        kernel: Kernel,
+        settings: Memory,
+        layout: Layout,
+        seed: int,
+        *,
+        node: str = "",
+        timely: bool = True,
+        watch: Watch | None = None,
     ) -> None:
+        self.node = node
         self._kernel = kernel
         self._settings = settings
         self._service = settings.service

@@ -18,13 +18,16 @@ that name the process as source or target apply to it. Partitions and the networ
 
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
+
+**Several.** Where a protocol has several networks (``Description.lans``), each is a :class:`SimNetwork` with the same settings and
+its own medium and links; :class:`Networks` is all of them. Faults that name processes are on all, one of kind ``lan`` is on one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -111,21 +114,27 @@ class _Path:
 
 
 class SimNetwork:
-    """All links, and the faults that are on them."""
+    """All links of one network, and the faults that are on them."""
 
     def __init__(
-        self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None, *, loopback: bool = False
+        self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None, *, loopback: bool = False, number: int = 1
     ) -> None:
         self.settings = settings
+        self.number = number
+        """Which it is of several, counted from 1."""
         self._loopback = loopback
         self.counters = Counters()
         self.hosts: dict[str, SimHost] = {}
+        self._routed: dict[SimHost, None] = {}
+        """Processes that keep routes."""
         self._kernel = kernel
         self._random = random
         self._codec = codec if settings.wire else None
         self._calm = False
         self._faults: list[Fault] = []
         self._paths: dict[tuple[str, str], _Path] = {}
+        self._alike: _Path | None = None
+        """The path of every link, where all are alike."""
         self._link_free: dict[tuple[str, str], int] = {}
         self._cores = cores(settings.machines)
         self._medium_free = 0
@@ -141,7 +150,8 @@ class SimNetwork:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def route(self, host: SimHost, to: tuple[str, ...]) -> Route:
-        """Works out a route; valid until :meth:`changed`."""
+        """Works out a route; valid until :meth:`changed`, when its host forgets it."""
+        self._routed[host] = None
         others = tuple(name for name in to if name != host.me)
         names = to if self._loopback else others
         hosts = tuple(self.hosts[name] for name in names if name in self.hosts)
@@ -306,7 +316,7 @@ class SimNetwork:
     # --- links and faults ---------------------------------------------------------------------------------------------
 
     def add(self, fault: Fault) -> None:
-        """Puts a partition, cut, clog or loss on the network."""
+        """Puts a partition, cut, clog or loss on the network, or a crash of this one."""
         self._faults.append(fault)
         self.changed()
 
@@ -329,14 +339,20 @@ class SimNetwork:
 
     def changed(self) -> None:
         self._paths.clear()
-        for host in self.hosts.values():
+        self._alike = None
+        for host in self._routed:
             host.forget_routes()
+        self._routed.clear()
 
     def _path(self, source: str, target: str) -> _Path:
+        if self._alike is not None:
+            return self._alike
         key = (source, target)
         path = self._paths.get(key)
         if path is None:
             path = self._paths[key] = self._make_path(source, target)
+            if not self.settings.link and not self._loopback and all(fault.kind == "lan" for fault in self._faults):
+                self._alike = path
         return path
 
     def _make_path(self, source: str, target: str) -> _Path:
@@ -345,7 +361,9 @@ class SimNetwork:
             link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
         blocked, added, kept = False, 0, 1.0
         for fault in self._faults:
-            if fault.kind == "partition":
+            if fault.kind == "lan":
+                blocked = True
+            elif fault.kind == "partition":
                 part = part_of(fault.parts)
                 blocked |= part.get(source, source) != part.get(target, target)
             elif fault.source in ("", source) and fault.target in ("", target):
@@ -353,6 +371,48 @@ class SimNetwork:
                 added += fault.delay if fault.kind == "clog" else 0
                 kept *= 1 - fault.rate if fault.kind == "loss" else 1
         return _Path(link, blocked, added, 1 - kept)
+
+
+class Networks:
+    """All networks of a simulation, which count together."""
+
+    def __init__(self, lans: Sequence[SimNetwork]) -> None:
+        self.lans = tuple(lans)
+        first = self.lans[0]
+        self.counters = first.counters
+        self.settings = first.settings
+        self._hosts = first.hosts
+        self._cores = first.core
+        for lan in self.lans[1:]:
+            lan.counters = self.counters
+            lan.hosts = self._hosts
+
+    def core(self, base: str) -> Core:
+        """What a new incarnation of a process runs on."""
+        return self._cores(base)
+
+    def connect(self, host: SimHost) -> None:
+        """A process is there from now on."""
+        self._hosts[host.me] = host
+        for lan in self.lans:
+            lan.changed()
+
+    def add(self, fault: Fault) -> None:
+        for lan in self.lans:
+            if fault.lan in (0, lan.number):
+                lan.add(fault)
+
+    def remove(self, fault: Fault) -> None:
+        for lan in self.lans:
+            lan.remove(fault)
+
+    def heal(self) -> None:
+        for lan in self.lans:
+            lan.heal()
+
+    def calm(self) -> None:
+        for lan in self.lans:
+            lan.calm()
 
 
 def link_between(network: Network, source: str, target: str) -> Link:

@@ -139,9 +139,9 @@ class MemberHost(SimHost):
         super().rejected(group, stream, reason)
         self.program.groups[group].rejected(stream, reason)
 
-    def send(self, to: Sequence[str], packet: Packet) -> None:
+    def send(self, to: Sequence[str], packet: Packet, lan: int = 0) -> None:
         self.packets_sent += len(to)
-        super().send(to, packet)
+        super().send(to, packet, lan)
 
     def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
         super().deliver(group, sender, batch, rank)

@@ -6,7 +6,7 @@ A :class:`Script` names an operation by its process, what it does and the copy, 
 for every copy. ``durations`` are shares of the operation's bound, one for all or several, one after the other, of which the last
 stays; what is not named takes ``usual``, or what the simulator draws. Above 1 the operation is late, which is a timing fault.
 ``after`` says what crashes right after an operation, the first of a name or, with ``"a decide 1 #3"``, the third: the process
-itself, or ``module 1``.
+itself, or ``module 1``, of its node.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Script:
 class ScriptedMemory(SimMemory):
     """Operations take what a script says."""
 
-    def __init__(self, script: Script, *settings: Any) -> None:
-        super().__init__(*settings)
+    def __init__(self, script: Script, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, **more)
         self.flagged: dict[tuple[str, int, int], frozenset[str]] = {}
         """Who had a decision flag when a message was written: by sender, timestamp and copy."""
         self.changed: Counter[tuple[str, str]] = Counter()
@@ -85,10 +85,10 @@ class ScriptedMemory(SimMemory):
 
     def _crash_and_tell(self, number: int) -> None:
         if self.crash_module(number):
-            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number))
+            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number, node=self.node))
 
     def _tell_of_module(self, dead: Fault) -> None:
-        for host in self._hosts:
+        for host in self._hosts.values():
             host.note("fault", describe_fault(dead))
 
 
@@ -101,8 +101,7 @@ class ScriptedSimulation(Simulation):
         super().__init__(scenario, **settings)
         self._settle = settle or self._settle
 
-    def _make_memory(self) -> SimMemory | None:
-        if self._script is None or self.description.memory is None:
-            return super()._make_memory()
-        layout = self.description.memory(self.parameters)
-        return ScriptedMemory(self._script, self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
+    def _new_memory(self, *settings: Any, **more: Any) -> SimMemory:
+        if self._script is None:
+            return super()._new_memory(*settings, **more)
+        return ScriptedMemory(self._script, *settings, **more)

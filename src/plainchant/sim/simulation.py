@@ -29,8 +29,8 @@ from .faults import draw_faults
 from .host import History, SimHost
 from .inject import Injector
 from .kernel import Kernel
-from .memory import SimMemory
-from .network import SimNetwork
+from .memory import SimMemory, Watch
+from .network import Networks, SimNetwork
 from .sends import SendTimes
 from .summary import Summary, describe_fault
 from .workload import Numbering, Source
@@ -59,8 +59,9 @@ class Simulation:
     further layers outside: it gets a process's host and what makes the stack inside, and gives the whole stack.
     ``applications`` maps process names to applications, or makes one for the name of each incarnation. With
     ``tolerate`` an engine that raises only halts its process. ``packets`` are those of further layers, for
-    ``network.wire``. ``progress`` is called now and then with the virtual time. A scenario that cannot be is refused with
-    the sentence that its file would get.
+    ``network.wire``. ``progress`` is called now and then with the virtual time. ``watch`` is called after every operation on
+    common memory, with the process, the request and the memory of its node: what it raises ends the run. A scenario that cannot
+    be is refused with the sentence that its file would get.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class Simulation:
         accept_rows: bool = False,
         packets: tuple[type[Packet], ...] = (),
         progress: Callable[[int], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.scenario = scenario
         check_scenario(scenario, description)
         self.description = description if description is not None else describe(scenario.protocol)
         self.parameters = self.description.parameters(**scenario.parameters)
+        self._node_of = self.description.node_of
         self._trace = trace
         self._run = run
         self._make: Make = make if make is not None else self.description.make
@@ -91,27 +94,28 @@ class Simulation:
         self.groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
         self._check_applications()
         self._kernel = Kernel()
-        codec = Codec((*self.description.packets, *packets)) if scenario.network.wire else None
-        loopback = self.description.loopback
-        self._network = SimNetwork(scenario.network, self._kernel, self._stream("network"), codec, loopback=loopback)
+        self._networks = self._make_networks(packets)
         self.hosts: list[SimHost] = []
+        self._incarnations: dict[str, int] = {}
+        """How many each process has had."""
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
-        self._injector = Injector(self._kernel, self._network, self, middle, scenario.random, halted)
-        self.memory = self._make_memory()
+        self._injector = Injector(self._kernel, self._networks, self, middle, scenario.random, halted)
+        self.memories = self._make_memories(watch)
+        """Common memory by node; where there are no nodes, under an empty name."""
         room = self.description.room
         self._world = World(
             scenario.seed,
             self._kernel,
-            self._network,
+            self._networks,
             SendTimes(self.hosts),
             self._stopped,
             self._entered_by_itself,
             self._renamed,
             self._agrees,
             room(self.parameters) if room is not None else scenario.network.max_packet,
-            self.memory,
+            self.memory_of,
             self.description.views,
             self.description.only_send(self.parameters),
             self.description.admits(self.parameters),
@@ -128,7 +132,7 @@ class Simulation:
         copies = self.description.memory(self.parameters).copies if self.description.memory is not None else 0
         self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies))
         self._start_detail = self._describe_start()
-        unnoticed = scenario.memory.detection if self.memory is not None else 0
+        unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
         self._quiet_since: int | None = None
         self._not_quiet: dict[str, str] = {}
@@ -140,10 +144,14 @@ class Simulation:
             raise UsageError("a Simulation runs once; make a new one of the same scenario to run it again")
         scenario = self.scenario
         self._kernel.at(scenario.duration, self._end_of_duration)
+        how: dict[str, dict[str, Form | Join]] = {base: {} for base in scenario.members}
+        for group, members in self.groups.items():
+            form = Form(tuple(members), fresh=True)
+            for base in members:
+                how[base][group] = form
         hosts = [(self._create(base), base) for base in scenario.members]
         for host, base in hosts:
-            how = {group: Form(tuple(members), fresh=True) for group, members in self.groups.items() if base in members}
-            self._start(host, how, None)
+            self._start(host, how[base], None)
         self._injector.schedule(self._faults)
         self._kernel.run(self._housekeeping)
         self._write_end()
@@ -158,11 +166,13 @@ class Simulation:
         return self._clocks[base]
 
     def groups_of(self, base: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all."""
+        """Those it was in before, else those that name it, else all, unless it is there to serve."""
         if base in self._entered:
             groups = tuple(self._entered[base])
         else:
-            groups = tuple(group for group, members in self.groups.items() if base in members) or tuple(self.groups)
+            groups = tuple(group for group, members in self.groups.items() if base in members)
+            if not groups and base not in self.scenario.members:
+                groups = tuple(self.groups)
         if not self._names:
             return groups
         return tuple(dict.fromkeys(name for group in groups if (name := self._name_now(group))))
@@ -187,7 +197,8 @@ class Simulation:
         self._start(self._create(base), groups, fault)
 
     def _create(self, base: str) -> SimHost:
-        incarnation = sum(1 for host in self.hosts if host.base == base)
+        incarnation = self._incarnations.get(base, 0)
+        self._incarnations[base] = incarnation + 1
         name = f"{base}#{incarnation}" if incarnation else base
         history: History = self._trace.history(self._run, name)
         host = self._new_host(name, base, history)
@@ -195,8 +206,7 @@ class Simulation:
         host.receive = host.engine.receive
         self.hosts.append(host)
         self.latest[base] = host
-        self._network.hosts[name] = host
-        self._network.changed()
+        self._networks.connect(host)
         return host
 
     def _new_host(self, name: str, base: str, history: History) -> SimHost:
@@ -209,8 +219,8 @@ class Simulation:
         host.note("start", self._start_detail)
         if fault is not None:
             host.note("fault", describe_fault(fault))
-        if self.memory is not None:
-            self._begin_in_memory(host, self.memory)
+        if host.memory is not None:
+            self._begin_in_memory(host, host.memory)
         attendant = self._attendants[host.me] = Attendant(host, self._application(host))
         host.turn(host.engine.start)
         for group, how in groups.items():
@@ -270,11 +280,41 @@ class Simulation:
 
     # --- common memory ------------------------------------------------------------------------------------------------
 
-    def _make_memory(self) -> SimMemory | None:
-        if self.description.memory is None:
-            return None
-        layout = self.description.memory(self.parameters)
-        return SimMemory(self._kernel, self.scenario.memory, layout, self.scenario.seed, self.hosts)
+    @property
+    def memory(self) -> SimMemory | None:
+        """Common memory, where there is one for all."""
+        return self.memories.get("")
+
+    def memory_of(self, base: str) -> SimMemory | None:
+        return self.memories.get(self.node_of(base))
+
+    def node_of(self, base: str) -> str:
+        """The node of a process; empty: there are no nodes."""
+        return self._node_of(self.parameters, base) if self._node_of is not None else ""
+
+    def _make_memories(self, watch: Watch | None) -> dict[str, SimMemory]:
+        description, scenario = self.description, self.scenario
+        if description.memory is None:
+            return {}
+        layout = description.memory(self.parameters)
+        nodes = dict.fromkeys(self.node_of(base) for base in (*scenario.members, *scenario.later))
+        return {
+            node: self._new_memory(
+                self._kernel, scenario.memory, layout, scenario.seed, node=node, timely=self.timely, watch=watch
+            )
+            for node in nodes
+        }
+
+    def _new_memory(self, *settings: Any, **more: Any) -> SimMemory:
+        return SimMemory(*settings, **more)
+
+    def processor_of(self, base: str) -> str:
+        return self.description.processor_of(self.parameters, base)
+
+    @property
+    def timely(self) -> bool:
+        """Whether who is late on common memory, or whose clock is off, has failed."""
+        return self._node_of is None
 
     def _find_agreeing(self) -> tuple[int, int]:
         elsewhere = self.description.remote(self.parameters)
@@ -290,6 +330,8 @@ class Simulation:
         memory.started(host)
         if host.base in self.description.remote(self.parameters):
             return
+        if not self.timely:
+            return
         low, high = self._agreeing
         clock = host.clock_
         if not low <= clock.lowest(self._longest) <= clock.highest(self._longest) <= high:
@@ -297,8 +339,8 @@ class Simulation:
 
     def _stopped(self, host: SimHost) -> None:
         self._injector.stopped(host)
-        if self.memory is not None:
-            self.memory.stopped(host)
+        if host.memory is not None:
+            host.memory.stopped(host)
 
     # --- the two phases -----------------------------------------------------------------------------------------------
 
@@ -345,6 +387,21 @@ class Simulation:
         if self._progress is not None:
             self._progress(self._kernel.now)
 
+    def _make_networks(self, packets: tuple[type[Packet], ...]) -> Networks:
+        network = self.scenario.network
+        codec = Codec((*self.description.packets, *packets)) if network.wire else None
+        return Networks([
+            SimNetwork(
+                network,
+                self._kernel,
+                self._stream("network" if number == 1 else f"network/{number}"),
+                codec,
+                loopback=self.description.loopback,
+                number=number,
+            )
+            for number in range(1, self.description.lans(self.parameters) + 1)
+        ])
+
     # --- small things -------------------------------------------------------------------------------------------------
 
     def _stream(self, name: str) -> Random:
@@ -374,7 +431,7 @@ class Simulation:
         return {group: tuple(dict.fromkeys((*members, *self.scenario.later))) for group, members in groups.items()}
 
     def _summary(self) -> Summary:
-        kernel, counters = self._kernel, self._network.counters
+        kernel, counters = self._kernel, self._networks.counters
         interrupts = {kind.__name__: count for kind, count in kernel.interrupts.items()}
         return Summary(
             run=self._run,

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from .host import SimHost
     from .kernel import Kernel
     from .memory import SimMemory
-    from .network import SimNetwork
+    from .network import Networks
     from .sends import SendTimes
 
 
 @dataclasses.dataclass(slots=True)
 class World:
-    """Virtual time, the network, the table of send times, and the settings that hosts look at."""
+    """Virtual time, the networks, the table of send times, and the settings that hosts look at."""
 
     seed: int
     kernel: Kernel
-    network: SimNetwork
+    networks: Networks
     sends: SendTimes
     stopped: Callable[[SimHost], None]
     """Called when a process has stopped for ever."""
@@ -34,8 +34,8 @@ class World:
     """Whether a process agrees to be in a group that is proposed to it: why not, or nothing."""
     max_packet: int
     """Bytes of messages that go together."""
-    memory: SimMemory | None = None
-    """Common memory, if the protocol is one on it."""
+    memory_of: Callable[[str], SimMemory | None] = lambda base: None
+    """The common memory of a process's node, if the protocol is one on it."""
     views: bool = True
     """Whether views are written into the trace."""
     only_send: frozenset[str] = frozenset()

@@ -67,9 +67,9 @@ class _Observed(Layer):
         self.inner.receive(source, packet)
         self._observer.received(self.me, source, packet)
 
-    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
+    def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
         self._observer.sending(self.me, to, packet)
-        self.host.send(to, packet)
+        self.host.send(to, packet, lan)
 
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
         self._observer.delivering(self.me, group, sender, batch, rank)

@@ -49,7 +49,7 @@ _LAYOUT_AT: Final = 16
 _PREFACE: Final = 64
 _COUNT: Final = struct.Struct("<I")
 _CHANGE: Final = struct.Struct("<IB")
-_HEADER: Final = struct.Struct("<qqq")
+_HEADER: Final = struct.Struct("<qqqqq")
 _CONNECTION: Final = struct.Struct(f"<qqqqBB{LONGEST_PROCESS}s")
 _ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
@@ -293,7 +293,8 @@ class Segment:
     def put_header(self, header: Header) -> None:
         position = self._at.header_selector
         bank = 2 if self._memory[position] == 1 else 1
-        _HEADER.pack_into(self._memory, self._at.header + (bank - 1) * _HEADER.size, header.next, header.oldest, header.state)
+        at = self._at.header + (bank - 1) * _HEADER.size
+        _HEADER.pack_into(self._memory, at, header.next, header.oldest, header.state, header.epoch, header.promised)
         self._changes[position] = bank
 
     def connections(self) -> Iterator[tuple[int, Connection]]:

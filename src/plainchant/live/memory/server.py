@@ -19,6 +19,11 @@ who is killed leaves the old one or the new one; who reads it needs no lock.
 good order is taken out of the register before it gives up its presence; so who is in the register without one has died. Who frees
 the place of somebody that has died notes its name in the register, for others who have not looked meanwhile.
 
+**Nodes.** Where processes are on nodes each node has a namespace of its own (:func:`namespace_of`), so its processes share memory
+with each other and with nobody else, and are told of each other's deaths only. :meth:`MailboxServer.directory` says which
+mailboxes there are and who is connected, in the order in which they came. It is asked often, so what has not changed is not read
+again. (What was written so lately that it may be written again within the resolution of its time is: :data:`FRESH`.)
+
 **Nothing is left behind.** The last who goes removes the folder, and the directory if it is empty; those who have died do not
 count. A mailbox whose processes have all been killed is *stale*: whoever connects to that name next removes it before, and
 ``plainchant doctor --memory --clean`` removes all such, and folders without a register: those that were never made to the end.
@@ -59,6 +64,8 @@ BUSY: Final = 5.0
 """Seconds after which whoever holds the server's lock is taken to be stopped."""
 MOST_FAILED: Final = 64
 """Names of those who have died that a register keeps."""
+FRESH: Final = 50_000_000
+"""Nanoseconds within which a file may be changed again without its time showing it."""
 _BELL: Final = struct.Struct("<q")
 _BELLS: Final = 8192 * _BELL.size
 _PAUSE: Final = 2e-4
@@ -119,6 +126,11 @@ def default_root() -> Path:
     return base / f"plainchant-{os.getuid()}"
 
 
+def namespace_of(namespace: str, node: str) -> str:
+    """The namespace of one node of those who belong together."""
+    return f"{namespace}@{node}"
+
+
 class MailboxServer:
     """The mailboxes of one namespace, as one process has to do with them."""
 
@@ -128,6 +140,12 @@ class MailboxServer:
         self.own: set[str] = set()
         """Tokens of the seats that this process has taken, for itself or for others."""
         self._patience = patience
+        self._folders: tuple[int, tuple[str, ...]] = (0, ())
+        """The folders that may be of this namespace, and the time of the directory when they were looked up; 0: too lately."""
+        self._foreign: set[str] = set()
+        """Folders of other namespaces."""
+        self._registers: dict[str, tuple[tuple[int, int], Register]] = {}
+        """What was read of a folder's register, and the version of that; 0, 0: too lately."""
 
     def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
         """Makes a mailbox to which nobody is connected; ``epoch`` is the time from which its timestamps count."""
@@ -220,6 +238,52 @@ class MailboxServer:
     def names(self) -> list[str]:
         """The mailboxes of this namespace."""
         return sorted(found.register.mailbox for found in mailboxes(self.root) if found.register.namespace == self.namespace)
+
+    def directory(self) -> dict[str, tuple[str, ...]]:
+        """The mailboxes of this namespace, and who is connected to each, in the order of connecting; those who have died are
+        among them until they are disconnected."""
+        found = []
+        for folder in self._candidates():
+            register = self._register_in(folder)
+            if register is not None:
+                found.append((register.mailbox, tuple(seat.process for seat in register.seats)))
+        return dict(sorted(found))
+
+    def _candidates(self) -> tuple[str, ...]:
+        """The folders that are not known to be of other namespaces."""
+        try:
+            version = os.stat(self.root).st_mtime_ns
+            if version != self._folders[0]:
+                is_settled = time.time_ns() - version > FRESH
+                there = sorted(name for name in os.listdir(self.root) if _FOLDER.fullmatch(name))
+                self._foreign.intersection_update(there)
+                self._registers = {name: known for name, known in self._registers.items() if name in there}
+                self._folders = (version if is_settled else 0, tuple(name for name in there if name not in self._foreign))
+        except FileNotFoundError:
+            self._folders = (0, ())
+        return self._folders[1]
+
+    def _register_in(self, folder: str) -> Register | None:
+        """The register in a folder, if it is there and of this namespace."""
+        if folder in self._foreign:
+            return None
+        try:
+            status = os.stat(f"{self.root}/{folder}/{REGISTER}")
+        except FileNotFoundError:
+            return None
+        version = (status.st_ino, status.st_mtime_ns)
+        known = self._registers.get(folder)
+        if known is not None and known[0] == version:
+            return known[1]
+        is_settled = time.time_ns() - status.st_mtime_ns > FRESH
+        register = read_register(self.root / folder)
+        if register is None:
+            return None
+        if register.namespace != self.namespace:
+            self._foreign.add(folder)
+            return None
+        self._registers[folder] = (version if is_settled else (0, 0), register)
+        return register
 
     def crash_module(self, number: int) -> None:
         """Makes module ``number`` (from 1) of every mailbox of this namespace crash: for tests and injected faults."""

@@ -12,7 +12,8 @@ average lately, up to :data:`AHEAD`. What is left is waited for busily: the loop
 kept waiting, and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so
 after operations that are ``news``, as soon as they have nothing else to do at once (waking somebody takes longer than a step). So
 it need not end when it would where nobody rings, only at the latest time that it allows, and now and then in case a bell was lost
-(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once.
+(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once. A nap that names a mailbox ends
+with news of that one alone, and otherwise at the latest time that it allows or a little after: it is not waited for busily.
 
 **Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
 waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
@@ -32,7 +33,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...engine import Engine
-from ...memory import FAILED, Connect, Disconnect, Nap, Operate, Procedure, Request, Until
+from ...memory import FAILED, Connect, Directory, Disconnect, Nap, Operate, Procedure, Request, Until
 from ...model import MS, SECOND, US, Failure, PlainchantError, ProtocolError
 from .segments import CommonMemoryError
 from .server import Attachment, MailboxServer
@@ -86,6 +87,10 @@ class _Running:
     request: Request | None = None
     looked: int = 0
     """How much news there was when its last operation began."""
+    looked_at: dict[str, int] = dataclasses.field(default_factory=dict)
+    """The same of each mailbox alone."""
+    awaits: str = ""
+    """The mailbox whose news it naps for; empty: all."""
     wake: int = 0
     """Which of its waits is under way; 0: none."""
 
@@ -132,6 +137,8 @@ class Stepper:
         self._napping: dict[_Running, int] = {}
         """Who naps, and when that has to end if nobody rings; 0: some time."""
         self._news = 0
+        self._news_of: dict[str, int] = {}
+        """The same of each mailbox."""
         self._ringing: dict[Attachment, None] = {}
         """Where the others have to be told of something new, as soon as nothing else is to be done at once."""
         self._is_running = False
@@ -250,22 +257,41 @@ class Stepper:
                 self._operate(running, request)
             case Until(time=moment):
                 self._wait(running, moment)
-            case Nap(time=moment, latest=latest):
-                if running.looked != self._news:
-                    running.due = self._host.clock()
-                    running.looked = self._news
-                    self._ready.append((running, None))
-                else:
-                    self._napping[running] = latest
-                    until = max(moment, self._host.clock() + BACKSTOP)
-                    self._wait(running, min(until, latest) if latest else until)
+            case Nap():
+                self._nap(running, request)
             case Connect():
                 self._ready.append((running, self._connect(request)))
+                running.due = self._host.clock()
+            case Directory():
+                self._ready.append((running, self.server.directory()))
                 running.due = self._host.clock()
             case Disconnect():
                 self._disconnect(request)
                 self._ready.append((running, None))
                 running.due = self._host.clock()
+
+    def _nap(self, running: _Running, request: Nap) -> None:
+        mailbox, latest = request.mailbox, request.latest
+        now = self._host.clock()
+        running.awaits = mailbox
+        if running.looked_at.get(mailbox, 0) != self._news_of.get(mailbox, 0) if mailbox else running.looked != self._news:
+            running.due = now
+            self._note_looked(running)
+            self._ready.append((running, None))
+        elif mailbox:
+            self._napping[running] = 0
+            self._wait(running, (latest or request.time) + AHEAD)
+        else:
+            self._napping[running] = latest
+            until = max(request.time, now + BACKSTOP)
+            self._wait(running, min(until, latest) if latest else until)
+
+    def _note_looked(self, running: _Running) -> None:
+        """What a nap was for has come: the next one is for what comes after it."""
+        if running.awaits:
+            running.looked_at[running.awaits] = self._news_of.get(running.awaits, 0)
+        else:
+            running.looked = self._news
 
     def _wait(self, running: _Running, until: int) -> None:
         self._numbers += 1
@@ -277,6 +303,7 @@ class Stepper:
         if attached is None:
             raise ProtocolError(f"{self._host.me} works on mailbox {request.mailbox!r} without being connected to it")
         running.looked = self._news
+        running.looked_at[request.mailbox] = self._news_of.get(request.mailbox, 0)
         segment = attached.segments[request.copy]
         began = self._host.clock() if self.tells_operations else 0
         if self._slow_until:
@@ -288,11 +315,11 @@ class Stepper:
         running.due = ended
         self._ready.append((running, result))
         self.after(request)
-        if request.news:
-            self._news += 1
+        if request.news and result is not FAILED:
+            self._end_naps(request.mailbox, ended)
             running.looked += 1
+            running.looked_at[request.mailbox] += 1
             self._ringing[attached] = None
-            self._end_naps(ended)
         if self.meter is not None:
             self.meter(request.name, took)
         if segment.gave_up and (request.mailbox, request.copy) not in self._stuck:
@@ -335,13 +362,16 @@ class Stepper:
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    def _end_naps(self, due: int) -> None:
-        for running in self._napping:
+    def _end_naps(self, mailbox: str, due: int) -> None:
+        """There is something new in a mailbox."""
+        self._news += 1
+        self._news_of[mailbox] = self._news_of.get(mailbox, 0) + 1
+        for running in [running for running in self._napping if running.awaits in ("", mailbox)]:
+            del self._napping[running]
             running.wake = 0
             running.due = due
-            running.looked = self._news
+            self._note_looked(running)
             self._ready.append((running, None))
-        self._napping.clear()
 
     def _ring(self) -> None:
         """Tells the others, once for all that is new."""
@@ -350,17 +380,16 @@ class Stepper:
             for attached in ringing:
                 attached.ring()
 
-    def _hear(self, attached: Attachment) -> None:
+    def _hear(self, mailbox: str, attached: Attachment) -> None:
         """Somebody may have rung."""
         rung = attached.hear()
         if rung is not None:
-            self._news += 1
             if self.meter is not None:
                 self.meter("bell", time.time_ns() - rung)
-            self._end_naps(min(self._host.clock(), rung + self._host.clock_offset + HEARING))
+            self._end_naps(mailbox, min(self._host.clock(), rung + self._host.clock_offset + HEARING))
 
-    def _on_bell(self, attached: Attachment) -> None:
-        self._hear(attached)
+    def _on_bell(self, mailbox: str, attached: Attachment) -> None:
+        self._hear(mailbox, attached)
         self.run()
 
     def _on_time(self) -> None:
@@ -368,8 +397,8 @@ class Stepper:
         self._lead += (late - self._lead) // _LATELY
         # Who was stopped finds its timer and bells at the same time; the bells are older.
         if self._napping:
-            for attached in self._attached.values():
-                self._hear(attached)
+            for (mailbox, _), attached in self._attached.items():
+                self._hear(mailbox, attached)
         self.run()
 
     # --- the mailbox server -------------------------------------------------------------------------------------------
@@ -383,7 +412,7 @@ class Stepper:
             return str(error)
         self._attached[request.mailbox, process] = attached
         self._copies.setdefault(request.mailbox, attached)
-        self._loop.add_reader(attached.bell, self._on_bell, attached)
+        self._loop.add_reader(attached.bell, self._on_bell, request.mailbox, attached)
         self._look_later()
         return attached.port
 

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-All boxes have the same structure; the first one that is alive is the *active* mailbox, the others are spares. A step works on one
-box and is atomic; a primitive that concerns several boxes is one step each, *spares first*: what is in the active mailbox is in all
-boxes where it belongs, so a process that dies in between leaves nothing that others could rely on.
+All boxes have the same structure; the first one that is alive is the *active* mailbox, the others are spares. A step works on
+one box and is atomic; a primitive that concerns several boxes is one step each, *spares first*: what is in the active mailbox is
+in all boxes where it belongs, so a process that dies in between leaves nothing that others could rely on.
 
 Elements with a number are those of the group's order; elements without one wait for theirs. An element is free (Fset) or in
 transit (Tset); masks of places say which receivers have to read it (``listed``) and which have (``done``).

@@ -171,7 +171,7 @@ class ExploredHost:
     def stable(self, group: GroupId, rank: int) -> None:
         """Nothing is kept that stability would let go."""
 
-    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
+    def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
         raise ProtocolError(f"{self.me} sends a packet; the explorer has common memory only")
 
     def admitted(self, group: GroupId, stream: str) -> None:

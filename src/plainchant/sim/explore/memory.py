@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...memory import Connection, Entry, Layout, Port
+from ...memory import Connection, Entry, Header, Layout, Port
 from ...model import GroupId, ProcessId
 
 
@@ -19,6 +19,13 @@ class ExploredCopy:
         self.places: list[Connection | None] = [None] * layout.places
         self.slots: list[Entry | None] = [None] * (layout.places * layout.slots)
         self.bodies: dict[int, bytes] = {}
+        self.head = Header()
+
+    def header(self) -> Header:
+        return self.head
+
+    def put_header(self, header: Header) -> None:
+        self.head = header
 
     def connections(self) -> Iterator[tuple[int, Connection]]:
         return iter([(place, connection) for place, connection in enumerate(self.places) if connection is not None])
@@ -28,6 +35,9 @@ class ExploredCopy:
 
     def connect(self, place: int, connection: Connection) -> None:
         self.places[place] = connection
+
+    def disconnect(self, place: int) -> None:
+        self.places[place] = None
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         return iter([(slot, entry) for slot, entry in enumerate(self.slots) if entry is not None and not entry.removed])
@@ -73,6 +83,10 @@ class ExploredMemory:
             del taken[place]
             if not taken:
                 del self.mailboxes[mailbox], self.connected[mailbox], self._epochs[mailbox]
+
+    def directory(self) -> dict[GroupId, tuple[ProcessId, ...]]:
+        """Who is connected to each mailbox, in the order in which they were."""
+        return {mailbox: tuple(taken.values()) for mailbox, taken in sorted(self.connected.items())}
 
     def left_behind(self) -> list[tuple[int, Entry]]:
         """The entries that nobody has removed, by copy, in modules that work."""

@@ -29,18 +29,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ...memory import Connection, Entry
+from ...memory import Connection, Entry, Header
 
 _ATOMS: Final = frozenset({int, str, bytes, bool, float, type(None)})
 _JUMPS: Final = frozenset({*dis.hasjrel, *dis.hasjabs})
 _NEVER_GOES_ON: Final = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 )
-_VALUES: Final = frozenset({Entry, Connection})
+_VALUES: Final = frozenset({Entry, Connection, Header})
 
 
 @functools.cache
-def _value(record: Entry | Connection) -> Any:
+def _value(record: Entry | Connection | Header) -> Any:
     return msgspec.structs.astuple(record)
 
 

@@ -32,7 +32,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from ...memory import FAILED, Connect, Connection, Disconnect, Nap, Operate, Until
+from ...memory import FAILED, Connect, Connection, Directory, Disconnect, Nap, Operate, Until
 from ...model import Failure, Form, ProcessId, ProtocolError, Reason
 from .case import GROUP, Case
 from .checks import Broken, Checks, Violation
@@ -300,6 +300,8 @@ class World:
             result = self.memory.connect(request.mailbox, request.layout, host.me, host.clock())
         elif isinstance(request, Disconnect):
             self.memory.disconnect(request.mailbox, request.place, request.process)
+        elif isinstance(request, Directory):
+            result = self.memory.directory()
         self.advance(host, task, result)
         host.apply()
 
@@ -431,7 +433,7 @@ class World:
         """Where the run stands."""
         memory = self.memory
         copies = [
-            (copy.slots, [_lasting(connection) for connection in copy.places])
+            (copy.head, copy.slots, [_lasting(connection) for connection in copy.places])
             for mailbox in memory.mailboxes.values()
             for copy, alive in zip(mailbox, memory.alive, strict=True)
             if alive

@@ -1,0 +1,118 @@
+"""The steps on one box that only the protocol within a node has (appendix C).
+
+Numbers are given here by whoever sends, in the step that stores the element. Each step puts the header before the elements: a
+process that is killed between the two has used a number for nothing, which readers skip, or has said what is free and not freed
+it, which the next one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from ...memory import Connection, Copy, Header
+from ...model import Batch, ProcessId
+from .box import CHANGE, Element, changed, delete, free_slot, numbered, purge, put, receivers
+
+ROOM: Final = 3
+"""A wish: a free element."""
+
+
+def everybody_is_present(copy: Copy, but: int = -1) -> bool:
+    """Whether all P-flags are set, but for that in one place: nobody restores anything in this box any more."""
+    return all(connection.present for place, connection in copy.connections() if place != but)
+
+
+def members_in(body: bytes) -> tuple[ProcessId, ...]:
+    """The receivers after a change.
+
+    >>> members_in(members_body(["a", "b"]))
+    ('a', 'b')
+    """
+    return msgspec.json.decode(body, type=tuple[str, ...])
+
+
+def members_body(members: Iterable[ProcessId]) -> bytes:
+    return msgspec.json.encode(tuple(members))
+
+
+def receivers_listed(copy: Copy) -> list[ProcessId]:
+    """The receivers of what is numbered from now on, by place."""
+    return [connection.process for _, connection in copy.connections() if connection.entry]
+
+
+def give_number(copy: Copy, element: Element, most: int) -> int:
+    """The part of Send that has to be atomic: a free element, if fewer than ``most`` are taken, with the next number and the
+    receivers there are; the number, or 0."""
+    if len(tuple(copy.entries())) >= most or free_slot(copy) < 0:
+        return 0
+    header = copy.header()
+    number = header.next
+    copy.put_header(changed(header, next=number + 1))
+    put(copy, element, number, receivers(copy, number))
+    free_complete(copy)
+    return number
+
+
+def free_complete(copy: Copy) -> bool:
+    """Moves what everybody has read to Fset: up to the last element whose flags are all set, since flags are set in order.
+    Whether there was anything."""
+    oldest = max((entry.stamp for _, entry in copy.entries() if entry.stamp and not entry.listed & ~entry.done), default=0) + 1
+    if oldest <= copy.header().oldest:
+        return False
+    purge(copy, oldest)
+    return True
+
+
+def put_change(copy: Copy, known: tuple[ProcessId, ...], last: int) -> tuple[int, Element] | None:
+    """Puts a change into the order if the receivers in the list are not those of the last one: that is the newest that is stored
+    after ``last``, or what this process knows. Gives it, with its number."""
+    changes = [each for each in numbered(copy).values() if each[1].kind == CHANGE and each[1].stamp > last]
+    if changes:
+        known = members_in(copy.data(max(changes, key=lambda each: each[1].stamp)[0]))
+    listed = receivers_listed(copy)
+    if set(listed) == set(known):
+        return None
+    stay = [name for name in known if name in listed]
+    names = [*stay, *(name for name in listed if name not in stay)]
+    element = Element("", 0, CHANGE, Batch(0, 0, members_body(names)))
+    number = give_number(copy, element, copy.layout.places * copy.layout.slots)
+    return (number, element) if number else None
+
+
+def excuse(copy: Copy, place: int, below: int) -> None:
+    """Nobody waits for a process to read what is numbered lower than this."""
+    mask = 1 << place
+    for slot, entry in tuple(copy.entries()):
+        if entry.stamp < below and mask & entry.listed:
+            copy.put(slot, changed(entry, listed=entry.listed & ~mask, done=entry.done & ~mask))
+
+
+def start_recovery(copy: Copy, place: int, connection: Connection | None, known: Header) -> Header:
+    """StartRecovery: numbers go on from where this process knows them to be, and what all have read is free. In a spare box it
+    was listed as a receiver of everything; now it says from which number on (``connection``)."""
+    header = copy.header()
+    copy.put_header(changed(header, next=max(header.next, known.next)))
+    if connection is not None:
+        copy.connect(place, connection)
+        excuse(copy, place, connection.entry)
+    purge(copy, known.oldest)
+    free_complete(copy)
+    return copy.header()
+
+
+def delete_member(copy: Copy, process: ProcessId) -> bool:
+    """DeleteMember: nobody waits for this process any more. Whether it was listed."""
+    place = delete(copy, process)
+    free_complete(copy)
+    return place is not None
+
+
+def waits_for_room(copy: Copy) -> bool:
+    """Whether somebody does; from now on it is told."""
+    waiting = [(place, connection) for place, connection in copy.connections() if connection.wish == ROOM]
+    for place, connection in waiting:
+        copy.connect(place, changed(connection, wish=0))
+    return bool(waiting)

@@ -1,0 +1,387 @@
+"""A member of a group that reaches over nodes: Join, Send_inter, Receive_inter, Recover, Leave (3.6, 3.7).
+
+Theory of operation
+-------------------
+**Joining.** A process lists itself in all boxes with a wish and tells its relay. It is a member from the number of the change
+that says so; whoever stores that change in the boxes of its node writes the number into its connection.
+
+**Sending.** A message goes into all boxes, spares first, without a number. There it stays until all receivers of the group have
+read it; so a sender needs to keep nothing.
+
+**Receiving.** Messages are read in the order of their numbers. In one step the flag is set and the message comes into private
+memory, where it stays until everybody has read it (the header's ``oldest`` says so): if the mailbox crashes meanwhile it may be
+nowhere else. The procedure looks at the mailbox even if the application does not read, since a crash has to be noticed.
+
+**Recovering.** In a box that has become the active one the P-flags are not set. Each receiver restores what it keeps, one
+message a step, and sets its own; then it goes on. While any flag is missing nobody stores anything new there. """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from ...engine import Host
+from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request
+from ...model import Batch, Form, GroupId, Join, ProcessId, Reason, View
+from . import box as boxes
+from .box import FENCED, JOINS, LEAVES, MESSAGES, Box, Element
+from .packets import Change, change_from_bytes
+from .parameters import Parameters
+from .places import base
+from .rules import Rules
+
+_READ_AT_ONCE: Final = 64
+_FOREVER: Final = 1 << 62
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a receiver finds in the mailbox."""
+
+    status: str
+    """``read``, ``wait`` (not a member yet), ``restore``, ``fenced``, ``deleted``."""
+    connection: Connection | None = None
+    elements: tuple[tuple[int, Element], ...] = ()
+    oldest: int = 1
+
+
+class Member:
+    """One process in one group. ``ask`` tells the relay what it wishes; ``over`` is called when it is out of the group."""
+
+    def __init__(
+        self, host: Host, group: GroupId, parameters: Parameters, rules: Rules, ask: Callable[[Member], None],
+        over: Callable[[Member], None],
+    ) -> None:  # fmt: skip
+        self.host = host
+        self.group = group
+        self.parameters = parameters
+        self.rules = rules
+        self.box = Box(host, group, parameters, rules)
+        self.only_sends = base(host.me) in parameters.senders
+        self.forms: tuple[ProcessId, ...] = ()
+        self.contacts: tuple[ProcessId, ...] = ()
+        self.connected = False
+        self.entered = False
+        """Whether it is a member."""
+        self.last = 0
+        """The last number that was read."""
+        self.oldest = 1
+        self.kept: dict[int, Element] = {}
+        """The Hbuffer."""
+        self.number = 0
+        self.sending = False
+        self.blocked = False
+        self.pressed = False
+        self.leaving = False
+        self.wishing = False
+        """Whether the wish to leave is in the boxes."""
+        self.gone = False
+        self.members: tuple[ProcessId, ...] = ()
+        self._ask = ask
+        self._over = over
+        self._asked_at = -_FOREVER
+
+    # --- coming -------------------------------------------------------------------------------------------------------
+
+    def enter(self, how: Form | Join) -> Procedure:
+        if isinstance(how, Form):
+            self.forms = how.members
+        else:
+            self.contacts = how.contacts
+        box = self.box
+        port = yield Connect(self.group, box.layout)
+        if not isinstance(port, Port):
+            self.host.refused(self.group, Reason("no place", port))
+            return
+        box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
+        self.connected = True
+
+        def list_(copy: Copy) -> None:
+            copy.connect(box.place, Connection(self.host.me, sends=True, wish=JOINS))
+
+        for copy in list(box.spares_first()):
+            if (yield box.operate(copy, "list", list_, news=True)) is FAILED:
+                box.found_dead(copy)
+        self.host.record("state", self.group, state="wishes to join", place=box.place)
+        yield from self._run()
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> Procedure:
+        box = self.box
+        while box.active >= 0:
+            copy = box.active
+            found = yield box.operate(copy, "read", self._read)
+            if found is FAILED:
+                box.found_dead(copy)
+            elif found.status == "fenced":
+                text = f"{self.group} goes on without this node: it was taken for crashed"
+                self.host.halt(Reason("fenced", text))
+                return
+            elif found.status == "deleted":
+                self.host.halt(Reason("deleted", f"{self.host.me} is not in the mailbox of {self.group} any more"))
+                return
+            elif found.status == "restore":
+                yield from self._recover(copy)
+            else:
+                if found.status == "read" and not self.entered:
+                    self._begin(found.connection)
+                self._purge(found.oldest)
+                leaves = self._take_in(found.elements)
+                if leaves or (self.only_sends and found.connection.exit):
+                    yield from self._depart()
+                    return
+                if not found.elements:
+                    if found.status == "wait" or found.connection.wish:
+                        self._ask_again()
+                    yield self._nap(found.status == "wait")
+
+    def _nap(self, soon: bool) -> Nap:
+        now = self.host.clock()
+        latest = now + (self.parameters.retry if soon else self.parameters.poll)
+        if not self.rules.idle_recovery and not soon:
+            latest = now + _FOREVER // 2
+        return Nap(latest, latest, self.group)
+
+    def _ask_again(self) -> None:
+        if self.host.now - self._asked_at >= self.parameters.retry:
+            self._asked_at = self.host.now
+            self._ask(self)
+
+    def _read(self, copy: Copy) -> Reading:
+        """Receive_inter, as one step."""
+        box, header = self.box, copy.header()
+        if header.state == FENCED:
+            return Reading("fenced")
+        connection = copy.connection(box.place)
+        if connection is None or connection.process != self.host.me:
+            return Reading("deleted")
+        if self.only_sends:
+            return Reading("wait" if connection.wish == JOINS else "read", connection, (), header.oldest)
+        if not connection.entry:
+            return Reading("wait", connection)
+        if not connection.present:
+            return Reading("restore", connection)
+        found: list[tuple[int, Element]] = []
+        if not self.pressed:
+            number = self.last or connection.entry - 1
+            there = boxes.numbered(copy)
+            while (next_one := there.get(number + 1)) is not None and len(found) < _READ_AT_ONCE:
+                slot, entry = next_one
+                number += 1
+                if not boxes.receives(connection, number):
+                    break
+                found.append((number, boxes.element_of(copy, slot, entry)))
+                if not entry.done & box.mask:
+                    copy.put(slot, boxes.changed(entry, done=entry.done | box.mask))
+        return Reading("read", connection, tuple(found), header.oldest)
+
+    def _begin(self, connection: Connection) -> None:
+        self.entered = True
+        self.last = max(0, connection.entry - 1)
+        self.oldest = connection.entry
+        self.host.record("state", self.group, state="entered", entry=connection.entry)
+        if self.only_sends:
+            names = tuple(name for name in self.forms or self.contacts if base(name) not in self.parameters.senders)
+            self.host.install(View(self.group, 1, names or (self.host.me,), names))
+            self.send()
+
+    def _purge(self, oldest: int) -> None:
+        self.oldest = max(self.oldest, oldest)
+        for number in [number for number in self.kept if number < self.oldest]:
+            del self.kept[number]
+
+    def _take_in(self, elements: tuple[tuple[int, Element], ...]) -> bool:
+        """Hands to the application what was read; whether it was this process's leave."""
+        leaves = False
+        for number, element in elements:
+            self.last = number
+            if self.rules.restore_buffers:
+                self.kept[number] = element
+            if element.kind == MESSAGES:
+                self.host.deliver(self.group, element.sender, element.batch, number)
+            else:
+                leaves = self._install(number, change_from_bytes(element.batch.body)) or leaves
+        return leaves
+
+    def _install(self, number: int, change: Change) -> bool:
+        if self.host.me not in change.members:
+            return True
+        left = {name: Reason(why.replace(" ", "-"), f"{name} {_SAID[why]}") for name, why in change.gone}
+        was_in = self.host.me in self.members
+        joined = tuple(name for name in change.members if name not in self.members) if was_in else change.members
+        self.members = change.members
+        self.host.install(View(self.group, number, change.members, joined, left, rank=number))
+        if not was_in:
+            self.send()
+        return False
+
+    # --- recovering ---------------------------------------------------------------------------------------------------
+
+    def _recover(self, copy: int) -> Generator[Request, Any, None]:
+        """Restores what this process keeps in a box that has become the active one."""
+        box = self.box
+        self.host.record("state", self.group, state="recovers", box=copy, kept=len(self.kept))
+        for number in sorted(self.kept):
+            while True:
+                step = partial(boxes.restore, number=number, element=self.kept[number], mask=box.mask, sets_flag=self.rules.own_flag)
+                done = yield box.operate(copy, "restore", step, size=len(self.kept[number].batch.body))
+                if done is FAILED:
+                    box.found_dead(copy)
+                    return
+                if done:
+                    break
+                latest = self.host.clock() + self.parameters.retry
+                yield Nap(latest, latest, self.group)
+        last = self.last if self.rules.own_flag else 0
+        header = yield box.operate(
+            copy, "present", partial(boxes.set_present, place=box.place, last=last, oldest=self.oldest), news=True
+        )
+        if header is FAILED:
+            box.found_dead(copy)
+            return
+        self._purge(header.oldest)
+        self.host.record("state", self.group, state="recovered", box=copy)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """There may be something to send."""
+        if self.entered and not self.sending and not self.wishing and self.host.peek(self.group) is not None:
+            self.sending = True
+            self.host.spawn("send", self._send())
+
+    def _send(self) -> Procedure:
+        box = self.box
+        while self.host.peek(self.group) is not None:
+            copy = box.active
+            if copy < 0:
+                return
+            room = yield box.operate(copy, "look", self._has_room)
+            if room is FAILED:
+                box.found_dead(copy)
+                continue
+            if not room:
+                self._note_blocked(True)
+                latest = self.host.clock() + self.parameters.retry
+                yield Nap(latest, latest, self.group)
+                continue
+            self._note_blocked(False)
+            batch = self.host.take(self.group, min(self.parameters.room, self.host.max_packet))
+            if batch is None:
+                break
+            yield from self._store(batch)
+        self.sending = False
+        self._leave_if_idle()
+
+    def _has_room(self, copy: Copy) -> bool:
+        """Whether an element may be taken: the box is restored, and enough are left for messages that have numbers."""
+        if self.rules.restore_flags and not boxes.is_restored(copy):
+            return False
+        waiting = [entry for _, entry in boxes.unnumbered(copy)]
+        if len([entry for entry in waiting if entry.sender == self.host.me]) >= self.parameters.window:
+            return False
+        occupied = len(waiting) if self.rules.reserve else len(tuple(copy.entries()))
+        return occupied < self.parameters.elements - (self.parameters.reserve if self.rules.reserve else 0)
+
+    def _store(self, batch: Batch) -> Generator[Request, Any, None]:
+        """Send_inter: the message goes into all boxes, without a number."""
+        box = self.box
+        self.number += 1
+        element = Element(self.host.me, self.number, MESSAGES, batch)
+        step = partial(boxes.put, element=element, stamp=0, listed=0, place=box.place)
+        copies = list(box.spares_first()) if self.rules.all_boxes else [box.active]
+        for copy in copies:
+            while True:
+                done = yield box.operate(copy, "store", step, news=copy == copies[-1], size=len(batch.body))
+                if done is FAILED:
+                    box.found_dead(copy)
+                if done:
+                    break
+                latest = self.host.clock() + self.parameters.retry
+                yield Nap(latest, latest, self.group)
+
+    def _note_blocked(self, blocked: bool) -> None:
+        if blocked != self.blocked:
+            self.blocked = blocked
+            if blocked:
+                text = f"no element of the mailbox of {self.group} is free for messages of {self.host.me}"
+                self.host.record("block", self.group, reason="full", text=text)
+            else:
+                self.host.record("unblock", self.group)
+
+    # --- going --------------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        self.leaving = True
+        self._leave_if_idle()
+
+    def _leave_if_idle(self) -> None:
+        if self.leaving and self.entered and not self.sending and not self.wishing:
+            self.wishing = True
+            self.host.spawn("leave", self._wish_to_leave())
+
+    def _wish_to_leave(self) -> Procedure:
+        """Says so in all boxes as soon as all its messages have numbers."""
+        box = self.box
+
+        def is_idle(copy: Copy) -> bool:
+            return boxes.is_restored(copy) and not any(entry.sender == self.host.me for _, entry in boxes.unnumbered(copy))
+
+        while box.active >= 0:
+            copy = box.active
+            idle = yield box.operate(copy, "look", is_idle)
+            if idle is FAILED:
+                box.found_dead(copy)
+            elif idle:
+                break
+            else:
+                latest = self.host.clock() + self.parameters.retry
+                yield Nap(latest, latest, self.group)
+
+        def wish(copy: Copy) -> None:
+            connection = copy.connection(box.place)
+            if connection is not None and connection.process == self.host.me and not connection.exit:
+                copy.connect(box.place, boxes.changed(connection, wish=LEAVES))
+
+        for copy in list(box.spares_first()):
+            if (yield box.operate(copy, "list", wish, news=True)) is FAILED:
+                box.found_dead(copy)
+        self._ask(self)
+
+    def _depart(self) -> Generator[Request, Any, None]:
+        """Leave: what this process keeps goes into the spare boxes, then it deletes itself from all."""
+        box = self.box
+        if self.rules.leave_restores:
+            for copy in list(box.spares_first())[:-1]:
+                for number in sorted(self.kept):
+                    step = partial(boxes.restore, number=number, element=self.kept[number], mask=0)
+                    if (yield box.operate(copy, "restore", step, size=len(self.kept[number].batch.body))) is FAILED:
+                        box.found_dead(copy)
+                        break
+        copies = list(box.spares_first()) if self.rules.delete_everywhere else [box.active]
+        for copy in copies:
+            deleted = yield box.operate(copy, "delete", partial(boxes.delete, process=self.host.me, drop=False), news=True)
+            if deleted is FAILED:
+                box.found_dead(copy)
+        self.gone = True
+        self._over(self)
+        yield Disconnect(self.group, box.place, self.host.me)
+        self.connected = self.entered = False
+        self.host.left(self.group, None if self.only_sends else self.last)
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        if self.gone:
+            return None
+        if self.sending:
+            return Reason("sending", f"{self.host.me} has messages in {self.group} to send")
+        if not self.entered or self.leaving:
+            return Reason("changing", f"{self.host.me} is on its way into {self.group}, or out of it")
+        return None
+
+
+_SAID: Final = {"left": "has left", "crashed": "has crashed", "node crashed": "was on a node that has crashed"}

@@ -1,0 +1,552 @@
+"""Which nodes are there (1.3): Cristian's first protocol for the membership of processor groups, spoken by relays.
+
+Theory of operation
+-------------------
+Time is divided into *rounds*. At clock time O the relay of every node broadcasts a :class:`~.nodes_packets.Present`. At
+O + delta, when everybody has got all of them, every networked process concludes the round: who has come, who has gone. Only then
+does :attr:`Nodes.alive` change, so that all conclude the same from the same packets. A conclusion that changes something, and
+that of a round that was asked for, makes a new processor group, and O is its identity.
+
+- **Join.** A relay that starts broadcasts :class:`~.nodes_packets.NewGroup` at T. Everybody, the relay included, holds a round at
+  T + delta; it is concluded at T + 2 delta. T is a multiple of delta / 5, so that nodes that start together share a round.
+- **Failure.** The next rounds are at identity + k pi. Who was not heard during ``misses`` rounds is gone when the last of them is
+  concluded. With ``misses`` = 1 that is the protocol of the thesis, for networks that lose nothing.
+- **Loss.** New-group packets are sent twice. Who misses both is told by the presents: an unknown node that says that it is there
+  is taken in when the round is concluded, and whoever hears of a group with a later identity holds its rounds when that group
+  does. While packets are lost groups with the same identity may differ for some rounds.
+- **Clocks** are to differ by less than delta. A present whose time cannot be right counts as heard now. Whose clock has jumped,
+  and who was stopped for a while, begins to listen anew: for him nobody was silent before.
+- **Listening.** All networked processes hear everything and conclude the rounds; only relays speak. So a new relay knows what the
+  old one knew, and speaks at once.
+- **Fencing.** Who was gone and is heard again with the same life was wrongly reported: :class:`Returned`. It is not taken in.
+- **Networks.** Presents go over all of them. The one for everything else is that on which most nodes were heard of late.
+
+A present costs its receiver the same however many nodes there are, a conclusion a look at every node.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from ...engine import Host
+from ...model import GroupId, Packet, ProcessId, Reason, Timer, format_duration
+from .nodes_packets import Claim, NewGroup, Present
+from .parameters import Parameters
+from .places import base, is_networked, node_of
+from .rules import Rules
+
+_HAIL: Final = ("nodes", "hail")
+_ROUND: Final = ("nodes", "round")
+_CONCLUDE: Final = ("nodes", "conclude")
+_SHARES: Final = 5
+"""New groups are asked for at so many times during a delta, at the most."""
+_CLAIM_BYTES: Final = 16
+"""What a claim takes of a packet beside its names, at the most."""
+
+
+@dataclasses.dataclass(slots=True)
+class NodeState:
+    """What is known of a node, from its last present."""
+
+    node: str
+    life: int
+    relay: ProcessId
+    networked: tuple[ProcessId, ...]
+    load: int = 0
+    claims: tuple[Claim, ...] = ()
+    heard: int = 0
+    """When it was heard last (``host.now``)."""
+    said: int = 0
+    """The time that its last present gives."""
+    first: int = 0
+    """The time of the first round in which it was heard."""
+    last: int = 0
+    """The time of the last one."""
+    lans: list[int] = dataclasses.field(default_factory=list)
+    """When it was heard last on each network (``host.now``); -1: never."""
+    parts: dict[int, tuple[Claim, ...]] = dataclasses.field(default_factory=dict)
+    """Its claims, packet by packet."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Appeared:
+    """A node is there that was not."""
+
+    state: NodeState
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gone:
+    """A node has crashed: all its processes, or all that are networked."""
+
+    node: str
+    life: int
+    reason: Reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another process of the node is its relay."""
+
+    state: NodeState
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Returned:
+    """A node is heard that was reported as crashed, with the same life: it has to stop. Told for each of its presents."""
+
+    state: NodeState
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Formed:
+    """A processor group is in force, with those who are alive; what made it was told right before."""
+
+    identity: int
+
+
+NodesEvent: TypeAlias = Appeared | Gone | Replaced | Returned | Formed
+
+
+class Nodes:
+    """The membership service of one networked process. There are no events about its own node."""
+
+    def __init__(
+        self,
+        host: Host,
+        node: str,
+        parameters: Parameters,
+        changed: Callable[[NodesEvent], None],
+        claims: Callable[[], tuple[Claim, ...]],
+        load: Callable[[], int],
+        rules: Rules,
+    ) -> None:
+        self._host = host
+        self._node = node
+        self._parameters = parameters
+        self._changed = changed
+        self._claims = claims
+        self._load = load
+        self._fencing = rules.fencing
+        self._pi = int(parameters.present_every)
+        self._delta = int(parameters.delta)
+        self._patience = (parameters.misses - 1) * self._pi
+        """How old the last present of a node may be at the time of a round."""
+        self.alive: dict[str, NodeState] = {}
+        self.identity = 0
+        """The time of the round that the processor group in force came from; 0: there is none yet."""
+        self._fresh: dict[str, NodeState] = {}
+        """Nodes that were heard and are not alive yet."""
+        self._gone: dict[str, int] = {}
+        """The last life of nodes that was reported as over."""
+        self._returned: dict[str, int] = {}
+        """The time of the last present of a node by which it was found to have returned."""
+        self._book: dict[str, tuple[ProcessId, ...]] = {}
+        """Whom to speak to, by node."""
+        self._everybody: tuple[ProcessId, ...] | None = ()
+        self._hail: int | None = None
+        self._hails = 0
+        self._joins: set[int] = set()
+        """Rounds ahead that were asked for."""
+        self._next: int | None = None
+        """The next ordinary round."""
+        self._open: dict[int, bool] = {}
+        """Rounds that are not concluded, and whether they were asked for."""
+        self._told = 0
+        """Of who is in no group yet: the latest that he has heard of."""
+        self._lan = 0
+
+    # --- what the engine calls ----------------------------------------------------------------------------------------
+
+    def start(self, life: int, relay: ProcessId, networked: tuple[ProcessId, ...]) -> None:
+        """This process is seated at its node. Of two lives of a node the later one has the larger number."""
+        self.alive[self._node] = NodeState(self._node, life, relay, networked)
+        self._address(self._node, networked)
+        if relay == self._host.me:
+            self._invite()
+
+    def local(self, relay: ProcessId, networked: tuple[ProcessId, ...]) -> None:
+        """The node's relay or its networked processes have changed."""
+        state = self.alive[self._node]
+        before = state.relay
+        state.relay, state.networked = relay, networked
+        self._address(self._node, networked)
+        if relay == self._host.me != before:
+            if self.identity:
+                self._speak(self._host.clock())
+            else:
+                self._invite()
+
+    def learn(self, names: Iterable[ProcessId]) -> None:
+        """Processes that may be there. Of nodes that are alive they are known better than that."""
+        found: dict[str, dict[str, ProcessId]] = {}
+        for name in names:
+            node = node_of(self._parameters, name)
+            if node != self._node and node not in self.alive and is_networked(self._parameters, name):
+                if node not in found:
+                    found[node] = {base(other): other for other in self._book.get(node, ())}
+                known = found[node].setdefault(base(name), name)
+                if _incarnation(known) < _incarnation(name):
+                    found[node][base(name)] = name
+        new = False
+        for node, latest in found.items():
+            new = self._address(node, tuple(latest.values())) or new
+        if new and self._is_relay:
+            self._invite()
+
+    def receive(self, source: ProcessId, packet: Packet) -> bool:
+        """Whether it was a packet about nodes."""
+        if isinstance(packet, Present):
+            if self._node in self.alive:
+                self._on_present(source, packet)
+            return True
+        if isinstance(packet, NewGroup):
+            if self._node in self.alive:
+                self._on_new_group(packet)
+            return True
+        return False
+
+    def expire(self, timer: Timer) -> bool:
+        """Whether it was a timer of the membership service."""
+        if timer == _ROUND:
+            self._hold()
+        elif timer == _CONCLUDE:
+            self._conclude()
+        elif timer == _HAIL:
+            self._call()
+        else:
+            return False
+        return True
+
+    def lan(self) -> int:
+        """The network to use for everything but presents."""
+        return self._lan
+
+    def state_of(self, process: ProcessId) -> NodeState | None:
+        """The node that a process is on, if it is alive."""
+        return self.alive.get(node_of(self._parameters, process))
+
+    def claim_of(self, group: GroupId) -> Claim | None:
+        """Who distributes in a group as far as any node has said: the latest claim, whoever made it. None: nobody."""
+        claims = [
+            claim
+            for states in (self.alive, self._fresh)
+            for state in states.values()
+            for claim in state.claims
+            if claim.group == group
+        ]
+        return max(claims, key=lambda claim: (claim.epoch, claim.distributor), default=None)
+
+    def waiting(self) -> Reason | None:
+        """Whether a processor group is being formed. That a node is silent is no reason: nobody knows yet."""
+        if self._node not in self.alive:
+            return None
+        if self._fresh:
+            return Reason("node-appears", f"{', '.join(sorted(self._fresh))} will be in the next processor group")
+        if not self.identity or self._joins or any(self._open.values()) or self._hail is not None:
+            return Reason("group-forms", f"{self._node} forms a processor group")
+        return None
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_relay(self) -> bool:
+        state = self.alive.get(self._node)
+        return state is not None and state.relay == self._host.me
+
+    def _invite(self) -> None:
+        """A new group is asked for at the next time at which that is done."""
+        step = max(1, self._delta // _SHARES)
+        self._hail = -(-self._host.clock() // step) * step
+        self._hails = 0
+        self._host.set_timer(_HAIL, self._when(self._hail))
+
+    def _call(self) -> None:
+        """Asks for a new group, for the first or the second time."""
+        if self._hail is None or not self._is_relay:
+            self._hail = None
+            return
+        state, time = self.alive[self._node], self._hail
+        for lan in range(self._parameters.lans):
+            self._host.send(self._addresses(), NewGroup(self._node, state.life, time, state.networked, lan), lan)
+        self._hails += 1
+        if self._hails == 1:
+            self._joins.add(time + self._delta)
+            self._host.set_timer(_HAIL, self._when(time + self._delta // 2))
+            self._plan()
+        else:
+            self._hail = None
+
+    def _on_new_group(self, packet: NewGroup) -> None:
+        known = self.alive.get(packet.node) or self._fresh.get(packet.node)
+        if packet.life <= self._gone.get(packet.node, -1) or (known is not None and packet.life < known.life):
+            return
+        if packet.node != self._node:
+            self._address(packet.node, packet.networked)
+        time = packet.time + self._delta
+        if time in self._open:
+            self._open[time] = True
+        elif 0 <= time - self._host.clock() <= 2 * self._delta:
+            self._joins.add(time)
+            self._plan()
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    def _when(self, reading: int) -> int:
+        """When the clock shows this."""
+        return self._host.now + max(0, reading - self._host.clock())
+
+    def _ahead(self) -> int | None:
+        """The next round."""
+        times = self._joins if self._next is None else {*self._joins, self._next}
+        return min(times, default=None)
+
+    def _plan(self) -> None:
+        """Sets the timers for what comes next."""
+        ahead = self._ahead()
+        if ahead is not None and ahead > self._host.clock() + 2 * self._pi:
+            ahead = self._begin_anew()
+        if ahead is not None:
+            self._host.set_timer(_ROUND, self._when(ahead))
+        if self._open:
+            self._host.set_timer(_CONCLUDE, self._when(min(self._open) + self._delta))
+
+    def _hold(self) -> None:
+        """A round begins."""
+        time = self._ahead()
+        assert time is not None, "a round without a time"
+        clock = self._host.clock()
+        if abs(clock - time) > self._delta:
+            self._begin_anew()
+            time = clock
+        else:
+            self._open[time] = time in self._joins
+            self._joins.discard(time)
+            self._next = self._following(time, time)
+        if self._is_relay:
+            self._speak(time)
+        self._plan()
+
+    def _begin_anew(self) -> int:
+        """This process was stopped, or its clock has jumped: it takes everybody for heard, and holds the next round ahead of it."""
+        clock = self._host.clock()
+        for states in (self.alive, self._fresh):
+            for state in states.values():
+                state.last = clock
+                state.first = min(state.first, clock)
+        asked = bool(self._joins) or any(self._open.values())
+        self._open.clear()
+        self._host.cancel_timer(_CONCLUDE)
+        self._next = self._following(self.identity, clock)
+        self._joins = {self._next} if asked else set()
+        return self._next
+
+    def _following(self, phase: int, after: int) -> int:
+        """The first ordinary round after a time; it has to be ahead."""
+        after = max(after, self._host.clock())
+        return phase + ((after - phase) // self._pi + 1) * self._pi
+
+    def _speak(self, time: int) -> None:
+        """Broadcasts that this node is there."""
+        own = self.alive[self._node]
+        own.load, own.claims, own.heard = self._load(), self._claims(), self._host.now
+        own.said = own.last = time
+        parts = self._divide(own)
+        for lan in range(self._parameters.lans):
+            for part, claims in enumerate(parts):
+                packet = Present(
+                    own.node, own.life, time, self.identity, own.networked, own.load, claims, part, len(parts), lan
+                )
+                self._host.send(self._addresses(), packet, lan)
+
+    def _divide(self, own: NodeState) -> list[tuple[Claim, ...]]:
+        """The claims, as many together as fit into a packet."""
+        room = max(_CLAIM_BYTES, self._host.max_packet - sum(len(name) + 2 for name in own.networked))
+        parts: list[list[Claim]] = [[]]
+        left = room
+        for claim in own.claims:
+            size = len(claim.group) + len(claim.distributor) + _CLAIM_BYTES
+            if size > left and parts[-1]:
+                parts.append([])
+                left = room
+            parts[-1].append(claim)
+            left -= size
+        return [tuple(part) for part in parts]
+
+    def _conclude(self) -> None:
+        """A round is over: who has come, and who has gone?"""
+        time = min(self._open)
+        asked = self._open.pop(time)
+        events = [*self._leaving(time), *self._coming(time)]
+        identity = self.identity
+        if not identity and not asked:
+            self.identity = self._told or time
+        elif asked or events:
+            self.identity = time
+        if self.identity != identity:
+            events.append(Formed(self.identity))
+        if self._parameters.lans > 1:
+            self._choose_lan()
+        self._plan()
+        for event in events:
+            self._changed(event)
+
+    def _leaving(self, time: int) -> list[NodesEvent]:
+        now = self._host.now
+        silent = [
+            state
+            for state in self.alive.values()
+            if time - state.last > self._patience and state.node != self._node
+        ]
+        events: list[NodesEvent] = []
+        for state in sorted(silent, key=lambda state: state.node):
+            rounds = self._parameters.misses
+            text = f"{state.node} was not heard in {rounds} {'rounds' if rounds > 1 else 'round'}, the last of them at {time}"
+            evidence = {"heard": format_duration(now - state.heard) + " ago", "round": time, "last": state.last}
+            events.append(self._take_out(state, Reason("node-silent", text, evidence)))
+        return events
+
+    def _coming(self, time: int) -> list[NodesEvent]:
+        events: list[NodesEvent] = []
+        for node in sorted(node for node, state in self._fresh.items() if state.first <= time):
+            state = self._fresh.pop(node)
+            before = self.alive.get(node)
+            if before is not None:
+                text = f"{node} has started again: all its processes had stopped"
+                events.append(self._take_out(before, Reason("node-restarted", text, {"life": state.life})))
+            self.alive[node] = state
+            events.append(Appeared(state))
+        return events
+
+    def _take_out(self, state: NodeState, reason: Reason) -> Gone:
+        del self.alive[state.node]
+        self._gone[state.node] = state.life
+        return Gone(state.node, state.life, reason)
+
+    def _choose_lan(self) -> None:
+        """The network on which most nodes were heard during the last rounds, the first of those that are equal. If nobody was
+        heard on any it stays."""
+        since = self._host.now - self._patience - self._pi
+        counts = [
+            sum(state.lans[lan] > since for state in self.alive.values() if state.node != self._node)
+            for lan in range(self._parameters.lans)
+        ]
+        most = max(counts)
+        if most:
+            self._lan = counts.index(most)
+
+    # --- hearing presents ---------------------------------------------------------------------------------------------
+
+    def _on_present(self, source: ProcessId, packet: Present) -> None:
+        node, life = packet.node, packet.life
+        if node == self._node:
+            self._on_own(source, packet)
+            return
+        state = self.alive.get(node)
+        if state is None or state.life != life:
+            if state is not None and life < state.life:
+                return
+            if self._fencing and life <= self._gone.get(node, -1):
+                self._on_returned(source, packet)
+                return
+            state = self._fresh.get(node)
+            if state is None or state.life < life:
+                state = self._fresh[node] = self._new_state(source, packet)
+            elif life < state.life:
+                return
+        self._note(state, packet)
+        if 0 < state.said - packet.time <= self._patience + self._pi:
+            return
+        state.said = packet.time
+        self._take(state, packet)
+        if packet.networked != state.networked:
+            state.networked = packet.networked
+            self._address(node, packet.networked)
+        self._follow(packet)
+        if source != state.relay:
+            state.relay = source
+            if self.alive.get(node) is state:
+                self._changed(Replaced(state))
+
+    def _on_own(self, source: ProcessId, packet: Present) -> None:
+        """Who only listens hears of its own node what everybody hears."""
+        own = self.alive[self._node]
+        if packet.life == own.life and source == own.relay != self._host.me:
+            own.heard = self._host.now
+            own.said = own.last = packet.time
+            self._take(own, packet)
+            self._follow(packet)
+
+    def _on_returned(self, source: ProcessId, packet: Present) -> None:
+        if self._returned.get(packet.node) != packet.time:
+            self._returned[packet.node] = packet.time
+            state = self._new_state(source, packet)
+            self._take(state, packet)
+            self._changed(Returned(state))
+
+    def _new_state(self, source: ProcessId, packet: Present) -> NodeState:
+        state = NodeState(packet.node, packet.life, source, packet.networked, lans=[-1] * self._parameters.lans)
+        state.heard, state.said, state.first = self._host.now, packet.time, self._right(packet.time)
+        self._address(packet.node, packet.networked)
+        return state
+
+    def _right(self, time: int) -> int:
+        """The time of a round, or now, if that cannot be right."""
+        clock = self._host.clock()
+        return time if abs(clock - time) <= self._delta else clock
+
+    def _note(self, state: NodeState, packet: Present) -> None:
+        """It was heard, and over which network."""
+        state.heard = self._host.now
+        state.last = max(state.last, self._right(packet.time))
+        if 0 <= packet.lan < len(state.lans):
+            state.lans[packet.lan] = self._host.now
+
+    @staticmethod
+    def _take(state: NodeState, packet: Present) -> None:
+        """What a node says of itself."""
+        state.load = packet.load
+        if packet.parts == 1:
+            state.parts.clear()
+            state.claims = packet.claims
+            return
+        state.parts[packet.part] = packet.claims
+        state.claims = tuple(claim for part in sorted(state.parts) if part < packet.parts for claim in state.parts[part])
+
+    def _follow(self, packet: Present) -> None:
+        """Who has missed that a group was formed holds its rounds from now on."""
+        if not self.identity:
+            self._told = max(self._told, packet.identity)
+            if not self._joins and not self._open and self._hail is None:
+                time = self._right(packet.time)
+                self._open[time] = False
+                self._next = self._following(time, time)
+                self._plan()
+        elif self.identity < packet.identity <= self._host.clock() + self._delta:
+            self.identity = packet.identity
+            if self._next is not None:
+                self._next = self._following(self.identity, self._next - self._pi)
+            self._plan()
+            self._changed(Formed(self.identity))
+
+    # --- whom to speak to ---------------------------------------------------------------------------------------------
+
+    def _address(self, node: str, names: tuple[ProcessId, ...]) -> bool:
+        """Notes who listens on a node; whether that is new."""
+        if self._book.get(node) == names:
+            return False
+        self._book[node] = names
+        self._everybody = None
+        return True
+
+    def _addresses(self) -> tuple[ProcessId, ...]:
+        if self._everybody is None:
+            me = self._host.me
+            self._everybody = tuple(name for node in sorted(self._book) for name in self._book[node] if name != me)
+        return self._everybody
+
+
+def _incarnation(process: ProcessId) -> int:
+    return int(process.partition("#")[2] or 0)

@@ -1,0 +1,51 @@
+"""What nodes tell each other about themselves (1.3): :class:`NewGroup` and :class:`Present`.
+
+Times are readings of the senders' clocks. ``life`` tells apart a node before and after all its processes had stopped: the later
+one has the larger number. ``lan`` is the network that the packet goes over. ``networked`` are the processes that listen for the
+node; the one that sends the packet is its relay.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from ...model import GroupId, Packet, ProcessId
+
+
+class Claim(Struct, frozen=True, array_like=True, gc=False):
+    """Who distributes in a group, as far as a node knows: an entry of the table of server groups. The later epoch counts."""
+
+    group: GroupId
+    epoch: int
+    distributor: ProcessId
+
+
+class NewGroup(Packet, frozen=True, array_like=True, gc=False, tag=93):
+    """A node has started at ``time`` and asks everybody to say that he is there, a delta later."""
+
+    node: str
+    life: int
+    time: int
+    networked: tuple[ProcessId, ...]
+    lan: int
+
+
+class Present(Packet, frozen=True, array_like=True, gc=False, tag=94):
+    """A node is there: in the round of ``time``, as a member of the processor group ``identity`` (0: of none yet). A table of
+    claims that does not fit into a packet goes in several, ``part`` of ``parts``."""
+
+    node: str
+    life: int
+    time: int
+    identity: int
+    networked: tuple[ProcessId, ...]
+    load: int
+    claims: tuple[Claim, ...]
+    part: int
+    parts: int
+    lan: int
+
+
+PACKETS: Final = (NewGroup, Present)

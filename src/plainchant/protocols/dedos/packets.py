@@ -1,0 +1,230 @@
+"""What relays and distributors say to each other (3.8.1), and what members say to their relay.
+
+An epoch is a number that no two distributors share: how many there were before, and a digest of the distributor's name
+(:func:`epoch_of`). ``life`` is when a node's mailbox of the group was made, and tells it from one that the node had before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from ...model import GroupId, Packet, ProcessId, WireError
+from .box import Element
+
+_COUNTED: Final = 32
+
+
+def epoch_of(count: int, distributor: ProcessId) -> int:
+    """The epoch of a distributor that is the so-and-so-manieth of its group."""
+    return count << _COUNTED | crc32(distributor.encode())
+
+
+def count_of(epoch: int) -> int:
+    """How many distributors the group has had, by its epoch.
+
+    >>> count_of(epoch_of(3, "n1.a"))
+    3
+    """
+    return epoch >> _COUNTED
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """Who is in the group, from this number on: what an element of kind CHANGE carries."""
+
+    members: tuple[ProcessId, ...]
+    """Those who receive."""
+    joined: tuple[ProcessId, ...] = ()
+    """Those who are new, who only send among them."""
+    gone: tuple[tuple[ProcessId, str], ...] = ()
+    """Those who are no members any more, and why: ``left``, ``crashed``, ``node crashed``."""
+
+
+class Local(msgspec.Struct, frozen=True, array_like=True):
+    """A member, as its relay finds it in the mailbox."""
+
+    process: ProcessId
+    wish: int
+    floor: int
+    """All its messages up to this one of its own numbers were read by all receivers of its node."""
+
+
+class Said(Packet, frozen=True, array_like=True, gc=False):
+    """What every packet of a relay to a distributor begins with."""
+
+    group: GroupId
+    epoch: int
+    """That of the distributor that it is meant for."""
+    node: str
+    life: int
+    line: int
+    """The epoch whose numbers are in the node's mailbox; 0: there are none yet."""
+    acked: int
+    """All receivers of the node have read everything up to this number."""
+    next: int
+    """The first number that is not in the node's mailbox."""
+
+
+class McRequest(Said, frozen=True, array_like=True, gc=False, tag=80):
+    """Messages to be numbered."""
+
+    elements: tuple[Element, ...]
+
+
+class AcksOnly(Said, frozen=True, array_like=True, gc=False, tag=81):
+    """Nothing but what every packet says."""
+
+
+class UpToDate(Said, frozen=True, array_like=True, gc=False, tag=82):
+    """Everything that there was when the synchronisation phase began is in the node's mailbox."""
+
+
+class RetransRequest(Said, frozen=True, array_like=True, gc=False, tag=83):
+    """Numbers that are missing."""
+
+    numbers: tuple[int, ...]
+
+
+class Report(Said, frozen=True, array_like=True, gc=False, tag=84):
+    """Who is connected to the node's mailbox, and what they wish."""
+
+    members: tuple[Local, ...]
+
+
+class Held(Said, frozen=True, array_like=True, gc=False, tag=85):
+    """The answer to HIGHEST: what the node's mailbox holds."""
+
+    round: int
+    serves: bool
+    """Whether there is a mailbox of the group on this node at all."""
+    before: int
+    """The epoch that this node had promised before it promised this one."""
+    oldest: int
+    """Everything from here to ``next`` is there."""
+    beyond: tuple[int, ...]
+    """Numbers after ``next`` that are there."""
+    members: tuple[Local, ...]
+
+
+class DistLoaded(Said, frozen=True, array_like=True, gc=False, tag=86):
+    """The answer to DISTLOAD."""
+
+    round: int
+    elements: tuple[tuple[int, Element], ...]
+    missing: tuple[int, ...]
+    """Numbers that are not there any more."""
+
+
+class StartDist(Packet, frozen=True, array_like=True, gc=False, tag=87):
+    """You are the distributor of this epoch."""
+
+    group: GroupId
+    epoch: int
+    forms: tuple[ProcessId, ...]
+    """Those who form the group, as far as the node that says so knows."""
+
+
+class Highest(Packet, frozen=True, array_like=True, gc=False, tag=88):
+    """A new distributor asks what there is; who answers listens to no earlier one any more."""
+
+    group: GroupId
+    epoch: int
+    round: int
+
+
+class DistLoad(Packet, frozen=True, array_like=True, gc=False, tag=89):
+    """A new distributor asks for messages."""
+
+    group: GroupId
+    epoch: int
+    round: int
+    numbers: tuple[int, ...]
+
+
+class SyncInit(Packet, frozen=True, array_like=True, gc=False, tag=90):
+    """Where a node has to stand: an epoch begins, a relay is new, or everybody has to catch up."""
+
+    group: GroupId
+    epoch: int
+    begin: int
+    """Numbers of earlier epochs are void from here on."""
+    start: int
+    """The first number that this node gets; 0: it goes on with what it has."""
+    last: int
+    oldest: int
+    sync: bool
+    """Whether this begins a synchronisation phase: UPTODATE is expected when everything up to ``last`` is there."""
+
+
+class Multicast(Packet, frozen=True, array_like=True, gc=False, tag=91):
+    """Consecutive messages with their numbers; without any it says only what there is."""
+
+    group: GroupId
+    epoch: int
+    first: int
+    oldest: int
+    """All receivers of all nodes have everything before this."""
+    next: int
+    elements: tuple[Element, ...]
+
+
+class Retrans(Packet, frozen=True, array_like=True, gc=False, tag=92):
+    """Messages that were asked for."""
+
+    group: GroupId
+    epoch: int
+    elements: tuple[tuple[int, Element], ...]
+
+
+class NotSent(Packet, frozen=True, array_like=True, gc=False, tag=76):
+    """The distributor lives, but does not number messages just now; or a node has promised a later epoch."""
+
+    group: GroupId
+    epoch: int
+    why: str
+    promised: int
+
+
+class Fence(Packet, frozen=True, array_like=True, gc=False, tag=77):
+    """The group goes on without this node."""
+
+    group: GroupId
+    epoch: int
+    node: str
+    life: int
+
+
+class Wish(Packet, frozen=True, array_like=True, gc=False, tag=78):
+    """A member tells the relay of its node that it wants to join or to leave, and whom it knows."""
+
+    group: GroupId
+    process: ProcessId
+    forms: tuple[ProcessId, ...]
+    contacts: tuple[ProcessId, ...]
+
+
+PACKETS: Final = (
+    McRequest, AcksOnly, UpToDate, RetransRequest, Report, Held, DistLoaded, StartDist, Highest, DistLoad, SyncInit, Multicast, Retrans,
+    NotSent, Fence, Wish,
+)  # fmt: skip
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Change).decode
+
+
+def change_to_bytes(change: Change) -> bytes:
+    return _encode(change)
+
+
+def change_from_bytes(data: bytes) -> Change:
+    """A change, or a WireError if these bytes are none.
+
+    >>> change_from_bytes(change_to_bytes(Change(("n1.a",)))).members
+    ('n1.a',)
+    """
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"{len(data)} bytes are no change of a group ({error}); run the same version everywhere") from error

@@ -1,0 +1,682 @@
+"""A relay's part in one group: the intermediate of the thesis, outgoing and incoming (3.6.2), for one mailbox of its node.
+
+Theory of operation
+-------------------
+**Outgoing.** A procedure looks at the mailbox whenever there is news, and now and then. Elements without a number are sent to the
+distributor, again after ``retry`` until they have one. What all local receivers have read is acknowledged, with every packet and
+after ``acknowledge`` at the latest. Wishes of processes that want to join or to leave are reported.
+
+**Incoming.** What comes from the distributor waits in private memory for its turn, and is stored in the order of the numbers: a
+local sender's message gets its number in all boxes, spares first, everything else goes into the active mailbox. If the mailbox
+is being restored, or full, it stays where it is. What is missing is asked for: every number from the first that is not in the
+mailbox, for a message that a local sender stored may be there with a higher one.
+
+**Nothing in private memory matters.** Which epoch the numbers belong to and which epoch was promised stand in the headers of all
+boxes; what the next number is follows from the mailbox. So a relay that takes over from one that has crashed reads the mailbox
+and reports to the distributor.
+
+**Epochs.** Who promises an epoch stores nothing of an earlier one from then on, and answers with what the mailbox holds. The
+epoch begins here with its SYNCINIT: numbers that the new distributor did not find anywhere are void. """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from ...engine import Host
+from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request
+from ...model import GroupId, Packet, ProcessId, Reason
+from . import box as boxes
+from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
+from .packets import (
+    AcksOnly,
+    Change,
+    DistLoad,
+    DistLoaded,
+    Held,
+    Highest,
+    Local,
+    McRequest,
+    Multicast,
+    NotSent,
+    Report,
+    Retrans,
+    RetransRequest,
+    SyncInit,
+    UpToDate,
+    change_from_bytes,
+)
+from .parameters import Parameters
+from .places import base, node_of
+from .rules import Rules
+
+_ASKED_AT_ONCE: Final = 64
+_OVERHEAD: Final = 96
+"""Bytes of an element in a packet beside its body, about."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a relay finds in the mailbox."""
+
+    state: int
+    restored: bool
+    epoch: int
+    promised: int
+    oldest: int
+    next: int
+    """The first number that is not there."""
+    acked: int
+    """All local receivers have read everything up to this."""
+    beyond: tuple[int, ...]
+    waiting: int
+    """Elements without a number."""
+    requests: tuple[Element, ...]
+    """Those of them that should be sent to the distributor now."""
+    members: tuple[Local, ...]
+
+
+class Relay:
+    """One group on this node. ``transmit`` sends packets; ``empty`` is called when the group has no member here any more."""
+
+    def __init__(
+        self, host: Host, group: GroupId, node: str, parameters: Parameters, rules: Rules,
+        transmit: Callable[[Iterable[ProcessId], Packet], None], empty: Callable[[Relay], None],
+    ) -> None:  # fmt: skip
+        self.host = host
+        self.group = group
+        self.node = node
+        self.parameters = parameters
+        self.rules = rules
+        self.transmit = transmit
+        self._empty = empty
+        self.box = Box(host, group, parameters, rules)
+        self.ready = False
+        """Whether the mailbox has been looked at."""
+        self.stopped = False
+        self.distributor: ProcessId = ""
+        self.promised = 0
+        self.before = 0
+        """What was promised before."""
+        self.epoch = 0
+        """Whose numbers are in the mailbox."""
+        self.next = 1
+        self.oldest = 1
+        self.purged = 1
+        self.acked = 0
+        self.high = 0
+        """The highest number that is known to exist."""
+        self.members: tuple[Local, ...] = ()
+        self.forms: tuple[ProcessId, ...] = ()
+        self.early: dict[int, Element] = {}
+        """What has come and is not stored yet, by number."""
+        self.requested: dict[tuple[ProcessId, int], int] = {}
+        """Messages that were sent to the distributor, and when."""
+        self.heard_at = host.now
+        """When the distributor was heard last, or there was nothing to hear."""
+        self.unanswered_since = 0
+        """Since when the distributor owes an answer; 0: it does not."""
+        self.syncing = 0
+        """The number up to which everything has to be there in the synchronisation phase; 0: there is none."""
+        self.elements_waiting = 0
+        self.failed: dict[ProcessId, None] = {}
+        self._storing = False
+        self._turning = False
+        """Whether the mailbox is being brought to another epoch."""
+        self._told_acked = -1
+        self._told_at = 0
+        self._asked_at = 0
+        self._reported_at = -(1 << 62)
+        self._dropped: set[int] = set()
+        self._counts_from = 1
+
+    # --- serving ------------------------------------------------------------------------------------------------------
+
+    def serve(self, port: Port | None) -> Procedure:
+        """Serves the mailbox until nobody is connected to it any more but the relay; ``port``: that of the process as a
+        member."""
+        box = self.box
+        if port is None:
+            found = yield Connect(self.group, box.layout)
+            if not isinstance(found, Port):
+                self.stopped = True
+                self._empty(self)
+                return
+            port = found
+        box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
+        while not self.stopped and box.active >= 0:
+            copy = box.active
+            found = yield box.operate(copy, "look", self._look)
+            if self.stopped:
+                return
+            if found is FAILED:
+                box.found_dead(copy)
+                self._forget()
+                continue
+            self._seen(found)
+            if found.state == FENCED:
+                self.stopped = True
+                return
+            if not found.members:
+                self._empty(self)
+            yield from self._purge()
+            latest = self.host.clock() + self._patience(found)
+            yield Nap(latest, latest, self.group)
+
+    def _patience(self, found: Snapshot) -> int:
+        """How long until the mailbox is looked at again, if there is no news."""
+        parameters = self.parameters
+        if not found.restored or self.early or self.high >= self.next:
+            return min(parameters.retry, parameters.acknowledge)
+        if self.acked < self.next - 1 or found.waiting or any(member.wish for member in found.members):
+            return min(parameters.acknowledge, parameters.retry)
+        return parameters.poll
+
+    def _forget(self) -> None:
+        """The mailbox has crashed: what was stored may not be there any more."""
+        self.requested.clear()
+        self._dropped.clear()
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def _look(self, copy: Copy) -> Snapshot:
+        header = copy.header()
+        there = boxes.numbered(copy)
+        next_ = header.oldest
+        while next_ in there:
+            next_ += 1
+        if not self.rules.gaps and there:
+            next_ = max(there) + 1
+        waiting = boxes.unnumbered(copy)
+        restored = boxes.is_restored(copy)
+        requests: list[Element] = []
+        if restored and self.distributor and self.epoch == self.promised and not self.syncing:
+            since = self.host.now - self.parameters.retry
+            for slot, entry in waiting:
+                if self.requested.get((entry.sender, entry.number), -1) <= since or (entry.sender, entry.number) not in self.requested:
+                    requests.append(boxes.element_of(copy, slot, entry))
+        acked = self._count_acked(copy, there, header.oldest, next_)
+        members = tuple(
+            Local(connection.process, connection.wish, self._floor(copy, connection, acked))
+            for _, connection in copy.connections()
+            if connection.process not in self.failed
+        )
+        beyond = tuple(sorted(number for number in there if number > next_))
+        return Snapshot(
+            header.state, restored, header.epoch, header.promised, header.oldest, next_, acked, beyond, len(waiting), tuple(requests),
+            members,
+        )  # fmt: skip
+
+    def _count_acked(self, copy: Copy, there: dict[int, tuple[int, boxes.Entry]], oldest: int, next_: int) -> int:
+        """SetAcks: the largest number such that it and all before it were read by every local receiver."""
+        has_receivers = any(connection.entry for _, connection in copy.connections())
+        if not has_receivers and not self.rules.senderless_acks:
+            return oldest - 1
+        if not self.rules.contiguous:
+            done = [number for number, (_, entry) in there.items() if not entry.listed & ~entry.done]
+            return max(done, default=oldest - 1)
+        number = oldest
+        while number < next_:
+            entry = there[number][1]
+            if entry.listed & ~entry.done:
+                break
+            number += 1
+        return number - 1
+
+    def _floor(self, copy: Copy, connection: Connection, acked: int) -> int:
+        floor = connection.last
+        for _, entry in copy.entries():
+            if entry.sender == connection.process and 0 < entry.stamp <= acked and entry.kind == MESSAGES:
+                floor = max(floor, entry.number)
+        return floor
+
+    def _seen(self, found: Snapshot) -> None:
+        """Acts upon what is in the mailbox."""
+        if not self.ready:
+            self.ready = True
+            self.epoch, self.promised = max(self.epoch, found.epoch), max(self.promised, found.promised)
+        self.oldest = max(self.oldest, found.oldest)
+        self.acked = found.acked
+        self.members = found.members
+        self.elements_waiting = found.waiting
+        if not found.waiting:
+            self.requested.clear()
+        if not self._storing and not self._turning:
+            self.next = found.next
+        for number in [number for number in self.early if number < found.oldest]:
+            del self.early[number]
+        if not found.restored or self._turning:
+            return
+        if self.distributor and self.epoch == self.promised and self.epoch:
+            self._request(found.requests)
+            self._ask_for_missing()
+            self._acknowledge()
+        self._report()
+        self._store_early()
+
+    # --- outgoing -----------------------------------------------------------------------------------------------------
+
+    def said(self) -> tuple[Any, ...]:
+        """What every packet to the distributor begins with."""
+        self._told_acked, self._told_at = self.acked, self.host.now
+        return (self.group, self.promised, self.node, self.box.life, self.epoch, self.acked, self.next)
+
+    def tell(self, packet: Packet) -> None:
+        self.transmit((self.distributor,), packet)
+
+    def _request(self, elements: tuple[Element, ...]) -> None:
+        """MC_REQUEST, as many messages in a packet as fit."""
+        together: list[Element] = []
+        size = 0
+        for element in elements:
+            self.requested[element.sender, element.number] = self.host.now
+            length = len(element.batch.body) + _OVERHEAD
+            if together and size + length > self.host.max_packet:
+                self.tell(McRequest(*self.said(), tuple(together)))
+                together, size = [], 0
+            together.append(element)
+            size += length
+        if together:
+            self.tell(McRequest(*self.said(), tuple(together)))
+        if elements and not self.unanswered_since:
+            self.unanswered_since = self.host.now
+
+    def _ask_for_missing(self) -> None:
+        last = max(self.high, max(self.early, default=0))
+        missing = [
+            number for number in range(self.next, last + 1)
+            if number not in self.early and number not in self._dropped
+        ][:_ASKED_AT_ONCE]  # fmt: skip
+        if missing and self.host.now - self._asked_at >= self.parameters.retry:
+            self._asked_at = self.host.now
+            self.host.record("state", self.group, state="asks for missing", first=missing[0], count=len(missing))
+            self.tell(RetransRequest(*self.said(), tuple(missing)))
+            if not self.unanswered_since:
+                self.unanswered_since = self.host.now
+
+    def _acknowledge(self) -> None:
+        if self.syncing and self.next > self.syncing:
+            self.syncing = 0
+            self.tell(UpToDate(*self.said()))
+        elif self.acked != self._told_acked and self.host.now - self._told_at >= self.parameters.acknowledge:
+            self.tell(AcksOnly(*self.said()))
+
+    def acknowledge_now(self) -> None:
+        """The distributor wants to know."""
+        if self.epoch == self.promised and self.distributor:
+            self.tell(AcksOnly(*self.said()))
+
+    def _report(self) -> None:
+        """Wishes, and whoever is not here any more: said until it is done."""
+        if not self.distributor or self.host.now - self._reported_at < self.parameters.retry:
+            return
+        if self.wants_report or any(member.wish for member in self.members):
+            self.report()
+
+    wants_report = True
+    """Whether the distributor has not answered this relay yet."""
+
+    def report(self) -> None:
+        self._reported_at = self.host.now
+        self.tell(Report(*self.said(), self.members))
+
+    # --- incoming -----------------------------------------------------------------------------------------------------
+
+    def multicast(self, source: ProcessId, packet: Multicast) -> None:
+        if self._is_current(source, packet.epoch):
+            self.high = max(self.high, packet.next - 1)
+            self._receive(packet.oldest, enumerate(packet.elements, packet.first))
+            if not packet.elements:
+                self.acknowledge_now()
+
+    def retransmitted(self, source: ProcessId, packet: Retrans) -> None:
+        if self._is_current(source, packet.epoch):
+            self._asked_at = min(self._asked_at, self.host.now - self.parameters.retry)
+            self._receive(0, packet.elements)
+
+    def _is_current(self, source: ProcessId, epoch: int) -> bool:
+        if epoch == self.promised or not self.rules.epochs:
+            self.distributor = source
+            self.heard()
+            if self.epoch != epoch and self.rules.epochs:
+                # It has not been said yet where that epoch begins.
+                if self.ready and self.host.now - self._reported_at >= self.parameters.retry:
+                    self.report()
+                return False
+            return True
+        return False
+
+    def heard(self) -> None:
+        """The distributor lives."""
+        self.heard_at = self.host.now
+        self.unanswered_since = 0
+
+    def _receive(self, oldest: int, elements: Iterable[tuple[int, Element]]) -> None:
+        self.oldest = max(self.oldest, oldest)
+        for number, element in elements:
+            self.high = max(self.high, number)
+            self.requested.pop((element.sender, element.number), None)
+            if number >= self.next and (self.rules.buffering or number == self.next + len(self.early)):
+                self.early[number] = element
+        self._store_early()
+        if self.ready and not self._turning:
+            self._ask_for_missing()
+
+    def _store_early(self) -> None:
+        if self.next in self.early and not self._storing and not self._turning and self.ready and not self.stopped:
+            self._storing = True
+            self.host.spawn("store", self._store())
+
+    def _store(self) -> Procedure:
+        """Stores what has come, in order, until something is missing or there is no room."""
+        epoch = self.epoch
+        while self.next in self.early and not self._turning and not self.stopped and self.epoch == epoch:
+            number, element = self.next, self.early[self.next]
+            result = yield from self._store_one(number, element)
+            if result == "full" and self.purged < self.oldest:
+                yield from self._purge()
+                continue
+            if result in ("full", "recovering"):
+                self.host.record("state", self.group, state=f"cannot store: {result}", number=number)
+                if result == "full" and not self.rules.full_is_asked_again:
+                    del self.early[number]
+                    self._dropped.add(number)
+                break
+            self.early.pop(number, None)
+            if self.next == number:
+                self.next += 1
+        self._storing = False
+        if self.ready and not self.stopped and not self._turning and self.epoch == self.promised:
+            self._ask_for_missing()
+            if self.syncing:
+                self._acknowledge()
+
+    def _store_one(self, number: int, element: Element) -> Generator[Request, Any, str]:
+        box = self.box
+        is_local = element.kind == MESSAGES and node_of(self.parameters, element.sender) == self.node
+        change = change_from_bytes(element.batch.body) if element.kind == CHANGE else None
+        active = box.active
+        for copy in list(box.spares_first()):
+            if copy != active and not is_local and change is None:
+                continue
+            step = partial(self._place, number=number, element=element, change=change, is_local=is_local, is_active=copy == active)
+            result = yield box.operate(copy, "store", step, news=copy == active, size=len(element.batch.body))
+            if result is FAILED:
+                box.found_dead(copy)
+                if copy == active:
+                    self._forget()
+                    return "recovering"
+            elif copy == active:
+                return str(result)
+        return "recovering"
+
+    def _place(
+        self, copy: Copy, *, number: int, element: Element, change: Change | None, is_local: bool, is_active: bool
+    ) -> str:
+        """StoreMsgIm, as one step on one box."""
+        if is_active and self.rules.restore_flags and not boxes.is_restored(copy):
+            return "recovering"
+        if is_active and not is_local and number not in boxes.numbered(copy) and self._is_full(copy):
+            return "full"
+        if change is not None:
+            self._admit(copy, number, change, is_active)
+        if is_active and number in boxes.numbered(copy):
+            return "there"
+        listed = boxes.receivers(copy, number)
+        if is_local:
+            found = boxes.own(copy, element.sender, element.number)
+            if found is not None:
+                slot, entry = found
+                if entry.stamp != number:
+                    copy.put(slot, boxes.changed(entry, stamp=number, listed=listed, done=0))
+                return "stored"
+            if not is_active or not self.rules.late_sender:
+                return "stored"
+            if self._is_full(copy):
+                return "full"
+        if is_active and not boxes.put(copy, element, number, listed):
+            return "full"
+        return "stored"
+
+    def _is_full(self, copy: Copy) -> bool:
+        occupied = [entry.stamp for _, entry in copy.entries()]
+        has_numbers = len([stamp for stamp in occupied if stamp])
+        reserve = self.parameters.reserve if self.rules.reserve else 0
+        return len(occupied) >= self.parameters.elements and has_numbers >= reserve
+
+    def _admit(self, copy: Copy, number: int, change: Change, is_active: bool) -> None:
+        """A change says that processes of this node are members from now on, or none any more."""
+        gone = {name for name, _ in change.gone}
+        for place, connection in tuple(copy.connections()):
+            if connection.wish == JOINS and connection.process in change.joined:
+                entry = 0 if base(connection.process) in self.parameters.senders else number
+                copy.connect(place, boxes.changed(connection, entry=entry, wish=0, present=is_active))
+            elif connection.process in gone and not connection.exit:
+                copy.connect(place, boxes.changed(connection, exit=number, wish=0))
+
+    def _purge(self) -> Generator[Request, Any, None]:
+        """CheckAcksIm: what everybody has read is removed from all boxes."""
+        oldest = self.oldest if self.rules.wait_for_all else max(self.oldest, self.acked + 1)
+        if oldest <= self.purged:
+            return
+        for copy in list(self.box.spares_first()):
+            if (yield self.box.operate(copy, "purge", partial(boxes.purge, oldest=oldest), news=copy == self.box.active)) is FAILED:
+                self.box.found_dead(copy)
+        self.purged = oldest
+
+    # --- epochs -------------------------------------------------------------------------------------------------------
+
+    def highest(self, source: ProcessId, packet: Highest) -> None:
+        """A new distributor asks what there is."""
+        if packet.epoch < self.promised and self.rules.epochs:
+            self.transmit((source,), NotSent(self.group, packet.epoch, "promised", self.promised))
+            return
+        if packet.epoch != self.promised:
+            self.before, self.promised = self.promised, packet.epoch
+            self.early.clear()
+            self.syncing = 0
+            self.host.record("elect", self.group, stage="promise", epoch=packet.epoch, distributor=source)
+        self.distributor = source
+        self.heard()
+        self.host.spawn("answer", self._answer(packet))
+
+    def _answer(self, packet: Highest) -> Procedure:
+        """Writes the promise into all boxes, and says what the mailbox holds."""
+        box = self.box
+
+        def promise(copy: Copy) -> None:
+            header = copy.header()
+            if header.promised < packet.epoch:
+                copy.put_header(boxes.changed(header, promised=packet.epoch))
+
+        while (self._storing or self._turning or not self.ready) and not self.stopped:
+            yield Nap(self.host.clock() + self.parameters.operation)
+        while packet.epoch == self.promised and not self.stopped:
+            for copy in list(box.spares_first()):
+                if (yield box.operate(copy, "promise", promise)) is FAILED:
+                    box.found_dead(copy)
+                    self._forget()
+            copy = box.active
+            if copy < 0:
+                return
+            found = yield box.operate(copy, "look", self._look)
+            if found is FAILED:
+                box.found_dead(copy)
+                self._forget()
+            elif found.state == FENCED:
+                return
+            elif found.restored:
+                self._seen(found)
+                said = (*self.said()[:4], found.epoch, found.acked, found.next)
+                answer = Held(*said, packet.round, True, self.before, found.oldest, found.beyond, found.members)
+                if packet.epoch == self.promised:
+                    self.tell(answer)
+                return
+            else:
+                yield Nap(self.host.clock() + self.parameters.retry, 0, self.group)
+
+    def load(self, source: ProcessId, packet: DistLoad) -> None:
+        if packet.epoch == self.promised and source == self.distributor:
+            self.heard()
+            self.host.spawn("load", self._load(packet))
+
+    def _load(self, packet: DistLoad) -> Procedure:
+        box, numbers = self.box, set(packet.numbers)
+
+        def read(copy: Copy) -> list[tuple[int, Element]]:
+            return [
+                (number, boxes.element_of(copy, slot, entry))
+                for number, (slot, entry) in boxes.numbered(copy).items()
+                if number in numbers
+            ]
+
+        copy = box.active
+        found = [] if copy < 0 else (yield box.operate(copy, "look", read))
+        if found is FAILED:
+            box.found_dead(copy)
+            self._forget()
+            found = []
+        missing = tuple(sorted(numbers - {number for number, _ in found}))
+        parts: list[list[tuple[int, Element]]] = [[]]
+        size = 0
+        for number, element in sorted(found, key=lambda each: each[0]):
+            length = len(element.batch.body) + _OVERHEAD
+            if parts[-1] and size + length > self.host.max_packet:
+                parts.append([])
+                size = 0
+            parts[-1].append((number, element))
+            size += length
+        for part in parts:
+            self.tell(DistLoaded(*self.said(), packet.round, tuple(part), missing))
+
+    def synchronise(self, source: ProcessId, packet: SyncInit) -> None:
+        """An epoch begins here, this relay is known to the distributor, or everybody has to catch up."""
+        if packet.epoch < self.promised and self.rules.epochs:
+            return
+        self.distributor = source
+        self.heard()
+        if packet.epoch != self.epoch or packet.start > max(self.next, self.oldest):
+            if packet.epoch > self.promised and self.epoch:
+                # This node was not asked: the group may have gone on without it. The distributor decides.
+                self.before, self.promised = self.promised, packet.epoch
+            self.promised = packet.epoch
+            if not self._turning:
+                self._turning = True
+                self.host.spawn("turn", self._turn(packet))
+            return
+        self.wants_report = False
+        self.high = max(self.high, packet.last)
+        self.oldest = max(self.oldest, packet.oldest)
+        if packet.sync:
+            self.syncing = packet.last
+            if self.ready and not self._storing:
+                if self.next > packet.last:
+                    self.syncing = 0
+                    self.tell(UpToDate(*self.said()))
+                else:
+                    self._ask_for_missing()
+
+    def _turn(self, packet: SyncInit) -> Procedure:
+        """Brings all boxes to the beginning of an epoch."""
+        box = self.box
+        while (self._storing or not self.ready) and not self.stopped:
+            yield Nap(self.host.clock() + self.parameters.operation)
+        for copy in list(box.spares_first()):
+            if (yield box.operate(copy, "turn", partial(self._turn_box, packet=packet), news=True)) is FAILED:
+                box.found_dead(copy)
+                self._forget()
+        self.host.record("state", self.group, state="epoch begins", epoch=packet.epoch, begin=packet.begin, start=packet.start)
+        self.epoch = packet.epoch
+        self.high = max(packet.last, 0)
+        self.oldest = max(self.oldest, packet.oldest, packet.start)
+        self.early.clear()
+        self.requested.clear()
+        self.wants_report = False
+        copy = box.active
+        found = FAILED if copy < 0 else (yield box.operate(copy, "look", self._look))
+        self._turning = False
+        if found is FAILED:
+            box.found_dead(copy)
+            return
+        self._seen(found)
+        if self.epoch == self.promised:
+            self._ask_for_missing()
+            self.tell(AcksOnly(*self.said()))
+
+    def _turn_box(self, copy: Copy, *, packet: SyncInit) -> None:
+        begin, header = packet.begin, copy.header()
+        here = {connection.process for _, connection in copy.connections()}
+        for slot, entry in tuple(copy.entries()):
+            if entry.stamp >= begin and not packet.start:
+                is_local = entry.kind == MESSAGES and entry.sender in here
+                copy.put(slot, boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True))
+        for place, connection in tuple(copy.connections()):
+            if not packet.start and connection.entry >= begin:
+                copy.connect(place, boxes.changed(connection, entry=0, wish=JOINS))
+            elif not packet.start and connection.exit >= begin:
+                copy.connect(place, boxes.changed(connection, exit=0, wish=LEAVES))
+        oldest = max(header.oldest, packet.start)
+        copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=max(header.promised, packet.epoch)))
+
+    # --- who is gone --------------------------------------------------------------------------------------------------
+
+    def fail(self, process: ProcessId) -> None:
+        """A process of this node has crashed."""
+        if process not in self.failed:
+            self.failed[process] = None
+            self.host.spawn("delete", self._delete(process))
+
+    def _delete(self, process: ProcessId) -> Procedure:
+        """DeleteMember: in all boxes, spares first; then its place is free."""
+        box = self.box
+        while not self.ready and not self.stopped:
+            yield Nap(self.host.clock() + self.parameters.operation)
+        place = -1
+        copies = list(box.spares_first()) if self.rules.delete_everywhere else [box.active]
+        for copy in copies:
+            step = partial(boxes.delete, process=process, drop=self.rules.drop_unnumbered)
+            found = yield box.operate(copy, "delete", step, news=True)
+            if found is FAILED:
+                box.found_dead(copy)
+            elif found is not None:
+                place = found
+        yield Disconnect(self.group, place, process)
+        self.host.record("state", self.group, state="deleted", who=process)
+        self.wants_report = True
+        if self.distributor:
+            self.report()
+
+    def fence(self, epoch: int) -> None:
+        if not self.stopped:
+            self.host.record("state", self.group, state="fenced", epoch=epoch)
+            self.host.spawn("fence", self._fence())
+
+    def _fence(self) -> Procedure:
+        """The members of this group on this node have to halt."""
+
+        def mark(copy: Copy) -> None:
+            copy.put_header(boxes.changed(copy.header(), state=FENCED))
+
+        for copy in list(self.box.spares_first()):
+            if (yield self.box.operate(copy, "fence", mark, news=True)) is FAILED:
+                self.box.found_dead(copy)
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        if self.stopped:
+            return None
+        if not self.ready or self._turning or self.epoch != self.promised:
+            return Reason("turning", f"{self.group} has no distributor on {self.node} yet")
+        if self.elements_waiting:
+            return Reason("unnumbered", f"{self.elements_waiting} messages of {self.group} on {self.node} have no number")
+        if self.next <= self.high:
+            return Reason("behind", f"{self.node} has {self.group} up to {self.next - 1}, of {self.high}")
+        if self.acked < self.next - 1:
+            return Reason("unread", f"receivers of {self.group} on {self.node} have read up to {self.acked}, of {self.next - 1}")
+        if any(member.wish for member in self.members):
+            return Reason("changing", f"somebody on {self.node} is on its way into {self.group}, or out of it")
+        return None
