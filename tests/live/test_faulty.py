@@ -354,7 +354,7 @@ def test_calm_ends_faults_and_rates() -> None:
 
 @pytest.mark.parametrize("kind", sorted(set(FAULTS) - set(NETWORK_FAULTS)))
 def test_faults_that_are_not_of_the_network_are_refused(kind: str) -> None:
-    with pytest.raises(UsageError, match="takes partition, cut, clog, loss, heal"):
+    with pytest.raises(UsageError, match="takes partition, cut, clog, loss, lan, heal"):
         faulty(Recorder()).apply(Fault(kind=kind))
 
 

@@ -83,6 +83,10 @@ faults = st.one_of(
     st.builds(Fault, kind=st.just("step"), at=moments, process=names, offset=st.integers(-SECOND, -1)),
     st.builds(Fault, kind=st.just("heal"), at=moments),
     st.builds(Fault, kind=st.just("omit"), at=moments, process=names, source=names, packet=packets, count=st.integers(1, 9)),
+    st.builds(Fault, kind=st.just("lan"), at=moments, lan=st.just(1), length=durations),
+    st.builds(
+        Fault, kind=st.just("sluggish"), at=moments, process=names, length=st.just(Duration(7)), count=st.integers(1, 9)
+    ),
 )
 scenarios = st.builds(
     Scenario,
@@ -108,7 +112,9 @@ scenarios = st.builds(
     workload=st.lists(workloads, max_size=2).map(tuple),
     clock=st.lists(declared(Clock, process=names), max_size=2).map(tuple),
     fault=st.lists(faults, max_size=4).map(tuple),
-    random=declared(RandomFaults, omit_packet=packets, module=st.just(0.0), slow=st.just(0.0)),
+    random=declared(
+        RandomFaults, omit_packet=packets, **dict.fromkeys(("module", "slow", "node", "processor", "lan"), st.just(0.0))
+    ),
     expect=st.sampled_from(["holds", "violation"]),
 )
 

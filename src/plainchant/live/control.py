@@ -46,7 +46,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     note: dict[str, Any] | None = None
     """The fault that brought this process about."""
     memory: str = ""
-    """The common memory that all of them share, where the protocol has it."""
+    """The common memory that all of them share, node by node, where the protocol has it."""
+    backup: dict[str, Address] = {}
+    """Where all of them are on the second network, if there is one."""
     operations: bool = False
     """Whether every operation on it is written down."""
 
@@ -104,6 +106,13 @@ class Slow(msgspec.Struct, frozen=True, tag="slow"):
     """Operations on common memory take longer by ``delay``, for so long (ns)."""
 
     delay: int
+    length: int
+    detail: dict[str, Any]
+
+
+class Laze(msgspec.Struct, frozen=True, tag="laze"):
+    """The application takes no messages, for so long (ns)."""
+
     length: int
     detail: dict[str, Any]
 
@@ -169,8 +178,8 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = (
-    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Enter | Leave | Form | Refuse | Close | Rename | Quieten | Ask
-    | End
+    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Laze | Enter | Leave | Form | Refuse | Close | Rename | Quieten
+    | Ask | End
 )
 
 
@@ -181,6 +190,13 @@ class Entered(msgspec.Struct, frozen=True, tag="entered"):
     """The process is in a group, under this name; these are the parameters that the protocol works with."""
 
     group: str
+    name: str
+    parameters: dict[str, Any]
+
+
+class Serving(msgspec.Struct, frozen=True, tag="serving"):
+    """The process is in no group and takes part, under this name and with these parameters."""
+
     name: str
     parameters: dict[str, Any]
 
@@ -208,7 +224,7 @@ class Over(msgspec.Struct, frozen=True, tag="over"):
     reason: str = ""
 
 
-Report: TypeAlias = Entered | Done | Status | Over
+Report: TypeAlias = Entered | Serving | Done | Status | Over
 
 encode = msgspec.json.Encoder().encode
 decode_task = msgspec.json.Decoder(Task).decode

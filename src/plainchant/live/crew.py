@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..model import Duration
+from ..protocols.registry import describe
 from ..scenario.model import Fault, Scenario, groups_ever
 from ..sim.clocks import clock_of
 from ..sim.network import part_of
@@ -24,7 +25,7 @@ from ..sim.summary import describe_fault
 from ..wire import FRAME_BYTES
 from . import control
 from .host import MARGIN
-from .namespaces import Namespaces
+from .namespaces import PORT, Namespaces
 from .process import LiveError, Process
 from .transport import Address
 
@@ -37,6 +38,7 @@ GONE_SECONDS: Final = 2.0
 _SPARES: Final = 4
 """Processes for later that are started at the beginning."""
 _PORTS: Final = range(10_240, 32_768)
+_Place = TypeVar("_Place")
 
 
 class Crew:
@@ -75,7 +77,9 @@ class Crew:
         self._run = run
         self._duration = duration
         self._memory = memory
-        self._peers = free_addresses(places) if namespaces is None else {place: namespaces.address(place) for place in places}
+        self._description = describe(scenario.protocol)
+        self._parameters = self._description.parameters(**scenario.parameters)
+        self._peers, self._backup = _addresses(places, namespaces, self._description.lans(self._parameters))
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
         self._spares: dict[str, list[Process]] = {}
@@ -117,11 +121,12 @@ class Crew:
         await self._employ(process, place, tuple(groups), forms=False, note=describe_fault(fault))
 
     def groups_of(self, place: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all."""
+        """Those it was in before, else those that name it, else all, unless it is there to serve."""
         if place in self._entered:
             return tuple(self._entered[place])
         groups = self._scenario.groups
-        return tuple(group for group, members in groups.items() if place in members) or tuple(groups)
+        mine = tuple(group for group, members in groups.items() if place in members)
+        return mine if mine or place in self._scenario.members else tuple(groups)
 
     def note_name(self, group: str, name: str) -> None:
         """A group gets another name, or, if that is empty, is closed: who comes back comes back to what there is then."""
@@ -171,6 +176,7 @@ class Crew:
             run=self._run,
             note=note,
             memory=self._memory,
+            backup=self._backup,
             operations=scenario.memory.operations,
         )
         await process.employ(task, self._on_change)
@@ -181,11 +187,12 @@ class Crew:
             self.gone(process)
 
     def _outside(self) -> list[str]:
-        """Members that are not in all of their groups yet."""
+        """Members that are not in all of their groups yet, or, if they have none, do not serve yet."""
+        groups = {place: [group for group, members in self._scenario.groups.items() if place in members] for place in self.latest}
         return [
             place
             for place, process in self.latest.items()
-            if any(place in members and group not in process.entered for group, members in self._scenario.groups.items())
+            if any(group not in process.entered for group in groups[place]) or not (groups[place] or process.serves)
         ]
 
     def _fail_if_dead(self) -> None:
@@ -199,6 +206,13 @@ class Crew:
         """The process of a place, if there is one."""
         process = self.latest.get(place)
         return process if process is not None and process.running else None
+
+    def node_of(self, place: str) -> str:
+        """The node of a place; empty: there are no nodes."""
+        return self._description.node_of(self._parameters, place) if self._description.node_of is not None else ""
+
+    def processor_of(self, place: str) -> str:
+        return self._description.processor_of(self._parameters, place)
 
     @property
     def all_running(self) -> list[Process]:
@@ -263,13 +277,24 @@ def _shortened(fault: Fault, length: int) -> Fault:
     return dataclasses.replace(fault, length=Duration(length))
 
 
-def free_addresses(places: Iterable[str]) -> dict[str, Address]:
+def _addresses(
+    places: Sequence[str], namespaces: Namespaces | None, lans: int
+) -> tuple[dict[str, Address], dict[str, Address]]:
+    """Where everybody is on the first network, and on the second, if there is one."""
+    if namespaces is not None:
+        peers = {place: namespaces.address(place) for place in places}
+        return peers, {place: (host, PORT + 1) for place, (host, _) in peers.items()} if lans > 1 else {}
+    found = list(free_addresses(range(len(places) * lans)).values())
+    return dict(zip(places, found, strict=False)), dict(zip(places, found[len(places) :], strict=False))
+
+
+def free_addresses(places: Iterable[_Place]) -> dict[_Place, Address]:
     """An address on loopback for each place, with a port that nobody has now.
 
     A process that comes back needs its port again, so these are none of those that systems hand out by themselves.
     """
     places = list(places)
-    found: dict[str, Address] = {}
+    found: dict[_Place, Address] = {}
     for port in Random().sample(_PORTS, len(_PORTS)):
         if len(found) == len(places):
             return found

@@ -33,7 +33,7 @@ from ..sim.network import HELD_BACK, link_between, part_of
 from .names import format_address
 from .transport import Address, Data, Receive, Transport, TurnOver
 
-NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "heal")
+NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
 """The kinds of fault that :meth:`FaultyTransport.apply` takes."""
 HARMLESS: Final = Network(delay=Delay(low=Duration(0)))
 """Rules that do nothing, until faults are applied."""
@@ -66,11 +66,11 @@ class _Path:
 
 
 class FaultyTransport:
-    """Wraps a transport of the process ``me``. ``names`` says which process is at an address; whoever is not in it is called by
-    its address, and is in no part of a partition."""
+    """Wraps a transport of the process ``me`` on one network (``lan``, counted from 1). ``names`` says which process is at an
+    address; whoever is not in it is called by its address, and is in no part of a partition."""
 
     def __init__(
-        self, inner: Transport, rules: Network, random: Random, *, me: str, names: Mapping[Address, str]
+        self, inner: Transport, rules: Network, random: Random, *, me: str, names: Mapping[Address, str], lan: int = 1
     ) -> None:
         self.inner = inner
         self.limits = inner.limits
@@ -80,6 +80,7 @@ class FaultyTransport:
         self._rules = rules
         self._random = random
         self._me = _base(me)
+        self._lan = lan
         self._names = {address: _base(name) for address, name in names.items()}
         self._calm = False
         self._faults: list[Fault] = []
@@ -129,7 +130,7 @@ class FaultyTransport:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def apply(self, fault: Fault) -> None:
-        """Puts a partition, cut, clog or loss on, for its length or until the next heal; or heals."""
+        """Puts a partition, cut, clog, loss or crash of a network on, for its length or until the next heal; or heals."""
         if fault.kind not in NETWORK_FAULTS:
             raise UsageError(f"{fault.kind!r} is no fault of the network; it takes {', '.join(NETWORK_FAULTS)}")
         if fault.kind == "heal":
@@ -141,7 +142,7 @@ class FaultyTransport:
             self._ends.append(asyncio.get_running_loop().call_later(fault.length / SECOND, self._end, fault))
 
     def heal(self) -> None:
-        """Ends every partition, cut, clog and loss; the rules stay."""
+        """Ends every partition, cut, clog, loss and crash of a network; the rules stay."""
         self._faults.clear()
         self._paths.clear()
 
@@ -180,7 +181,9 @@ class FaultyTransport:
             link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
         blocked, added, kept = False, 0, 1.0
         for fault in self._faults:
-            if fault.kind == "partition":
+            if fault.kind == "lan":
+                blocked |= fault.lan == self._lan
+            elif fault.kind == "partition":
                 part = part_of(fault.parts)
                 blocked |= part.get(source, source) != part.get(target, target)
             elif fault.source in ("", source) and fault.target in ("", target):

@@ -2,8 +2,9 @@
 
 What happens and who writes it down is as in the simulator (``sim.inject``): a fault of a process is a row at that process; a
 partition is one at the first live process of each part; a cut, clog or loss is one at its source, or at its target if it comes
-from anybody; a memory module's crash is one at every live process; what else concerns everybody is a row at the first live
-process. Rows are written before the fault happens: a process that is to be killed or stopped is asked to write, and has answered.
+from anybody; a memory module's crash is one at every live process of its node, a node's or processor's one at everybody who dies
+with it; what else concerns everybody is a row at the first live process. Rows are written before the fault happens: a process
+that is to be killed or stopped is asked to write, and has answered.
 
 A process that is to omit packets writes a row for each when it drops it. Processes that their protocol halts come back if
 ``restart_halted`` says so: drawn when they are gone, because nobody knows before who will.
@@ -19,8 +20,9 @@ import functools
 import heapq
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import Final
 
 from ..model import MS, SECOND
@@ -44,10 +46,11 @@ class Injector:
         faults: Sequence[Fault],
         rates: RandomFaults,
         returning: Random,
-        memory: MailboxServer | None = None,
+        servers: Mapping[str, MailboxServer] = MappingProxyType({}),
     ) -> None:
+        """``servers``: of common memory, by node."""
         self._crew = crew
-        self._memory = memory
+        self._servers = servers
         self._faults = faults
         self._rates = rates
         self._returning = returning
@@ -73,10 +76,14 @@ class Injector:
             "clog": self._on_link,
             "loss": self._on_link,
             "omit": self._omit,
+            "lan": self._lan,
             "heal": self._heal,
             "step": self._step,
             "module": self._module,
+            "node": self._node,
+            "processor": self._processor,
             "slow": self._slow,
+            "sluggish": self._sluggish,
         }
         crew.gone = self._gone
 
@@ -240,13 +247,38 @@ class Injector:
         if process is not None:
             process.tell(control.Step(fault.offset, describe_fault(fault)))
 
-    # --- common memory ------------------------------------------------------------------------------------------------
+    async def _sluggish(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.tell(control.Laze(fault.length, describe_fault(fault)))
+
+    # --- nodes and common memory --------------------------------------------------------------------------------------
 
     async def _module(self, fault: Fault) -> None:
-        assert self._memory is not None
-        for process in self._crew.all_running:
+        node = fault.node or next(iter(self._servers))
+        for process in self._on(self._crew.node_of, node):
             await self._write(process, fault)
-        self._memory.crash_module(fault.module)
+        self._servers[node].crash_module(fault.module)
+
+    async def _node(self, fault: Fault) -> None:
+        killed = self._on(self._crew.node_of, fault.node)
+        await self._crash_all(killed, fault, f"with node {fault.node}")
+        if fault.node in self._servers and all([await process.gone(GONE_SECONDS) for process in killed]):
+            self._servers[fault.node].remove_all()
+
+    async def _processor(self, fault: Fault) -> None:
+        await self._crash_all(self._on(self._crew.processor_of, fault.processor), fault, f"with processor {fault.processor}")
+
+    def _on(self, unit_of: Callable[[str], str], unit: str) -> list[Process]:
+        """The processes of a node or processor that run."""
+        return [process for process in self._crew.all_running if unit_of(process.place) == unit]
+
+    async def _crash_all(self, processes: Sequence[Process], fault: Fault, why: str) -> None:
+        if not processes:
+            self._skip(fault, "nobody was there")
+        await asyncio.gather(*(self._write(process, fault) for process in processes))
+        for process in processes:
+            process.kill(why)
 
     async def _slow(self, fault: Fault) -> None:
         process = self._running(fault)
@@ -267,6 +299,9 @@ class Injector:
     async def _on_link(self, fault: Fault) -> None:
         named = fault.source or fault.target
         await self._put(fault, [self._first([named] if named else self._crew.latest)])
+
+    async def _lan(self, fault: Fault) -> None:
+        await self._put(fault, [self._first(self._crew.latest)])
 
     async def _heal(self, fault: Fault) -> None:
         await self._put(fault, [self._first(self._crew.latest)])

@@ -186,6 +186,7 @@ class Node:
         self._came: asyncio.Queue[Group] = asyncio.Queue()
         """Groups that this process is in because it was invited, until somebody takes them."""
         self._state_events: StateEvents | None = None
+        self._halted = asyncio.Event()
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence
@@ -295,6 +296,12 @@ class Node:
         if not self.description.idle:
             raise UsageError(f"with {self.description.name} a process that is in no group has nothing to do; join one")
         await self._take_name()
+
+    async def halted(self) -> Reason:
+        """Waits until the protocol stops this process, and says why it did."""
+        await self._halted.wait()
+        assert self._host.end_reason is not None
+        return self._host.end_reason
 
     async def _take_name(self) -> None:
         """Finds out under which name this process is known, so that others can speak to it before it is in any group."""
@@ -579,7 +586,7 @@ class Node:
 
         node = self._node_of(self.place)
         namespace = self._memory if node is None else namespace_of(self._memory, node)
-        host.memory = Stepper(host, MailboxServer(namespace))
+        host.memory = Stepper(host, MailboxServer(namespace), timely=description.timely)
         if description.room is not None:
             host.max_packet = description.room(self.parameters)
 
@@ -742,6 +749,7 @@ class Node:
                 proposal.outcome.set_exception(Halted(reason))
         self._presence.standing.clear()
         self._end_state()
+        self._halted.set()
 
 
 class _Proposal:

@@ -48,6 +48,8 @@ class Process:
         self.name = ""
         self.entered: dict[str, None] = {}
         self.parameters: dict[str, Any] | None = None
+        self.serves = False
+        """Whether it takes part without being in a group."""
         self.leaving = False
         self.paused_until = 0
         self.doomed = False
@@ -82,7 +84,7 @@ class Process:
         return self.end is None and not self.paused_until
 
     async def employ(self, task: control.Task, changed: Callable[[Process], None]) -> None:
-        """Gives it its task; ``changed`` is called when it has entered a group and when it is gone."""
+        """Gives it its task; ``changed`` is called when it has entered a group or begun to serve, and when it is gone."""
         self.place = task.place
         self.name = name_of(task.place, task.incarnation)
         self._changed = changed
@@ -135,6 +137,11 @@ class Process:
             case control.Entered(group, name, parameters):
                 self.name = name
                 self.entered[group] = None
+                self.parameters = parameters
+                self._changed(self)
+            case control.Serving(name, parameters):
+                self.name = name
+                self.serves = True
                 self.parameters = parameters
                 self._changed(self)
             case control.Over():

@@ -11,8 +11,8 @@ on until no process waits for anything during a whole settle period of the proto
 SIGCONT. A process that comes back is a new one, at the same address. What happens to packets happens in the processes' own
 transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
 
-**Common memory.** A run has a namespace of its own at the mailbox server. When all processes are ended, what they have left there
-is removed.
+**Common memory.** A run has a namespace of its own at the mailbox server, or one for each node. When all processes are ended,
+what they have left there is removed. A crash of a node is one of all its processes, each killed by its id, and of its memory.
 
 **Nothing hangs and nothing is left behind.** Every wait has an end. Processes are ended by their ids whatever happens, and should
 the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told.
@@ -40,7 +40,7 @@ from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
 from .inject import Injector
-from .memory.server import MailboxServer
+from .memory.server import MailboxServer, namespace_of
 from .namespaces import Namespaces
 from .process import LiveError, Process
 
@@ -130,8 +130,8 @@ def supervise(
         finally:
             for process in processes:
                 process.dismiss()
-            if supervisor.memory is not None:
-                supervisor.memory.remove_all()
+            for server in supervisor.servers.values():
+                server.remove_all()
 
 
 class _Supervisor:
@@ -144,10 +144,22 @@ class _Supervisor:
         self._progress = progress
         self._not_quiet: dict[str, str] = {}
         self.time_scale = 1.0
-        self.memory = MailboxServer(f"live {os.urandom(8).hex()}") if self._description.memory is not None else None
+        self._memory = f"live {os.urandom(8).hex()}" if self._description.memory is not None else ""
+        self.servers = self._make_servers()
+        """The mailbox servers by node; where there are no nodes, under an empty name."""
         self._crew: Crew
         self._injector: Injector
         self._begin = 0
+
+    def _make_servers(self) -> dict[str, MailboxServer]:
+        description, scenario = self._description, self._scenario
+        if not self._memory:
+            return {}
+        if description.node_of is None:
+            return {"": MailboxServer(self._memory)}
+        parameters = description.parameters(**scenario.parameters)
+        nodes = dict.fromkeys(description.node_of(parameters, place) for place in (*scenario.members, *scenario.later))
+        return {node: MailboxServer(namespace_of(self._memory, node)) for node in nodes}
 
     async def run(
         self, spools: Path, processes: list[Process], namespaces: Namespaces | None, given: dict[str, Any], run: str
@@ -156,10 +168,10 @@ class _Supervisor:
         scenario = self._scenario
         self._crew = Crew(
             scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration,
-            memory=self.memory.namespace if self.memory is not None else "",
+            memory=self._memory,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
-        self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.memory)
+        self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)
         try:
             self._progress(f"starting {len(scenario.members)} processes")
             later = sorted((fault for fault in scenario.fault if fault.kind in ("restart", "join")), key=lambda fault: fault.at)

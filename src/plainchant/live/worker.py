@@ -27,7 +27,7 @@ from typing import Any, Final, NoReturn
 from ..engine import Engine, Host
 from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
 from ..memory import Operate
-from ..model import Invitation, PlainchantError, UsageError
+from ..model import SECOND, Invitation, PlainchantError, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Workload
 from ..sim.omissions import Omission
@@ -63,6 +63,11 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
         self._drained = False
+        self._transports: list[FaultyTransport] = []
+        """One for each network."""
+        self._attentive = asyncio.Event()
+        """Whether the application takes messages."""
+        self._attentive.set()
         self._node = Node(
             me=task.place,
             peers=task.peers,
@@ -74,6 +79,7 @@ class Worker:
             incarnation=task.incarnation,
             groups=task.groups,
             memory=task.memory,
+            backup=task.backup,
             description=self._describe(),
         )
         if self._node.proposes:
@@ -81,11 +87,12 @@ class Worker:
 
     def _make_transport(self, address: Address, packet: int) -> FaultyTransport:
         task = self._task
-        names = {place_address: place for place, place_address in task.peers.items()}
-        self._transport = FaultyTransport(
-            UdpTransport(address, packet=packet), task.network, self._stream("network"), me=task.place, names=names
-        )
-        return self._transport
+        lan = len(self._transports) + 1
+        names = {place_address: place for place, place_address in (task.peers, task.backup)[lan - 1].items()}
+        random = self._stream("network" if lan == 1 else f"network/{lan}")
+        made = FaultyTransport(UdpTransport(address, packet=packet), task.network, random, me=task.place, names=names, lan=lan)
+        self._transports.append(made)
+        return made
 
     def _describe(self) -> Description:
         """The protocol, as this scenario has it."""
@@ -112,10 +119,13 @@ class Worker:
         node = self._node
         await node.open()
         node.host.clock_offset = self._task.clock_offset
-        for fault in self._task.faults:
-            self._transport.apply(fault)
-        if self._task.calm:
-            self._transport.calm()
+        for transport in self._transports:
+            for fault in self._task.faults:
+                transport.apply(fault)
+            if self._task.calm:
+                transport.calm()
+        if not self._task.enter and node.description.idle:
+            self._spawn(self._serve())
         for group in self._task.enter:
             self._enter(group, forms=self._task.forms)
         self._spawn(self._obey(commands))
@@ -127,7 +137,8 @@ class Worker:
         if over.state in ("left", "outside"):
             if node.host.memory is not None:
                 node.host.memory.stop()
-            await self._transport.close()  # without an ``end``, see above
+            for transport in self._transports:
+                await transport.close()  # without an ``end``, see above
         else:
             await node.close(drained=self._drained)
         say(over)
@@ -149,6 +160,14 @@ class Worker:
             self._over.set_result(over)
 
     # --- groups -------------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Takes part without being in a group."""
+        node = self._node
+        await node.serve()
+        say(control.Serving(node.name, dataclasses.asdict(node.parameters)))
+        reason = await node.halted()
+        self._finish(control.Over("halted", reason.text))
 
     def _enter(self, name: str, *, forms: bool) -> None:
         self._outside[name] = None
@@ -186,6 +205,7 @@ class Worker:
             self._start_sending(group)
         try:
             async for _ in group.batches():
+                await self._attentive.wait()
                 if group.name != name:
                     name = group.name
                     say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
@@ -275,17 +295,22 @@ class Worker:
             case control.Spoil(fault, detail):
                 if detail is not None:
                     host.note("fault", detail)
-                self._transport.apply(fault)
+                for transport in self._transports:
+                    transport.apply(fault)
             case control.Omit(fault):
                 host.omissions.append(Omission(fault))
             case control.Step(offset, detail):
                 # Protocols on common memory compare clocks, which may differ by their skew and no more.
-                host.note("fault", detail | ({"timing": True} if host.memory is not None else {}))
+                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
                 host.set_clock(offset)
             case control.Slow(delay, length, detail):
                 if host.memory is not None:
-                    host.note("fault", detail | {"timing": True})
+                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
                     host.memory.slow_down(length, delay)
+            case control.Laze(length, detail):
+                host.note("fault", detail)
+                self._attentive.clear()
+                asyncio.get_running_loop().call_later(length / SECOND, self._attentive.set)
             case control.Enter(groups, detail):
                 for name in groups:
                     if self._group(name) is None and name not in self._outside:
@@ -313,13 +338,16 @@ class Worker:
             case control.Quieten():
                 self._quiet = True
                 self._spare()
-                self._transport.calm()
+                self._attentive.set()
+                for transport in self._transports:
+                    transport.calm()
                 host.omissions.clear()
                 for group in list(self._sending):
                     self._stop_sending(group)
             case control.Ask(number):
-                spoiled = self._transport.spoiled
-                say(control.Status(number, self._waiting(), spoiled.lost, spoiled.duplicated, spoiled.corrupted))
+                every = [transport.spoiled for transport in self._transports]
+                lost, duplicated = sum(each.lost for each in every), sum(each.duplicated for each in every)
+                say(control.Status(number, self._waiting(), lost, duplicated, sum(each.corrupted for each in every)))
             case control.End(drained):
                 self._drained = drained
                 self._finish(control.Over("ended"))
@@ -336,14 +364,16 @@ class Worker:
             host.countdown = command.after_events
             return
         host.note("fault", command.detail)
-        if host.memory is None:
-            self._transport.doom(lambda reached: die())
-        else:
+        if host.memory is not None:
             host.memory.after = _die_while_sending
+        if host.memory is None or self._node.description.node_of is not None:
+            for transport in self._transports:
+                transport.doom(lambda reached: die())
 
     def _spare(self) -> None:
         self._node.host.countdown = 0
-        self._transport.spare()
+        for transport in self._transports:
+            transport.spare()
         if self._node.host.memory is not None:
             self._node.host.memory.after = lambda operation: None
 
@@ -355,6 +385,9 @@ class Worker:
             reason = group.waiting()
             if reason is not None:
                 return reason.text
+        if not self._groups and self._node.host.me:
+            reason = self._node.host.waiting("")
+            return reason.text if reason is not None else None
         return None
 
 
@@ -375,8 +408,8 @@ def die() -> NoReturn:
 
 
 def _die_while_sending(operation: Operate) -> None:
-    """After a message is in the first copy, and in no other."""
-    if operation.name == "write" and operation.copy == 0:
+    """After a message is in one copy, the first that is written, and not in all."""
+    if (operation.name == "write" and operation.copy == 0) or (operation.name == "store" and not operation.news):
         die()
 
 

@@ -108,12 +108,13 @@ class Description:
 
 def protocols() -> dict[str, Description]:
     """All protocols by name, in the order in which people should meet them."""
+    from .dedos import DESCRIPTION as dedos
     from .mailbox import DESCRIPTION as mailbox
     from .newtop import DESCRIPTION as newtop
     from .rtcast import DESCRIPTION as rtcast
     from .sequencer import DESCRIPTION as sequencer
 
-    return {description.name: description for description in (sequencer, newtop, rtcast, mailbox)}
+    return {description.name: description for description in (sequencer, newtop, rtcast, mailbox, dedos)}
 
 
 def describe(name: str) -> Description:

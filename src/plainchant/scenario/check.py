@@ -64,12 +64,14 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "node": (),
     "processor": (),
     "slow": (),
-    "sluggish": (),
+    "sluggish": ("count",),
 }
 _IN_MEMORY: Final = ("module", "slow")
 """Faults of common memory."""
-_ON_NETWORK: Final = ("partition", "cut", "clog", "loss", "omit", "heal")
+_ON_NETWORK: Final = ("partition", "cut", "clog", "loss", "omit", "lan", "heal")
 """Faults of packets."""
+_ON_NODES: Final = ("node", "processor")
+"""Faults of more than one process."""
 _PROPOSES: Final = ("form", "refuse", "close", "rename")
 """Faults that need a protocol whose processes form groups while they run."""
 _WAIT: Final = "the others would wait for the lost member for ever"
@@ -81,7 +83,10 @@ def fault_keys(kind: str) -> tuple[str, ...]:
     return ("kind", *_NEEDS[kind], *_MAY_HAVE[kind])
 
 
-_LOSES: Final = {"partition": "a partition", "cut": "a cut", "clog": "a clog", "loss": "a loss", "omit": "an omission"}
+_LOSES: Final = {
+    "partition": "a partition", "cut": "a cut", "clog": "a clog", "loss": "a loss", "omit": "an omission",
+    "lan": "a network that crashes",
+}
 """Faults with which packets are lost or overtake each other."""
 
 
@@ -98,6 +103,8 @@ class _Check:
         self.reader = reader
         self.parameters = description.parameters(**scenario.parameters)
         self.processes = (*scenario.members, *scenario.later)
+        node_of = description.node_of
+        self.nodes = dict.fromkeys(node_of(self.parameters, name) for name in self.processes) if node_of is not None else {}
         self.groups = groups_ever(scenario.groups, scenario.fault)
 
     def all(self) -> None:
@@ -117,6 +124,7 @@ class _Check:
             self._no_memory()
         else:
             self._memory(self.description.memory(self.parameters).copies)
+        self._units()
         if not self.description.changes(self.parameters):
             self._no_changes()
         if not self.description.proposes(self.parameters):
@@ -128,13 +136,16 @@ class _Check:
         for number, name in enumerate(self.scenario.later):
             if name in self.scenario.members:
                 self.reader.fail(("later", number), f'"{name}" is named twice: it is a member from the start already')
+        members = frozenset(self.scenario.members)
         for group, names in self.scenario.groups.items():
             for number, name in enumerate(names):
-                if name not in self.scenario.members:
+                if name not in members:
                     hint = nearest(name, self.scenario.members)
                     self.reader.fail(
                         ("groups", group, number), f'"{name}" of group {group} is not among the members; {hint}'
                     )
+        if self.description.idle:
+            return
         in_groups = {name for names in self.scenario.groups.values() for name in names}
         for number, name in enumerate(self.scenario.members):
             if name not in in_groups:
@@ -152,12 +163,13 @@ class _Check:
             self.reader.fail(("later",), f"{fixed}, so nobody can join them later; leave `later` out, {other}")
         for number, fault in enumerate(scenario.fault):
             path = ("fault", number, "kind")
-            if fault.kind == "crash":
+            if fault.kind in ("crash", *_ON_NODES):
                 self.reader.fail(path, f"{dies} a crash: {_WAIT}; leave the fault out, {other}")
             if fault.kind in ("restart", "join", "leave"):
                 self.reader.fail(path, f"{fixed}, so there can be no {fault.kind}; leave the fault out, {other}")
-        if scenario.random.crash:
-            self.reader.fail(("random", "crash"), f"{dies} crashes: {_WAIT}; set it to 0, {other}")
+        for kind in ("crash", *_ON_NODES):
+            if getattr(scenario.random, kind):
+                self.reader.fail(("random", kind), f"{dies} crashes: {_WAIT}; set it to 0, {other}")
         if scenario.random.leave:
             self.reader.fail(("random", "leave"), f"{fixed}, so nobody can leave them; set it to 0, {other}")
         if scenario.random.restart_halted:
@@ -212,7 +224,7 @@ class _Check:
             if fault.module > copies:
                 path = ("fault", number, "module")
                 self.reader.fail(path, f"there is no module {fault.module}; with these parameters there are {copies}")
-        if self.description.remote(self.parameters):
+        if self.description.remote(self.parameters) or (self.nodes and self.description.lans(self.parameters)):
             return
         only = f"with these parameters nobody sends packets with {self.description.name}"
         for number, fault in enumerate(self.scenario.fault):
@@ -222,6 +234,37 @@ class _Check:
         for kind in _ON_NETWORK:
             if getattr(self.scenario.random, kind, 0):
                 self.reader.fail(("random", kind), f"{only}, so faults of kind {kind} would do nothing; set it to 0")
+
+    def _units(self) -> None:
+        """Nodes, processors and networks: those that exist, and where there are any."""
+        description, parameters = self.description, self.parameters
+        processors = dict.fromkeys(description.processor_of(parameters, name) for name in self.processes)
+        lans = description.lans(parameters)
+        for number, fault in enumerate(self.scenario.fault):
+            path: Path = ("fault", number)
+            if not self.nodes and (fault.kind in _ON_NODES or fault.node):
+                key = fault.kind if fault.kind in _ON_NODES else "node"
+                self.reader.fail((*path, key), f"the processes of {description.name} are not on nodes; leave it out")
+            if fault.node and fault.node not in self.nodes:
+                self.reader.fail((*path, "node"), f'there is no node "{fault.node}"; {nearest(fault.node, self.nodes)}')
+            if fault.kind == "module" and len(self.nodes) > 1 and not fault.node:
+                self.reader.fail(path, f'there are {len(self.nodes)} nodes, so a module needs "node": in which of them it is')
+            if fault.processor and fault.processor not in processors:
+                hint = nearest(fault.processor, processors)
+                self.reader.fail((*path, "processor"), f'there is no processor "{fault.processor}"; {hint}')
+            if fault.lan > lans:
+                self.reader.fail((*path, "lan"), f"there is no network {fault.lan}; with these parameters there are {lans}")
+        random = self.scenario.random
+        for kind in _ON_NODES:
+            if getattr(random, kind) and not self.nodes:
+                self.reader.fail(("random", kind), f"the processes of {description.name} are not on nodes; set it to 0")
+        if random.lan and lans < 2:
+            self.reader.fail(("random", "lan"), "the only network never crashes by chance; set it to 0, or let there be two")
+        if random.node and random.keep_nodes >= len(self.nodes):
+            self.reader.fail(
+                ("random", "keep_nodes"),
+                f"of {len(self.nodes)} nodes {random.keep_nodes} are kept, so none could crash; keep fewer, or set node to 0",
+            )
 
     def _network(self) -> None:
         network = self.scenario.network

@@ -195,7 +195,11 @@ class Fault:
     delay: Duration = parameter(Duration(0), "clog, slow: added delay", unit="duration", minimum=0)
     rate: float = parameter(0.0, "loss: share of packets lost", minimum=0, maximum=1)
     packet: str = parameter("", "omit: the kind of packet, one of the protocol's; empty: any")
-    count: int = parameter(1, "omit: packets that are dropped", minimum=1)
+    count: int = parameter(
+        1,
+        "omit: packets that are dropped; sluggish: so many messages of a group wait when the protocol is told of it",
+        minimum=1,
+    )
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
     module: int = parameter(0, "module: which one, counted from 1", minimum=0)
     node: str = parameter("", "module: the node that it is in, where there are several; node: which one")
@@ -225,7 +229,7 @@ class RandomFaults:
     cut: float = parameter(0.0, "one-way cuts", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     clog: float = parameter(0.0, "slow links", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     network_length: Duration = parameter(
-        Duration(150 * MS), "mean length of partitions, cuts and slow links", unit="duration", minimum=0
+        Duration(150 * MS), "mean length of partitions, cuts, slow links and crashes of networks", unit="duration", minimum=0
     )
     leave: float = parameter(
         0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0, maximum=_MOST_FAULTS
@@ -236,14 +240,28 @@ class RandomFaults:
     omit_most: int = parameter(1, "they drop 1 to so many each", minimum=1)
     omit_packet: str = parameter("", "the kind of packet that they drop, one of the protocol's; empty: any")
     module: float = parameter(
-        0.0, "memory modules that crash, all but one at the most", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+        0.0, "memory modules that crash, all but one of a node at the most", unit="1/s", minimum=0, maximum=_MOST_FAULTS
     )
     slow: float = parameter(
         0.0, "processes whose operations on common memory take longer", unit="1/s", minimum=0, maximum=_MOST_FAULTS
     )
     slow_length: Duration = parameter(Duration(10 * MS), "mean length of that", unit="duration", minimum=0)
     slow_delay: Duration = parameter(Duration(1 * MS), "how much longer they take, on average", unit="duration", minimum=0)
-    most_lost: int = parameter(0, "never more processes crashed, paused or cut off at once than this; 0: a minority", minimum=0)
+    node: float = parameter(0.0, "nodes that crash", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    keep_nodes: int = parameter(1, "so many nodes always have a process that is not lost", minimum=1)
+    processor: float = parameter(0.0, "processors that crash", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    lan: float = parameter(
+        0.0, "networks that crash, all but one at a time at the most", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
+    sluggish: float = parameter(
+        0.0, "processes whose applications take no messages for a while", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
+    sluggish_length: Duration = parameter(Duration(50 * MS), "mean length of that", unit="duration", minimum=0)
+    most_lost: int = parameter(
+        0,
+        "never more processes crashed, paused or cut off at once than this (with their nodes: not counted); 0: a minority",
+        minimum=0,
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -111,6 +111,8 @@ class _Simulation(Simulation):
     """A run whose applications are programs."""
 
     def __init__(self, scenario: Scenario, trace: Trace, terms: Terms, *, ends_by_itself: bool, state: bool) -> None:
+        if scenario.random.sluggish or any(fault.kind == "sluggish" for fault in scenario.fault):
+            raise UsageError("a program takes messages when it reads them: let it wait instead of a fault of kind sluggish")
         super().__init__(
             scenario, trace=trace, wrap=self._with_state if state else None, packets=STATE_PACKETS if state else ()
         )
@@ -161,6 +163,11 @@ class _Simulation(Simulation):
 
     def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
         assert isinstance(host, MemberHost)
+        if not groups:
+            # It is there to serve the others, and has no program.
+            self.programs.remove(host.program)
+            super()._start(host, groups, fault)
+            return
         guarantees = {}
         for group in groups:
             guarantees[group] = self.guarantees(group, self.groups.get(group, self.scenario.members))

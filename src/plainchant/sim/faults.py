@@ -3,25 +3,58 @@
 Drawn up front, the schedule can be listed, written into a scenario file and shrunk. It never has more processes crashed
 and not yet back, paused or cut off at once than ``most_lost``; what would is left out. In a partition everybody
 outside the largest part is cut off, in a one-way cut its source is; a process that leaves counts until it is back.
+
+Where processes are on nodes, ``keep_nodes`` nodes always have somebody who is not lost. Processes that are lost with their node
+do not count for ``most_lost``, those of a processor that crashes do. Each comes back by itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from ..model import MS, SECOND, Duration
+from ..protocols.registry import Description
 from ..scenario.model import Fault, RandomFaults, Scenario
 
-_KINDS: Final = ("crash", "pause", "partition", "cut", "clog", "leave", "step", "omit", "module", "slow")
+_KINDS: Final = (
+    "crash", "pause", "partition", "cut", "clog", "leave", "step", "omit", "module", "slow", "node", "processor", "lan",
+    "sluggish",
+)
 _FOREVER: Final = 1 << 62
 _CLOG: Final = 20 * MS
 """Mean delay that a slow link adds."""
 
 
-def draw_faults(scenario: Scenario, random: Random, copies: int = 0) -> tuple[Fault, ...]:
-    """The random faults of a scenario, in order of time; ``copies`` is the number of memory modules."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Units:
+    """What can fail besides processes: the nodes and processors of members, and networks."""
+
+    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The node of each member; nothing where there are none."""
+    processors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lans: int = 1
+
+
+def units_of(description: Description, parameters: Any, scenario: Scenario) -> Units:
+    """The units of a scenario."""
+    node_of = description.node_of
+    if node_of is None:
+        return Units(lans=description.lans(parameters))
+    return Units(
+        {name: node_of(parameters, name) for name in scenario.members},
+        {name: description.processor_of(parameters, name) for name in scenario.members},
+        description.lans(parameters),
+    )
+
+
+_NOTHING: Final = Units()
+
+
+def draw_faults(scenario: Scenario, random: Random, copies: int = 0, units: Units = _NOTHING) -> tuple[Fault, ...]:
+    """The random faults of a scenario, in order of time; ``copies`` is the number of memory modules, of each node."""
     rates = scenario.random
     moments: list[tuple[int, str]] = []
     for kind in _KINDS:
@@ -32,7 +65,7 @@ def draw_faults(scenario: Scenario, random: Random, copies: int = 0) -> tuple[Fa
             if time >= scenario.duration:
                 break
             moments.append((int(time), kind))
-    drawn = _Schedule(scenario, random, copies)
+    drawn = _Schedule(scenario, random, copies, units)
     for time, kind in sorted(moments):
         drawn.add(time, kind)
     # Who would come back after the faults are over does not.
@@ -47,12 +80,14 @@ class _Absence:
     process: str
     start: int
     end: int
+    counts: bool = True
+    """For ``most_lost``."""
 
 
 class _Schedule:
     """Adds faults one by one, in order of time, as long as not too many processes are lost."""
 
-    def __init__(self, scenario: Scenario, random: Random, copies: int) -> None:
+    def __init__(self, scenario: Scenario, random: Random, copies: int, units: Units) -> None:
         self.faults: list[Fault] = []
         self._members = scenario.members
         self._rates: RandomFaults = scenario.random
@@ -60,7 +95,8 @@ class _Schedule:
         self._copies = copies
         self._scheduled = scenario.fault
         self._limit = self._rates.most_lost or (len(self._members) - 1) // 2
-        self._absences = _scheduled_absences(scenario.fault, self._members)
+        self._units = units
+        self._absences = _scheduled_absences(scenario.fault, self._members, units)
 
     def add(self, time: int, kind: str) -> None:
         present = [name for name in self._members if not self._lost_during(name, time, time)]
@@ -117,7 +153,7 @@ class _Schedule:
         offset = self._random.randint(-self._rates.step_most, self._rates.step_most)
         process = self._random.choice(present)
         # Where clocks are compared, one that was set is wrong for ever.
-        if not self._copies or self._lose([process], time, _FOREVER):
+        if not self._copies or self._units.nodes or self._lose([process], time, _FOREVER):
             self.faults.append(Fault(kind="step", at=time, process=process, offset=offset))
 
     def _omit(self, time: Duration, present: list[str]) -> None:
@@ -126,10 +162,54 @@ class _Schedule:
         self.faults.append(Fault(kind="omit", at=time, process=process, packet=self._rates.omit_packet, count=count))
 
     def _module(self, time: Duration, present: list[str]) -> None:
-        crashed = {fault.module for fault in (*self._scheduled, *self.faults) if fault.kind == "module"}
-        left = [number for number in range(1, self._copies + 1) if number not in crashed]
+        nodes = list(dict.fromkeys(self._units.nodes.values()))
+        crashed = [fault for fault in (*self._scheduled, *self.faults) if fault.kind == "module"]
+        node = self._random.choice(nodes) if nodes else ""
+        # With one node it may be left out.
+        gone = {fault.module for fault in crashed if fault.node in ("", node)}
+        left = [number for number in range(1, self._copies + 1) if number not in gone]
         if len(left) > 1:
-            self.faults.append(Fault(kind="module", at=time, module=self._random.choice(left)))
+            self.faults.append(Fault(kind="module", at=time, module=self._random.choice(left), node=node))
+
+    def _node(self, time: Duration, present: list[str]) -> None:
+        node = self._random.choice(list(dict.fromkeys(self._units.nodes[name] for name in present)))
+        self._crash_unit(time, [name for name in present if self._units.nodes[name] == node], Fault("node", time, node=node))
+
+    def _processor(self, time: Duration, present: list[str]) -> None:
+        processor = self._units.processors[self._random.choice(present)]
+        processes = [name for name in present if self._units.processors[name] == processor]
+        self._crash_unit(time, processes, Fault("processor", time, processor=processor))
+
+    def _crash_unit(self, time: Duration, processes: list[str], fault: Fault) -> None:
+        """Crashes a node or a processor; its processes come back one by one."""
+        back = {
+            name: self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER for name in processes
+        }
+        if self._lose(processes, time, max(back.values()), counts=fault.kind != "node"):
+            for absence in self._absences[-len(processes) :]:
+                absence.end = back[absence.process]
+            self.faults.append(fault)
+            for name in processes:
+                self._come_back(name, back[name])
+
+    def _lan(self, time: Duration, present: list[str]) -> None:
+        length = self._length(self._rates.network_length)
+        lans = range(1, self._units.lans + 1)
+        down = [lan for lan in lans if self._is_down(lan, time, time + length)]
+        if len(down) + 1 < len(lans):
+            lan = self._random.choice([lan for lan in lans if lan not in down])
+            self.faults.append(Fault(kind="lan", at=time, lan=lan, length=length))
+
+    def _is_down(self, lan: int, start: int, end: int) -> bool:
+        """Whether a network has crashed some time between these; what heals it is left out of account."""
+        return any(
+            fault.kind == "lan" and fault.lan == lan and fault.at < end and (not fault.length or start < fault.at + fault.length)
+            for fault in (*self._scheduled, *self.faults)
+        )
+
+    def _sluggish(self, time: Duration, present: list[str]) -> None:
+        length = self._length(self._rates.sluggish_length)
+        self.faults.append(Fault(kind="sluggish", at=time, process=self._random.choice(present), length=length))
 
     def _slow(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
@@ -148,24 +228,31 @@ class _Schedule:
     def _length(self, mean: Duration) -> Duration:
         return Duration(1 + int(self._random.expovariate(1 / max(mean, 1))))
 
-    def _lose(self, processes: list[str], start: int, end: int) -> bool:
-        """Notes absences if the limit allows them at every instant from start to end."""
+    def _lose(self, processes: list[str], start: int, end: int, *, counts: bool = True) -> bool:
+        """Notes absences if the limits allow them at every instant from start to end; ``counts``: for ``most_lost``."""
         if any(self._lost_during(name, start, end) for name in processes):
             return False
         # The number of lost processes is highest at the start of some absence.
         instants = [start] + [absence.start for absence in self._absences if start < absence.start < end]
         for instant in instants:
-            lost = {absence.process for absence in self._absences if absence.start <= instant < absence.end}
-            if len(lost | set(processes)) > self._limit:
+            there = [absence for absence in self._absences if absence.start <= instant < absence.end]
+            lost = {absence.process for absence in there if absence.counts}
+            if counts and len(lost | set(processes)) > self._limit:
                 return False
-        self._absences += [_Absence(name, start, end) for name in processes]
+            if not self._keeps_nodes({absence.process for absence in there}.union(processes)):
+                return False
+        self._absences += [_Absence(name, start, end, counts) for name in processes]
         return True
+
+    def _keeps_nodes(self, lost: set[str]) -> bool:
+        nodes = self._units.nodes
+        return not nodes or len({nodes[name] for name in self._members if name not in lost}) >= self._rates.keep_nodes
 
     def _lost_during(self, process: str, start: int, end: int) -> bool:
         return any(a.process == process and a.start <= end and start < a.end for a in self._absences)
 
 
-def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...]) -> list[_Absence]:
+def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], units: Units) -> list[_Absence]:
     """Who is lost when by the faults that the scenario itself lists."""
     absences: list[_Absence] = []
     cut_off: list[_Absence] = []
@@ -174,6 +261,12 @@ def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...]) -> 
         end = fault.at + fault.length if fault.length else _FOREVER
         if fault.kind in ("crash", "leave"):
             absences.append(_Absence(fault.process, fault.at, _FOREVER))
+        elif fault.kind == "node":
+            absences += [
+                _Absence(name, fault.at, _FOREVER, counts=False) for name in members if units.nodes[name] == fault.node
+            ]
+        elif fault.kind == "processor":
+            absences += [_Absence(name, fault.at, _FOREVER) for name in members if units.processors[name] == fault.processor]
         elif fault.kind in ("pause", "slow"):
             absences.append(_Absence(fault.process, fault.at, end))
         elif fault.kind == "cut" and fault.source:

@@ -37,6 +37,7 @@ from ..model import (
     Due,
     Invitation,
     Packet,
+    Pressure,
     Propose,
     ProtocolError,
     Reason,
@@ -101,15 +102,37 @@ class Watcher(Protocol):
     def rejected(self, group: str, stream: str, reason: Reason) -> None: ...
 
 
+class Unread:
+    """What waits for an application that takes nothing: messages by group, and what it will be told, in order."""
+
+    __slots__ = ("calls", "counts", "full", "most", "until")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.until = 0
+        self.counts: dict[str, int] = {}
+        self.full: dict[str, None] = {}
+        """Groups whose messages are too many."""
+        self.calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+
+    def add(self, group: str, count: int) -> bool:
+        """Whether the messages of this group are too many from now on."""
+        self.counts[group] = self.counts.get(group, 0) + count
+        if self.counts[group] < self.most or group in self.full:
+            return False
+        self.full[group] = None
+        return True
+
+
 class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
         "_calls", "_lans", "_names", "_network", "_routes", "_routes_over", "_sends", "_sequence", "_settling", "_to", "_windows",
-        "_world", "alive", "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups", "history", "inside",
-        "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "memory", "mid_crash", "now", "omissions", "out",
-        "owed", "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent", "special", "streams",
-        "timers", "views", "watch_all", "watcher", "work",
+        "_world", "alive", "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups",
+        "history", "inside", "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "memory", "mid_crash",
+        "now", "omissions", "out", "owed", "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent",
+        "special", "streams", "timers", "unread", "views", "watch_all", "watcher", "work",
     )
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
@@ -159,6 +182,8 @@ class SimHost:
         self.sent = 0
         self.delivered = 0
         self.dropped = 0
+        self.unread: Unread | None = None
+        """What the application has not taken, while it takes nothing."""
         self.work = 0
         """Processor time that the application's next call takes."""
         self.leaving: dict[str, None] = {}
@@ -319,6 +344,8 @@ class SimHost:
             self.delivered += batch.count
         if sends.milestone:
             self.marks[group, sender] = sends.milestone
+        if self.unread is not None:
+            self._add_unread(group, batch.count)
         if self.watcher is not None and (self.watch_all or sender == self.me):
             self.effects.append((len(self.out), _CALL, self._tell_delivered, (group, sender, batch)))
 
@@ -349,7 +376,7 @@ class SimHost:
     def refused(self, group: str, reason: Reason) -> None:
         self._row("refused", group, extra={"detail": reason.to_detail()})
         if self.watcher is not None:
-            self.effects.append((len(self.out), _CALL, self.watcher.refused, (group, reason)))
+            self.effects.append((len(self.out), _CALL, self._tell, (self.watcher.refused, group, reason)))
         if group in self.groups:
             self._drop_unsent(group)
             self._forget(group)
@@ -372,7 +399,7 @@ class SimHost:
             self.queues[view.group] = deque(waiting)
         self.effects.append((len(self.out), _CALL, self._world.renamed, (self, group, view.group, shift)))
         if self.watcher is not None:
-            self.effects.append((len(self.out), _CALL, self.watcher.renamed, (group, view)))
+            self.effects.append((len(self.out), _CALL, self._tell, (self.watcher.renamed, group, view)))
         self.install(view)
 
     def left(self, group: str, rank: int | None = None) -> None:
@@ -381,7 +408,7 @@ class SimHost:
             self._row("leave", group, rank=rank)
         self._forget(group)
         if self.watcher is not None:
-            self.effects.append((len(self.out), _CALL, self.watcher.left, (group,)))
+            self.effects.append((len(self.out), _CALL, self._tell, (self.watcher.left, group)))
         if not self.groups:
             # Packets of this turn still leave (others may wait for a last word); then nothing is asked of it any more.
             self.effects.append((len(self.out), _CALL, self._gone, ()))
@@ -553,17 +580,51 @@ class SimHost:
 
     def _tell_installed(self, view: View) -> None:
         if self.watcher is not None:
-            self.watcher.installed(view)
+            self._tell(self.watcher.installed, view)
+
+    def _tell(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Tells the application something, now or when it takes messages again."""
+        if self.unread is None:
+            function(*arguments)
+        else:
+            self.unread.calls.append((function, arguments))
 
     def _tell_delivered(self, group: str, sender: str, batch: Batch) -> None:
         watcher = self.watcher
         if watcher is None:
+            return
+        if self.unread is not None:
+            self.unread.calls.append((self._tell_delivered, (group, sender, batch)))
             return
         if batch.count == 1:
             watcher.delivered(group, sender, batch.first, batch.body)
             return
         for seq, payload in enumerate(unpack(batch), batch.first):
             watcher.delivered(group, sender, seq, payload)
+
+    # --- an application that takes nothing for a while ----------------------------------------------------------------
+
+    def stop_reading(self, until: int, most: int) -> None:
+        """The application takes nothing until a time; when so many messages of a group wait for it, the engine is told."""
+        if self.unread is None:
+            self.unread = Unread(most)
+        self.unread.until = max(self.unread.until, until)
+
+    def read_again(self) -> None:
+        """The application takes all that waits for it, and the engine is told that there is room again."""
+        unread, self.unread = self.unread, None
+        if unread is not None and self.alive:
+            for function, arguments in unread.calls:
+                self.later(function, *arguments)
+            for group in unread.full:
+                if group in self.groups:
+                    self.post(self.turn, self.engine.notice, Pressure(group, False))
+
+    def _add_unread(self, group: str, count: int) -> None:
+        """Inside a turn: messages wait for the application."""
+        assert self.unread is not None
+        if self.unread.add(group, count):
+            self.call(self.post, self.turn, self.engine.notice, Pressure(group, True))
 
     # --- starting, messages, stopping ---------------------------------------------------------------------------------
 

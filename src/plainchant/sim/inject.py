@@ -3,7 +3,8 @@
 A fault of a process is a ``fault`` row at that process (a crash in the middle of a broadcast: when the process is
 doomed, which is before the broadcast). A partition is one row at the first live process of each part; a cut, clog or
 loss is one at its source, or at its target if it comes from anybody; what concerns everybody is a row at the first
-live process. A process that is to omit packets gets a row for each when it does.
+live process. A process that is to omit packets gets a row for each when it does. A module's crash is a row at every process of
+its node; of a node or processor that crashes, every process has its row.
 
 Processes that their protocol halts come back if ``restart_halted`` says so: drawn when they halt, because nobody knows before who
 will.
@@ -105,6 +106,7 @@ class Injector:
             "node": self._node,
             "processor": self._processor,
             "slow": self._slow,
+            "sluggish": self._sluggish,
         }
 
     def schedule(self, faults: Iterable[Fault]) -> None:
@@ -131,6 +133,7 @@ class Injector:
             host.restart_waits = False
             if host.alive:
                 host.stop_omitting()
+                host.read_again()
                 if host.processor.paused_until:
                     host.resume()
 
@@ -242,6 +245,18 @@ class Injector:
         host = self._alive(fault.process)
         if host is not None:
             host.omit(Omission(fault))
+
+    def _sluggish(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None:
+            host.note("fault", describe_fault(fault))
+            host.stop_reading(self._kernel.now + fault.length, fault.count)
+            self._kernel.at(self._kernel.now + fault.length, self._read_again, host)
+
+    def _read_again(self, host: SimHost) -> None:
+        # One that began in the meantime and lasts longer goes on.
+        if host.unread is not None and host.unread.until <= self._kernel.now:
+            host.read_again()
 
     def _resume(self, host: SimHost) -> None:
         # A longer pause that began in the meantime goes on.

@@ -25,7 +25,7 @@ from ..wire import Codec
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing, clock_of
-from .faults import draw_faults
+from .faults import draw_faults, units_of
 from .host import History, SimHost
 from .inject import Injector
 from .kernel import Kernel
@@ -130,7 +130,8 @@ class Simulation:
         self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
         copies = self.description.memory(self.parameters).copies if self.description.memory is not None else 0
-        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies))
+        units = units_of(self.description, self.parameters, scenario)
+        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies, units))
         self._start_detail = self._describe_start()
         unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
@@ -399,7 +400,7 @@ class Simulation:
                 loopback=self.description.loopback,
                 number=number,
             )
-            for number in range(1, self.description.lans(self.parameters) + 1)
+            for number in range(1, max(1, self.description.lans(self.parameters)) + 1)
         ])
 
     # --- small things -------------------------------------------------------------------------------------------------

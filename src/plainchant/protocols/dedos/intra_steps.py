@@ -7,14 +7,13 @@ it, which the next one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Final
 
-import msgspec
-
 from ...memory import Connection, Copy, Header
-from ...model import Batch, ProcessId
-from .box import CHANGE, Element, changed, delete, free_slot, numbered, purge, put, receivers
+from ...model import Batch, ProcessId, ProtocolError
+from .box import CHANGE, Element, changed, delete, free_slot, numbered, purge, put, receivers, restore, set_present
+from .packets import Change, change_from_bytes, change_to_bytes
 
 ROOM: Final = 3
 """A wish: a free element."""
@@ -25,22 +24,9 @@ def everybody_is_present(copy: Copy, but: int = -1) -> bool:
     return all(connection.present for place, connection in copy.connections() if place != but)
 
 
-def members_in(body: bytes) -> tuple[ProcessId, ...]:
-    """The receivers after a change.
-
-    >>> members_in(members_body(["a", "b"]))
-    ('a', 'b')
-    """
-    return msgspec.json.decode(body, type=tuple[str, ...])
-
-
-def members_body(members: Iterable[ProcessId]) -> bytes:
-    return msgspec.json.encode(tuple(members))
-
-
-def receivers_listed(copy: Copy) -> list[ProcessId]:
-    """The receivers of what is numbered from now on, by place."""
-    return [connection.process for _, connection in copy.connections() if connection.entry]
+def receivers_listed(copy: Copy, but: int = -1) -> list[ProcessId]:
+    """The receivers of what is numbered from now on, by place, but for that in one place."""
+    return [connection.process for place, connection in copy.connections() if connection.entry and place != but]
 
 
 def give_number(copy: Copy, element: Element, most: int) -> int:
@@ -66,18 +52,21 @@ def free_complete(copy: Copy) -> bool:
     return True
 
 
-def put_change(copy: Copy, known: tuple[ProcessId, ...], last: int) -> tuple[int, Element] | None:
+def put_change(
+    copy: Copy, known: tuple[ProcessId, ...], last: int, failed: Container[ProcessId]
+) -> tuple[int, Element] | None:
     """Puts a change into the order if the receivers in the list are not those of the last one: that is the newest that is stored
     after ``last``, or what this process knows. Gives it, with its number."""
     changes = [each for each in numbered(copy).values() if each[1].kind == CHANGE and each[1].stamp > last]
     if changes:
-        known = members_in(copy.data(max(changes, key=lambda each: each[1].stamp)[0]))
+        known = change_from_bytes(copy.data(max(changes, key=lambda each: each[1].stamp)[0])).members
     listed = receivers_listed(copy)
     if set(listed) == set(known):
         return None
-    stay = [name for name in known if name in listed]
-    names = [*stay, *(name for name in listed if name not in stay)]
-    element = Element("", 0, CHANGE, Batch(0, 0, members_body(names)))
+    joined = tuple(name for name in listed if name not in known)
+    gone = tuple((name, "crashed" if name in failed else "left") for name in known if name not in listed)
+    change = Change((*(name for name in known if name in listed), *joined), joined, gone)
+    element = Element("", 0, CHANGE, Batch(0, 0, change_to_bytes(change)))
     number = give_number(copy, element, copy.layout.places * copy.layout.slots)
     return (number, element) if number else None
 
@@ -90,15 +79,37 @@ def excuse(copy: Copy, place: int, below: int) -> None:
             copy.put(slot, changed(entry, listed=entry.listed & ~mask, done=entry.done & ~mask))
 
 
-def start_recovery(copy: Copy, place: int, connection: Connection | None, known: Header) -> Header:
+def list_at(copy: Copy, place: int, connection: Connection) -> None:
+    """Lists a process from its entry on: nobody waits for it to read what is earlier."""
+    copy.connect(place, connection)
+    excuse(copy, place, connection.entry or copy.header().next)
+
+
+def start_recovery(copy: Copy, place: int, connection: Connection, known: Header) -> Header:
     """StartRecovery: numbers go on from where this process knows them to be, and what all have read is free. In a spare box it
     was listed as a receiver of everything; now it says from which number on (``connection``)."""
     header = copy.header()
     copy.put_header(changed(header, next=max(header.next, known.next)))
-    if connection is not None:
-        copy.connect(place, connection)
-        excuse(copy, place, connection.entry)
+    list_at(copy, place, connection)
     purge(copy, known.oldest)
+    free_complete(copy)
+    return copy.header()
+
+
+def recover(copy: Copy, number: int, element: Element, mask: int) -> Header:
+    """Recover, for one message; ``mask`` is the flag of who restores it. Whatever those who are alive keep was in one box at once, so
+    there is a free element for it."""
+    header = copy.header()
+    copy.put_header(changed(header, next=max(header.next, number + 1)))
+    if not restore(copy, number, element, mask):
+        raise ProtocolError(f"there is no free element to restore message {number}, though all were in one box; report this")
+    free_complete(copy)
+    return copy.header()
+
+
+def be_present(copy: Copy, place: int, last: int, oldest: int) -> Header:
+    """The end of a recovery: the P-flag."""
+    set_present(copy, place, last, oldest)
     free_complete(copy)
     return copy.header()
 

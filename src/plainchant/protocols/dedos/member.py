@@ -48,11 +48,11 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Member:
-    """One process in one group. ``ask`` tells the relay what it wishes; ``over`` is called when it is out of the group."""
+    """One process in one group. ``ask`` tells the relay what it wishes; ``over`` is run when it is out of the group."""
 
     def __init__(
         self, host: Host, group: GroupId, parameters: Parameters, rules: Rules, ask: Callable[[Member], None],
-        over: Callable[[Member], None],
+        over: Callable[[Member], Generator[Request, Any, None]],
     ) -> None:  # fmt: skip
         self.host = host
         self.group = group
@@ -367,8 +367,8 @@ class Member:
             if deleted is FAILED:
                 box.found_dead(copy)
         self.gone = True
-        self._over(self)
         yield Disconnect(self.group, box.place, self.host.me)
+        yield from self._over(self)
         self.connected = self.entered = False
         self.host.left(self.group, None if self.only_sends else self.last)
 

@@ -281,7 +281,7 @@ class Nodes:
 
     def _on_new_group(self, packet: NewGroup) -> None:
         known = self.alive.get(packet.node) or self._fresh.get(packet.node)
-        if packet.life <= self._gone.get(packet.node, -1) or (known is not None and packet.life < known.life):
+        if self._is_over(packet.node, packet.life) or (known is not None and packet.life < known.life):
             return
         if packet.node != self._node:
             self._address(packet.node, packet.networked)
@@ -330,7 +330,7 @@ class Nodes:
         self._plan()
 
     def _begin_anew(self) -> int:
-        """This process was stopped, or its clock has jumped: it takes everybody for heard, and holds the next round ahead of it."""
+        """This process was stopped, or its clock has jumped: it takes everybody for heard, and holds the next round ahead."""
         clock = self._host.clock()
         for states in (self.alive, self._fresh):
             for state in states.values():
@@ -448,7 +448,7 @@ class Nodes:
         if state is None or state.life != life:
             if state is not None and life < state.life:
                 return
-            if self._fencing and life <= self._gone.get(node, -1):
+            if self._fencing and self._is_over(node, life):
                 self._on_returned(source, packet)
                 return
             state = self._fresh.get(node)
@@ -470,6 +470,11 @@ class Nodes:
             if self.alive.get(node) is state:
                 self._changed(Replaced(state))
 
+    def _is_over(self, node: str, life: int) -> bool:
+        """Whether this life of a node was reported as over."""
+        over = self._gone.get(node)
+        return over is not None and life <= over
+
     def _on_own(self, source: ProcessId, packet: Present) -> None:
         """Who only listens hears of its own node what everybody hears."""
         own = self.alive[self._node]
@@ -483,12 +488,14 @@ class Nodes:
         if self._returned.get(packet.node) != packet.time:
             self._returned[packet.node] = packet.time
             state = self._new_state(source, packet)
+            self._note(state, packet)
             self._take(state, packet)
             self._changed(Returned(state))
 
     def _new_state(self, source: ProcessId, packet: Present) -> NodeState:
         state = NodeState(packet.node, packet.life, source, packet.networked, lans=[-1] * self._parameters.lans)
-        state.heard, state.said, state.first = self._host.now, packet.time, self._right(packet.time)
+        state.said = packet.time
+        state.first = state.last = self._right(packet.time)
         self._address(packet.node, packet.networked)
         return state
 
@@ -499,8 +506,9 @@ class Nodes:
 
     def _note(self, state: NodeState, packet: Present) -> None:
         """It was heard, and over which network."""
+        time = self._right(packet.time)
         state.heard = self._host.now
-        state.last = max(state.last, self._right(packet.time))
+        state.first, state.last = min(state.first, time), max(state.last, time)
         if 0 <= packet.lan < len(state.lans):
             state.lans[packet.lan] = self._host.now
 
@@ -518,13 +526,13 @@ class Nodes:
     def _follow(self, packet: Present) -> None:
         """Who has missed that a group was formed holds its rounds from now on."""
         if not self.identity:
-            self._told = max(self._told, packet.identity)
+            self._told = max(self._told or packet.identity, packet.identity or self._told)
             if not self._joins and not self._open and self._hail is None:
                 time = self._right(packet.time)
                 self._open[time] = False
                 self._next = self._following(time, time)
                 self._plan()
-        elif self.identity < packet.identity <= self._host.clock() + self._delta:
+        elif packet.identity and self.identity < packet.identity <= self._host.clock() + self._delta:
             self.identity = packet.identity
             if self._next is not None:
                 self._next = self._following(self.identity, self._next - self._pi)

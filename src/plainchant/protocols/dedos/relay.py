@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from ...engine import Host
-from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request
+from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
 from ...model import GroupId, Packet, ProcessId, Reason
 from . import box as boxes
 from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
@@ -210,7 +210,7 @@ class Relay:
             members,
         )  # fmt: skip
 
-    def _count_acked(self, copy: Copy, there: dict[int, tuple[int, boxes.Entry]], oldest: int, next_: int) -> int:
+    def _count_acked(self, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
         """SetAcks: the largest number such that it and all before it were read by every local receiver."""
         has_receivers = any(connection.entry for _, connection in copy.connections())
         if not has_receivers and not self.rules.senderless_acks:
@@ -259,7 +259,7 @@ class Relay:
 
     # --- outgoing -----------------------------------------------------------------------------------------------------
 
-    def said(self) -> tuple[Any, ...]:
+    def said(self) -> tuple[GroupId, int, str, int, int, int, int]:
         """What every packet to the distributor begins with."""
         self._told_acked, self._told_at = self.acked, self.host.now
         return (self.group, self.promised, self.node, self.box.life, self.epoch, self.acked, self.next)
@@ -510,7 +510,8 @@ class Relay:
                 return
             elif found.restored:
                 self._seen(found)
-                said = (*self.said()[:4], found.epoch, found.acked, found.next)
+                group, epoch, node, life = self.said()[:4]
+                said = (group, epoch, node, life, found.epoch, found.acked, found.next)
                 answer = Held(*said, packet.round, True, self.before, found.oldest, found.beyond, found.members)
                 if packet.epoch == self.promised:
                     self.tell(answer)

@@ -31,6 +31,18 @@ class Rules:
     """Who leaves restores what it keeps into the spare boxes first."""
     drop_unnumbered: bool = True
     """Messages without a number of a sender that has crashed are removed (erratum 12)."""
+    senders_keep: bool = True
+    """Within a node senders keep what they have sent until everybody has read it."""
+    flag_of_read: bool = True
+    """Within a node who restores sets its flag on what it has read, not on what it has only sent (appendix C)."""
+    numbers_go_on: bool = True
+    """StartRecovery raises Nextseqnr: without it numbers begin anew if there is nothing to restore (appendix C)."""
+    skip_when_restored: bool = True
+    """Within a node a receiver skips a number only when all P-flags are set."""
+    spares_unset: bool = True
+    """Who joins lists itself in spare boxes without its P-flag (erratum 10)."""
+    leave_ascending: bool = True
+    """Within a node who leaves restores into spare boxes in the order in which they become active."""
     wait_for_all: bool = True
     """An element is removed when the receivers of all nodes have read it, not only the local ones."""
     contiguous: bool = True

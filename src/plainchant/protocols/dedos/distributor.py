@@ -1,0 +1,606 @@
+"""The distributor of a group: it numbers messages, keeps them until all receivers have read them, and knows who is a member
+(3.6.2).
+
+Theory of operation
+-------------------
+**Numbering.** Each message gets the next number and is multicast to the relays of the group's nodes. A sender's messages are
+numbered in the order of its own numbers: one that comes early waits, one that comes again is answered with what it got. What was
+multicast stays in the history until every node has acknowledged it; with a full history nothing is numbered, and everybody is
+asked to catch up (the synchronisation phase).
+
+**Members.** Relays report who is connected to their mailboxes. Joins, leaves and crashes become changes, which are numbered like
+messages: so all members see them at the same point, and who joins knows its first number.
+
+**Starting.** A new distributor asks all nodes that are alive what their mailboxes hold, and waits for all of them. It goes on
+from the latest epoch that anybody knows. Nodes that had not promised that epoch went another way, and are fenced. It loads
+everything that not every receiver has read. The first number that nobody holds ends it: since receivers read in order nobody has
+read that one or any after it, so those numbers are void and their messages are numbered again. Then the epoch begins, with a
+change that names all members. """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from ...engine import Host
+from ...model import Batch, GroupId, Packet, ProcessId, Reason
+from .box import CHANGE, JOINS, LEAVES, MESSAGES, Element
+from .packets import (
+    AcksOnly,
+    Change,
+    DistLoad,
+    DistLoaded,
+    Fence,
+    Held,
+    Highest,
+    McRequest,
+    Multicast,
+    NotSent,
+    Report,
+    Retrans,
+    RetransRequest,
+    Said,
+    SyncInit,
+    UpToDate,
+    change_from_bytes,
+    change_to_bytes,
+)
+from .parameters import Parameters
+from .places import base, node_of
+from .rules import Rules
+
+_OVERHEAD: Final = 96
+"""Bytes of an element in a packet beside its body, about."""
+_LOADED_AT_ONCE: Final = 64
+
+
+class Peer:
+    """A node of the group, as its distributor knows it."""
+
+    __slots__ = ("acked", "life", "next", "node", "relay", "start", "up_to_date")
+
+    def __init__(self, node: str, relay: ProcessId, life: int, acked: int, next_: int, start: int = 0) -> None:
+        self.node = node
+        self.relay = relay
+        self.life = life
+        self.acked = acked
+        self.next = next_
+        self.start = start
+        """The first number that it gets, if it came later; 0: it was there when the epoch began."""
+        self.up_to_date = True
+
+
+class Nodes(msgspec.Struct):
+    """What a distributor has to know of the nodes there are: their relays, by node."""
+
+    relays: Callable[[], Mapping[str, ProcessId]]
+
+
+class Distributor:
+    """One group, for one epoch. ``transmit`` sends packets; ``over`` is called when it steps down."""
+
+    def __init__(
+        self, host: Host, group: GroupId, epoch: int, forms: tuple[ProcessId, ...], parameters: Parameters, rules: Rules,
+        relays: Callable[[], Mapping[str, ProcessId]], transmit: Callable[[Iterable[ProcessId], Packet], None],
+        over: Callable[[Distributor], None],
+    ) -> None:  # fmt: skip
+        self.host = host
+        self.group = group
+        self.epoch = epoch
+        self.forms = forms
+        self.parameters = parameters
+        self.rules = rules
+        self.relays = relays
+        self.transmit = transmit
+        self._over = over
+        self.starting = True
+        self.stopped = False
+        self.since = host.now
+        self.peers: dict[str, Peer] = {}
+        self.history: dict[int, Element] = {}
+        self.next = 1
+        self.oldest = 1
+        """All receivers have read everything before this."""
+        self.begin = 1
+        self.members: dict[ProcessId, str] = {}
+        """Who is in the group, and on which node."""
+        self.expected: dict[ProcessId, int] = {}
+        """The sender's own number of the next message of each sender."""
+        self.early: dict[ProcessId, dict[int, Element]] = {}
+        """Messages that cannot be numbered yet."""
+        self.joining: dict[ProcessId, tuple[str, int, ProcessId]] = {}
+        """Who wants to join: its node, the life of the mailbox there, the relay."""
+        self.going: dict[ProcessId, str] = {}
+        """Who is no member any more, and why, and is still named in the last change."""
+        self.syncing = False
+        self._told_oldest = 1
+        self._out: list[tuple[int, Element]] = []
+        # starting
+        self.round = 0
+        self.held: dict[str, tuple[ProcessId, Held]] = {}
+        self.absent: set[str] = set()
+        """Nodes that have no mailbox of the group."""
+        self.needed: dict[int, str] = {}
+        """Numbers that are still to be loaded, and from which node."""
+        self.fenced: dict[str, int] = {}
+        self.host.record("elect", group, stage="start", epoch=epoch)
+        self._ask_everybody()
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    def _ask_everybody(self) -> None:
+        """A round of HIGHEST."""
+        self.round += 1
+        self.held.clear()
+        self.absent.clear()
+        self.needed.clear()
+        self.history.clear()
+        self._ask_missing()
+
+    def _ask_missing(self) -> None:
+        missing = self._unheard()
+        if missing:
+            self.transmit([relay for _, relay in missing], Highest(self.group, self.epoch, self.round))
+        self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
+
+    def _unheard(self) -> list[tuple[str, ProcessId]]:
+        """Nodes that are alive and have not answered, and their relays."""
+        return [
+            (node, relay) for node, relay in sorted(self.relays().items())
+            if node not in self.absent and (node not in self.held or self.held[node][0] != relay)
+        ]  # fmt: skip
+
+    def answered(self, source: ProcessId, held: Held) -> None:
+        if not self.starting or held.epoch != self.epoch or held.round != self.round:
+            return
+        if not held.serves:
+            self.absent.add(held.node)
+        elif held.node not in self.held or self.held[held.node][0] != source:
+            self.held[held.node] = (source, held)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begins as soon as everybody has answered and everything is loaded."""
+        if not self.starting or self.needed:
+            return
+        unheard = self._unheard()
+        if unheard and (self.rules.wait_for_answers or not self.held):
+            return
+        known = [held for _, held in self.held.values()]
+        line = max((held.line for held in known), default=0)
+        if not line:
+            self._form(known)
+            return
+        kept = {node: each for node, each in self.held.items() if each[1].line}
+        if self.rules.fencing:
+            for node, (relay, held) in list(kept.items()):
+                promised = max(held.before, held.line)
+                if promised < line:
+                    self._fence(relay, held)
+                    del kept[node]
+        self._load(kept)
+
+    def _form(self, known: list[Held]) -> None:
+        """Nobody has ever numbered anything: the group is new."""
+        there = {member.process for held in known for member in held.members if member.wish == JOINS}
+        patience = self.parameters.misses * self.parameters.present_every
+        if not (there.issuperset(self.forms) and there) and self.host.now - self.since < patience:
+            return
+        if not there:
+            return
+        self.begin = self.next = self.oldest = 1
+        self._begin({})
+
+    def _load(self, kept: dict[str, tuple[ProcessId, Held]]) -> None:
+        """Which numbers are needed, and who has them."""
+        if self.rules.load_unread:
+            base_ = min(held.acked for _, held in kept.values())
+        else:
+            base_ = min(held.next for _, held in kept.values()) - 1
+        number = base_ + 1
+        while True:
+            holders = [node for node, (_, held) in kept.items() if held.oldest <= number < held.next or number in held.beyond]
+            if not holders:
+                break
+            if number not in self.history:
+                self.needed[number] = holders[number % len(holders)]
+            number += 1
+        behind = {node for node, (_, held) in kept.items() if held.acked < base_}
+        assert not behind, behind
+        self.oldest, self.begin = base_ + 1, number
+        if self.needed:
+            self._ask_for_needed()
+        else:
+            self._begin(kept)
+
+    def _ask_for_needed(self) -> None:
+        by_node: dict[str, list[int]] = {}
+        for number, node in self.needed.items():
+            by_node.setdefault(node, []).append(number)
+        for node, numbers in by_node.items():
+            if node in self.held:
+                part = tuple(numbers[:_LOADED_AT_ONCE])
+                self.transmit([self.held[node][0]], DistLoad(self.group, self.epoch, self.round, part))
+
+    def loaded(self, source: ProcessId, packet: DistLoaded) -> None:
+        if not self.starting or packet.epoch != self.epoch or packet.round != self.round:
+            return
+        for number, element in packet.elements:
+            if number in self.needed:
+                self.history[number] = element
+                del self.needed[number]
+        if any(self.needed.get(number) == packet.node for number in packet.missing):
+            # Its mailbox has crashed since it answered: what is left has to be found out anew.
+            self._ask_everybody()
+        elif not self.needed:
+            self._go_on_with_history()
+        elif packet.elements and packet.node not in self.needed.values():
+            self._ask_for_needed()
+
+    def _go_on_with_history(self) -> None:
+        kept = {node: each for node, each in self.held.items() if each[1].line and node not in self.fenced}
+        if set(self._unheard()) and self.rules.wait_for_answers:
+            return
+        self._begin(kept)
+
+    def _begin(self, kept: dict[str, tuple[ProcessId, Held]]) -> None:
+        """The epoch begins."""
+        self.starting = False
+        self.next = self.begin
+        floors: dict[ProcessId, int] = {}
+        for node, (relay, held) in sorted(kept.items()):
+            self.peers[node] = Peer(node, relay, held.life, held.acked, min(held.next, self.begin))
+            for member in held.members:
+                floors[member.process] = max(floors.get(member.process, 0), member.floor)
+                if member.wish != JOINS:
+                    self.members[member.process] = node
+        for number in sorted(self.history):
+            element = self.history[number]
+            if element.kind == MESSAGES:
+                floors[element.sender] = max(floors.get(element.sender, 0), element.number)
+            else:
+                self._follow(number, change_from_bytes(element.batch.body), kept)
+        self.expected = {name: floor + 1 for name, floor in floors.items()} if self.rules.rebuild_order else {}
+        self.host.record(
+            "elect", self.group, stage="begin", epoch=self.epoch, begin=self.begin, oldest=self.oldest, loaded=len(self.history),
+            nodes=sorted(self.peers),
+        )  # fmt: skip
+        for peer in self.peers.values():
+            self._tell_where(peer)
+        for _, (relay, held) in sorted(self.held.items()):
+            if not held.line:
+                self._consider(relay, held, held.members)
+        if self.peers:
+            self._change(always=True)
+        else:
+            self._change()
+        self.flush()
+        self._tick()
+
+    def _follow(self, number: int, change: Change, kept: dict[str, tuple[ProcessId, Held]]) -> None:
+        """A change that some nodes have not got yet."""
+        for name in change.joined:
+            node = node_of(self.parameters, name)
+            if node in kept and kept[node][1].next <= number and any(one.process == name for one in kept[node][1].members):
+                self.members[name] = node
+        for name, _ in change.gone:
+            node = node_of(self.parameters, name)
+            if node in kept and kept[node][1].next <= number:
+                self.members.pop(name, None)
+
+    def _tell_where(self, peer: Peer, *, sync: bool = False) -> None:
+        self.transmit(
+            [peer.relay], SyncInit(self.group, self.epoch, self.begin, peer.start, self.next - 1, self.oldest, sync)
+        )
+
+    def _fence(self, relay: ProcessId, said: Said) -> None:
+        self.fenced[said.node] = said.life
+        self.host.record("elect", self.group, stage="fence", node=said.node, epoch=self.epoch)
+        self.transmit([relay], Fence(self.group, self.epoch, said.node, said.life))
+
+    # --- what relays say ----------------------------------------------------------------------------------------------
+
+    def receive(self, source: ProcessId, packet: Said) -> None:
+        if packet.epoch > self.epoch:
+            self.step_down(packet.epoch)
+            return
+        if isinstance(packet, Held):
+            self.answered(source, packet)
+            return
+        if isinstance(packet, DistLoaded):
+            self.loaded(source, packet)
+            return
+        if self.starting:
+            self.transmit([source], NotSent(self.group, self.epoch, "starting", self.epoch))
+            return
+        peer = self.peers.get(packet.node)
+        if peer is not None and peer.life != packet.life and packet.life > peer.life:
+            self.lose(packet.node, "crashed")
+            peer = None
+        if peer is None:
+            if not packet.line:
+                if isinstance(packet, Report):
+                    self._consider(source, packet, packet.members)
+                    self._change()
+                    self.flush()
+            elif self.rules.fencing:
+                self._fence(source, packet)
+            return
+        if packet.epoch == self.epoch:
+            self._from_peer(source, peer, packet)
+        elif isinstance(packet, Report):
+            peer.relay = source
+            self._tell_where(peer)
+
+    def _from_peer(self, source: ProcessId, peer: Peer, packet: Said) -> None:
+        if isinstance(packet, Report):
+            peer.relay = source
+        if packet.line != self.epoch:
+            self._tell_where(peer)
+            if not isinstance(packet, Report):
+                return
+        else:
+            self._count(peer, packet)
+        if self.syncing and (isinstance(packet, UpToDate) or not self.rules.only_up_to_date):
+            peer.up_to_date = True
+            self._end_sync()
+        if isinstance(packet, McRequest):
+            for element in packet.elements:
+                self._requested(source, element)
+            self._number_early()
+        elif isinstance(packet, RetransRequest):
+            self._retransmit(source, packet.numbers)
+        elif isinstance(packet, Report):
+            self._tell_where(peer)
+            self._compare(source, peer, packet)
+        elif isinstance(packet, AcksOnly):
+            pass
+        self.flush()
+
+    def _count(self, peer: Peer, packet: Said) -> None:
+        """UpdateAcks."""
+        if self.rules.maximum:
+            peer.acked, peer.next = max(peer.acked, packet.acked), max(peer.next, packet.next)
+        else:
+            peer.acked, peer.next = packet.acked, packet.next
+        self._purge()
+
+    def _purge(self) -> None:
+        oldest = min((peer.acked for peer in self.peers.values()), default=self.next - 1) + 1
+        if oldest > self.oldest:
+            self.oldest = oldest
+            for number in [number for number in self.history if number < oldest]:
+                del self.history[number]
+            self._change()
+            self._number_early()
+
+    # --- numbering ----------------------------------------------------------------------------------------------------
+
+    def _requested(self, source: ProcessId, element: Element) -> None:
+        sender, number = element.sender, element.number
+        if sender not in self.expected:
+            if self.rules.rebuild_order and sender not in self.members:
+                return
+            self.expected[sender] = number
+        if number < self.expected[sender] and self.rules.duplicates:
+            again = [(stamp, held) for stamp, held in self.history.items() if held.sender == sender and held.number == number]
+            if again:
+                self.transmit([source], Retrans(self.group, self.epoch, tuple(again)))
+            return
+        self.early.setdefault(sender, {})[number] = element
+
+    def _number_early(self) -> None:
+        """Numbers what can be numbered."""
+        for sender in list(self.early):
+            early = self.early[sender]
+            while early:
+                number = self.expected.get(sender, 1) if self.rules.fifo else next(iter(early))
+                if number not in early and not (not self.rules.duplicates and min(early) < number):
+                    break
+                if not self._has_room():
+                    self._start_sync()
+                    return
+                element = early.pop(number, None) or early.pop(min(early))
+                self.expected[sender] = max(self.expected.get(sender, 1), element.number + 1)
+                self._number(element)
+            if not early:
+                del self.early[sender]
+
+    def _has_room(self) -> bool:
+        return len(self.history) < self.parameters.history and not self.syncing
+
+    def _number(self, element: Element) -> None:
+        """MULTICAST: with the others of this turn."""
+        self.history[self.next] = element
+        self._out.append((self.next, element))
+        self.next += 1
+
+    def flush(self) -> None:
+        """Sends what was numbered, as many messages in a packet as fit."""
+        together: list[Element] = []
+        first = size = 0
+        for number, element in self._out:
+            length = len(element.batch.body) + _OVERHEAD
+            if together and size + length > self.host.max_packet:
+                self._multicast(first, together)
+                together, size = [], 0
+            if not together:
+                first = number
+            together.append(element)
+            size += length
+        if together:
+            self._multicast(first, together)
+        self._out.clear()
+
+    def _multicast(self, first: int, elements: list[Element]) -> None:
+        self._told_oldest = self.oldest
+        relays = [peer.relay for peer in self.peers.values()]
+        self.transmit(relays, Multicast(self.group, self.epoch, first, self.oldest, self.next, tuple(elements)))
+
+    def _retransmit(self, source: ProcessId, numbers: Iterable[int]) -> None:
+        parts: list[list[tuple[int, Element]]] = [[]]
+        size = 0
+        for number in numbers:
+            element = self.history.get(number)
+            if element is None:
+                continue
+            length = len(element.batch.body) + _OVERHEAD
+            if parts[-1] and size + length > self.host.max_packet:
+                parts.append([])
+                size = 0
+            parts[-1].append((number, element))
+            size += length
+            self.host.record("retransmit", self.group, rank=number, to=source)
+        for part in parts:
+            if part:
+                self.transmit([source], Retrans(self.group, self.epoch, tuple(part)))
+
+    # --- the synchronisation phase --------------------------------------------------------------------------------------
+
+    def _start_sync(self) -> None:
+        """The history is full: nothing is numbered until everybody has caught up."""
+        if self.syncing:
+            return
+        self.flush()
+        self.syncing = True
+        self.host.record("sync", self.group, stage="begin", last=self.next - 1, oldest=self.oldest)
+        for peer in self.peers.values():
+            peer.up_to_date = False
+            self._tell_where(peer, sync=True)
+
+    def _end_sync(self) -> None:
+        if self.syncing and all(peer.up_to_date for peer in self.peers.values()) and len(self.history) < self.parameters.history:
+            self.syncing = False
+            self.host.record("sync", self.group, stage="end", oldest=self.oldest)
+            self._change()
+            self._number_early()
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def _consider(self, source: ProcessId, said: Said, members: Iterable[object]) -> None:
+        """Wishes of a node that is not in the group yet."""
+        for member in members:
+            if member.wish == JOINS and member.process not in self.members:  # type: ignore[attr-defined]
+                self.joining[member.process] = (said.node, said.life, source)  # type: ignore[attr-defined]
+
+    def _compare(self, source: ProcessId, peer: Peer, report: Report) -> None:
+        """Compares who is connected on a node with who is a member."""
+        there = {member.process: member for member in report.members}
+        for name, node in list(self.members.items()):
+            if node == peer.node and name not in there:
+                self._lose_member(name, "crashed")
+        for name, member in there.items():
+            if member.wish == LEAVES and name in self.members:
+                self._lose_member(name, "left")
+            elif member.wish == JOINS and name not in self.members:
+                self.joining[name] = (peer.node, peer.life, source)
+        self._change()
+
+    def _lose_member(self, name: ProcessId, why: str) -> None:
+        del self.members[name]
+        self.going[name] = why
+
+    def lose(self, node: str, why: str) -> None:
+        """A node has crashed, or its mailbox is another one now."""
+        self.held.pop(node, None)
+        self.absent.discard(node)
+        if self.peers.pop(node, None) is not None:
+            for name in [name for name, where in self.members.items() if where == node]:
+                self._lose_member(name, why)
+        for name in [name for name, each in self.joining.items() if each[0] == node]:
+            del self.joining[name]
+        if self.starting:
+            if any(where == node for where in self.needed.values()):
+                self._ask_everybody()
+            else:
+                self._go_on()
+            return
+        self._purge()
+        self._end_sync()
+        self._change()
+        self.flush()
+
+    def replace(self, node: str, relay: ProcessId) -> None:
+        """A node has another relay, which will report."""
+        if self.starting:
+            if any(where == node for where in self.needed.values()):
+                self._ask_everybody()
+            else:
+                self._ask_missing()
+        elif node in self.peers:
+            self.peers[node].relay = relay
+            self._tell_where(self.peers[node])
+
+    def _change(self, *, always: bool = False) -> None:
+        """Numbers a change, if there is one to make and room for it."""
+        if not (self.joining or self.going or always) or (not always and not self._has_room()):
+            return
+        joined = tuple(sorted(self.joining))
+        for name, (node, life, relay) in sorted(self.joining.items()):
+            self.members[name] = node
+            self.expected.setdefault(name, 1)
+            peer = self.peers.get(node)
+            if peer is None:
+                peer = self.peers[node] = Peer(node, relay, life, self.next - 1, self.next, start=self.next)
+                self._tell_where(peer)
+        gone = tuple(sorted(self.going.items()))
+        members = tuple(sorted(name for name in self.members if base(name) not in self.parameters.senders))
+        self.joining.clear()
+        self.going.clear()
+        change = Change(members, joined, gone)
+        self._number(Element("", 0, CHANGE, Batch(0, 0, change_to_bytes(change))))
+        self.host.record(
+            "state", self.group, state="change", rank=self.next - 1, members=len(members), joined=list(joined), gone=dict(gone)
+        )
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        if self.stopped:
+            return
+        if self.starting:
+            if self.needed:
+                self._ask_for_needed()
+            else:
+                self._go_on()
+            if self.starting:
+                self._ask_missing()
+            return
+        self._tick()
+
+    def _tick(self) -> None:
+        """Says again what somebody may have missed."""
+        if self.rules.tail:
+            lagging = [peer for peer in self.peers.values() if peer.next < self.next]
+            if self.oldest > self._told_oldest:
+                lagging = list(self.peers.values())
+            if lagging:
+                self._told_oldest = self.oldest
+                relays = [peer.relay for peer in lagging]
+                self.transmit(relays, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
+        for peer in self.peers.values():
+            if self.syncing and not peer.up_to_date:
+                self._tell_where(peer, sync=True)
+        self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
+
+    def step_down(self, epoch: int) -> None:
+        """There is a later epoch."""
+        if not self.stopped:
+            self.stopped = True
+            self.host.cancel_timer(("distributor", self.group))
+            self.host.record("elect", self.group, stage="steps down", epoch=self.epoch, later=epoch)
+            self._over(self)
+
+    def waiting(self) -> Reason | None:
+        if self.stopped:
+            return None
+        if self.starting:
+            return Reason("starting", f"{self.host.me} is about to distribute {self.group}")
+        if self.early or self.joining or self.going:
+            return Reason("unnumbered", f"{self.host.me} has messages or changes of {self.group} to number")
+        for peer in self.peers.values():
+            if peer.next < self.next or peer.acked < self.next - 1:
+                return Reason("unacknowledged", f"{peer.node} has not acknowledged all of {self.group}")
+        return None

@@ -1,0 +1,440 @@
+"""The engine of ``dedos`` over nodes: one process, with whatever it is: member, relay of its node, distributor.
+
+Theory of operation
+-------------------
+Every process takes a seat at its node's mailbox (:data:`SEATS`). The networked process that has had its seat longest is the
+relay of the node, for all groups that have a mailbox here. Within a node nobody is wrong about who has crashed, so there is
+never more than one; when it is gone the next one knows. A node without networked processes counts as crashed, and its processes
+halt.
+
+The relay hosts the distributors of those groups that were assigned to its node. Who starts a distributor, because a group is
+formed or the distributor is lost, takes the node with the fewest (``load``), and if several start one the later epoch wins. """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Final
+
+from ...engine import Engine, Host
+from ...memory import Connect, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
+from ...model import Failure, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
+from .distributor import Distributor
+from .member import Member
+from .nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
+from .nodes_packets import Claim
+from .packets import (
+    DistLoad,
+    Fence,
+    Held,
+    Highest,
+    Multicast,
+    NotSent,
+    Retrans,
+    Said,
+    StartDist,
+    SyncInit,
+    Wish,
+    count_of,
+    epoch_of,
+)
+from .parameters import Parameters
+from .places import is_networked, node_of
+from .relay import Relay
+from .rules import RULES, Rules
+
+SEATS: Final = "@node"
+"""The mailbox of a node: who is connected to it is on the node."""
+
+
+class Dedos(Engine):
+    """One process, in all its groups."""
+
+    def __init__(self, host: Host, parameters: Parameters, rules: Rules = RULES) -> None:
+        self.host = host
+        self.parameters = parameters
+        self.rules = rules
+        self.node = node_of(parameters, host.me)
+        self.networked = is_networked(parameters, host.me)
+        self.members: dict[GroupId, Member] = {}
+        self.relays: dict[GroupId, Relay] = {}
+        self.distributors: dict[GroupId, Distributor] = {}
+        self.failed: dict[ProcessId, None] = {}
+        """Processes of this node that have crashed."""
+        self.place = -1
+        self.life = 0
+        self.relay: ProcessId = ""
+        """The relay of this node; empty: it is not known yet."""
+        self.local: tuple[ProcessId, ...] = ()
+        """The networked processes of this node, in the order of their seats."""
+        self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load, rules)
+        self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
+        """Groups that somebody on this node forms, and with whom."""
+        self.lost: dict[GroupId, int] = {}
+        """Groups without a distributor, as far as this relay knows, and since when."""
+        self.tried: dict[GroupId, tuple[int, ProcessId]] = {}
+        """When this relay has started a distributor, and whom."""
+        self.refused: dict[GroupId, int] = {}
+        """The latest epoch that somebody else has promised."""
+
+    # --- the node -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.host.spawn("watch", self._watch())
+
+    def _watch(self) -> Procedure:
+        """Takes a seat, and sees to it that the node has a relay that serves all its mailboxes."""
+        parameters = self.parameters
+        port = yield Connect(SEATS, Layout(parameters.boxes, parameters.places, 1, 64))
+        if not isinstance(port, Port):
+            self.host.halt(Reason("no seat", port))
+            return
+        self.place, self.life = port.place, port.epoch
+        while True:
+            found = yield Directory()
+            yield from self._free_seats(found.get(SEATS, ()))
+            self._look_round(found)
+            self._tend()
+            latest = self.host.clock() + parameters.poll
+            yield Nap(latest, latest, SEATS)
+
+    def _free_seats(self, seats: Iterable[ProcessId]) -> Generator[Request, Any, None]:
+        for process in seats:
+            if process in self.failed:
+                yield Disconnect(SEATS, -1, process)
+
+    def _look_round(self, directory: Mapping[str, tuple[ProcessId, ...]]) -> None:
+        seats = [name for name in directory.get(SEATS, ()) if name not in self.failed]
+        local = tuple(name for name in seats if is_networked(self.parameters, name))
+        relay = local[0] if local else ""
+        if not relay and self.relay:
+            text = f"{self.node} has no networked process any more: it counts as crashed"
+            self.host.halt(Reason("node crashed", text, {"node": self.node}))
+            return
+        if self.networked and relay and (relay, local) != (self.relay, self.local):
+            if self.relay:
+                self.nodes.local(relay, local)
+            else:
+                self.nodes.start(self.life, relay, local)
+        if relay != self.relay:
+            self.host.record("state", None, state="relay", relay=relay, node=self.node)
+        self.relay, self.local = relay, local
+        if relay == self.host.me:
+            for group, there in directory.items():
+                if group != SEATS and any(name not in self.failed for name in there):
+                    self._serve(group)
+
+    def _serve(self, group: GroupId) -> None:
+        if group in self.relays:
+            return
+        member = self.members.get(group)
+        if member is not None and not member.connected:
+            return
+        relay = Relay(self.host, group, self.node, self.parameters, self.rules, self._transmit, self._emptied)
+        self.relays[group] = relay
+        if member is not None:
+            relay.box.dead |= member.box.dead
+        port = None if member is None else Port(member.box.place, member.box.life)
+        self.host.spawn("relay", relay.serve(port))
+        for process in self.failed:
+            relay.fail(process)
+        claim = self.nodes.claim_of(group)
+        if claim is not None and group not in self.distributors:
+            relay.distributor = claim.distributor
+
+    def _emptied(self, relay: Relay) -> None:
+        """The group has no member on this node any more."""
+        if self.relays.get(relay.group) is relay:
+            relay.stop()
+            del self.relays[relay.group]
+            self.wished.pop(relay.group, None)
+            if relay.group not in self.members:
+                self.host.spawn("disconnect", self._disconnect(relay))
+
+    def _disconnect(self, relay: Relay) -> Procedure:
+        yield Disconnect(relay.group, relay.box.place, self.host.me)
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        if isinstance(how, Propose):
+            raise ProtocolError("dedos has no proposed groups")
+        if group in self.members:
+            raise ProtocolError(f"{self.host.me} joins {group!r} a second time; leave it first")
+        member = self.members[group] = Member(
+            self.host, group, self.parameters, self.rules, self._wish, self._departed
+        )
+        if self.networked:
+            self.nodes.learn(how.members if isinstance(how, Form) else how.contacts)
+        self.host.spawn("member", member.enter(how))
+
+    def leave(self, group: GroupId) -> None:
+        self.members[group].leave()
+
+    def _wish(self, member: Member) -> None:
+        """A member wishes something, which the relay has to know."""
+        if self.relay == self.host.me:
+            self._wished(member.group, member.forms, member.contacts)
+        elif self.relay:
+            self.host.send((self.relay,), Wish(member.group, self.host.me, member.forms, member.contacts))
+
+    def _wished(self, group: GroupId, forms: tuple[ProcessId, ...], contacts: tuple[ProcessId, ...]) -> None:
+        self.nodes.learn((*forms, *contacts))
+        if forms:
+            self.wished[group] = forms
+        if self.relay == self.host.me:
+            self._serve(group)
+
+    def _departed(self, member: Member) -> Generator[Request, Any, None]:
+        """A member has left; if it was in no other group its process is about to end."""
+        del self.members[member.group]
+        if not self.members:
+            self.relay = ""
+            yield Disconnect(SEATS, self.place, self.host.me)
+
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def ready(self, group: GroupId) -> None:
+        member = self.members.get(group)
+        if member is not None:
+            member.send()
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        if self.nodes.receive(source, packet):
+            return
+        if isinstance(packet, Wish):
+            self._wished(packet.group, packet.forms, packet.contacts)
+            return
+        if isinstance(packet, Said):
+            distributor = self.distributors.get(packet.group)
+            if distributor is not None:
+                distributor.receive(source, packet)
+        elif isinstance(packet, StartDist):
+            self._start_distributor(source, packet)
+        elif isinstance(packet, NotSent):
+            self._not_sent(source, packet)
+        elif isinstance(packet, Highest | DistLoad | SyncInit | Multicast | Retrans | Fence):
+            self._for_relay(source, packet)
+
+    def _for_relay(self, source: ProcessId, packet: Highest | DistLoad | SyncInit | Multicast | Retrans | Fence) -> None:
+        relay = self.relays.get(packet.group)
+        if relay is None:
+            if isinstance(packet, Highest) and self.relay == self.host.me:
+                said = (packet.group, packet.epoch, self.node, 0, 0, 0, 1)
+                self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), ()))
+            return
+        if isinstance(packet, Highest):
+            relay.highest(source, packet)
+            distributor = self.distributors.get(packet.group)
+            if distributor is not None and distributor.epoch < relay.promised:
+                distributor.step_down(relay.promised)
+        elif isinstance(packet, DistLoad):
+            relay.load(source, packet)
+        elif isinstance(packet, SyncInit):
+            relay.synchronise(source, packet)
+        elif isinstance(packet, Multicast):
+            relay.multicast(source, packet)
+        elif isinstance(packet, Retrans):
+            relay.retransmitted(source, packet)
+        elif packet.node == self.node and packet.life == relay.box.life and packet.epoch >= relay.promised:
+            relay.fence(packet.epoch)
+
+    def _not_sent(self, source: ProcessId, packet: NotSent) -> None:
+        relay = self.relays.get(packet.group)
+        if packet.why == "promised":
+            self.refused[packet.group] = max(self.refused.get(packet.group, 0), packet.promised)
+            distributor = self.distributors.get(packet.group)
+            if distributor is not None and distributor.epoch == packet.epoch:
+                distributor.step_down(packet.promised)
+        elif relay is not None and source == relay.distributor:
+            relay.heard()
+
+    def expire(self, timer: Timer) -> None:
+        if self.nodes.expire(timer):
+            return
+        assert isinstance(timer, tuple), timer
+        _, group = timer
+        distributor = self.distributors.get(group)
+        if distributor is not None:
+            distributor.expire()
+
+    def notice(self, event: Any) -> None:
+        if isinstance(event, Pressure):
+            member = self.members.get(event.group)
+            if member is not None:
+                member.pressed = event.full
+        elif isinstance(event, Failure) and event.process not in self.failed and event.process != self.host.me:
+            self.failed[event.process] = None
+            for relay in list(self.relays.values()):
+                relay.fail(event.process)
+            self.host.spawn("look", self._look_once())
+
+    def _look_once(self) -> Procedure:
+        found = yield Directory()
+        if self.place >= 0 and self.relay:
+            yield from self._free_seats(found.get(SEATS, ()))
+            self._look_round(found)
+            self._tend()
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def _transmit(self, to: Iterable[ProcessId], packet: Packet) -> None:
+        names = tuple(name for name in to if name)
+        if names:
+            self.host.send(names, packet, self.nodes.lan())
+
+    def _relays_alive(self) -> dict[str, ProcessId]:
+        """The relays of all nodes that are alive, this one included."""
+        return {node: state.relay for node, state in self.nodes.alive.items()} | {self.node: self.relay}
+
+    def _claims(self) -> tuple[Claim, ...]:
+        return tuple(
+            Claim(group, relay.promised, relay.distributor)
+            for group, relay in sorted(self.relays.items())
+            if relay.promised and relay.epoch
+        )
+
+    def _load(self) -> int:
+        return len(self.distributors)
+
+    def _nodes_changed(self, event: NodesEvent) -> None:
+        if isinstance(event, Gone):
+            for distributor in list(self.distributors.values()):
+                distributor.lose(event.node, "node crashed")
+        elif isinstance(event, Replaced):
+            for distributor in list(self.distributors.values()):
+                distributor.replace(event.state.node, event.state.relay)
+        elif isinstance(event, Returned):
+            for distributor in list(self.distributors.values()):
+                self._transmit(
+                    (event.state.relay,), Fence(distributor.group, distributor.epoch, event.state.node, 0)
+                )
+        elif isinstance(event, Appeared | Formed):
+            for distributor in list(self.distributors.values()):
+                if distributor.starting:
+                    distributor.expire()
+        if self.relay == self.host.me:
+            self._tend()
+
+    # --- distributors -------------------------------------------------------------------------------------------------
+
+    def _tend(self) -> None:
+        """Sees to it that every group on this node has a distributor."""
+        if self.relay != self.host.me or not self.nodes.identity:
+            return
+        for group, relay in sorted(self.relays.items()):
+            if relay.stopped or not relay.ready:
+                continue
+            why = self._why_lost(group, relay)
+            if not why:
+                self.lost.pop(group, None)
+                self.tried.pop(group, None)
+            elif group not in self.lost:
+                self.lost[group] = self.host.now
+            if why:
+                self._replace_distributor(group, relay, why)
+
+    def _why_lost(self, group: GroupId, relay: Relay) -> str:
+        """Why a group has no distributor; empty: it has one."""
+        claim = self.nodes.claim_of(group)
+        if claim is not None and (claim.epoch > relay.promised or not relay.distributor) and self._is_there(claim.distributor):
+            # Somebody listens to a later one: this relay asks to be told where it stands.
+            if relay.distributor != claim.distributor or self.host.now - relay.heard_at > self.parameters.retry:
+                relay.distributor = claim.distributor
+                relay.heard_at = self.host.now
+                relay.report()
+            return ""
+        if not relay.distributor:
+            if relay.epoch:
+                return "unknown"
+            return "new" if group in self.wished else ""
+        if not self._is_there(relay.distributor):
+            return "gone"
+        if relay.unanswered_since and self.host.now - relay.unanswered_since > self._patience:
+            return "silent"
+        if relay.epoch != relay.promised and self.host.now - relay.heard_at > self._patience:
+            return "silent"
+        return ""
+
+    @property
+    def _patience(self) -> int:
+        return self.parameters.misses * self.parameters.present_every
+
+    def _is_there(self, distributor: ProcessId) -> bool:
+        """Whether a process can be a distributor now: it is the relay of a node that is alive."""
+        if distributor == self.host.me:
+            return True
+        return self._relays_alive().get(node_of(self.parameters, distributor)) == distributor
+
+    def _replace_distributor(self, group: GroupId, relay: Relay, why: str) -> None:
+        """Starts a distributor, if it is this node's turn: that of the first at once, of the others later."""
+        forms = self.wished.get(group, ())
+        if why == "new":
+            nodes = sorted({node_of(self.parameters, name) for name in forms} & (self.nodes.alive.keys() | {self.node}))
+            wanted = {node_of(self.parameters, name) for name in forms}
+            since = self.lost[group]
+            if not wanted <= self.nodes.alive.keys() | {self.node} and self.host.now - since < self._patience:
+                return
+        else:
+            claiming = {node for node, state in self.nodes.alive.items() if any(claim.group == group for claim in state.claims)}
+            nodes = sorted((claiming & self._relays_alive().keys()) | {self.node})
+        turn = nodes.index(self.node) if self.node in nodes else len(nodes)
+        if self.host.now < self.lost[group] + turn * (self.parameters.retry + 2 * self.parameters.delta):
+            return
+        tried_at, tried = self.tried.get(group, (-(1 << 62), ""))
+        if self.host.now - tried_at < self._patience and (not tried or self._is_there(tried)):
+            return
+        chosen = self._choose(group, relay, tried)
+        seen = max(relay.promised, self.refused.get(group, 0), max((claim.epoch for claim in self._known_claims(group)), default=0))
+        epoch = epoch_of(count_of(seen) + 1, chosen)
+        self.tried[group] = (self.host.now, chosen)
+        relay.unanswered_since = 0
+        relay.heard_at = self.host.now
+        self.host.record("elect", group, stage="call", epoch=epoch, distributor=chosen, reason=why)
+        self._transmit((chosen,), StartDist(group, epoch, forms))
+
+    def _known_claims(self, group: GroupId) -> list[Claim]:
+        claim = self.nodes.claim_of(group)
+        return [] if claim is None else [claim]
+
+    def _choose(self, group: GroupId, relay: Relay, tried: ProcessId) -> ProcessId:
+        """NextDist: the relay of the node with the least to do, of those that have members of the group if there are any."""
+        lost = {relay.distributor, tried}
+        here = {self.node} | {node for node, state in self.nodes.alive.items() if any(claim.group == group for claim in state.claims)}
+        here |= {node_of(self.parameters, name) for name in self.wished.get(group, ())}
+        loads = {node: state.load for node, state in self.nodes.alive.items()} | {self.node: self._load()}
+        alive = self._relays_alive()
+        candidates = [node for node in alive if node in here and alive[node] not in lost] or [self.node]
+        return alive[min(candidates, key=lambda node: (loads.get(node, 0), node))]
+
+    def _start_distributor(self, source: ProcessId, packet: StartDist) -> None:
+        if self.relay != self.host.me or packet.epoch != epoch_of(count_of(packet.epoch), self.host.me):
+            return
+        current = self.distributors.get(packet.group)
+        relay = self.relays.get(packet.group)
+        if (current is not None and current.epoch >= packet.epoch) or (relay is not None and relay.promised >= packet.epoch):
+            return
+        if current is not None:
+            current.step_down(packet.epoch)
+        distributor = Distributor(
+            self.host, packet.group, packet.epoch, packet.forms, self.parameters, self.rules, self._relays_alive, self._transmit,
+            self._stepped_down,
+        )  # fmt: skip
+        self.distributors[packet.group] = distributor
+
+    def _stepped_down(self, distributor: Distributor) -> None:
+        if self.distributors.get(distributor.group) is distributor:
+            del self.distributors[distributor.group]
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        parts: list[Callable[[], Reason | None]] = [part.waiting for _, part in sorted(self.members.items())]
+        parts += [part.waiting for _, part in sorted(self.relays.items())]
+        parts += [part.waiting for _, part in sorted(self.distributors.items())]
+        if self.relay == self.host.me:
+            parts.append(self.nodes.waiting)
+        for part in parts:
+            reason = part()
+            if reason is not None:
+                return reason
+        return None

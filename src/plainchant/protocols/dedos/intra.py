@@ -1,0 +1,521 @@
+"""Groups within one node (appendix C): Send, Receive, StartRecovery, Recover, Join, Leave, DeleteMember.
+
+Theory of operation
+-------------------
+**Order.** Whoever sends gives its message the next number, in the step that stores it in the active mailbox; nothing is stored
+in the spare boxes. Receivers read in the order of the numbers. So a message costs one operation to send, and one to read it and
+whatever else is there.
+
+**Private memory.** Senders keep what they have sent and receivers what they have read until everybody has read it (``kept``, the
+Hbuffer). If the active mailbox crashes, what somebody still needs is in the Hbuffer of a process that is alive, or was read by
+nobody who is.
+
+**Recovery.** Everybody finds the same next box, restores there what it keeps, one message a step, and sets its P-flag. Until all
+are set nobody sends, because the next number is not known, and nobody skips a number, because it may yet be restored. Then
+numbers that are missing are lost for good, with their senders. Numbers do not go back: each process says how far it knows them
+to be given.
+
+**The list.** A process lists itself in the spare boxes first, as a receiver of everything, since it does not know yet from which
+number on it is one; so whatever box becomes the active one, nobody goes on there without it. In the active mailbox it enters at
+the next number. Who is gone is deleted from all boxes, by every survivor that hears of it. What members see of this are
+*changes*, elements of the order with all receivers: in each step a receiver compares the list with the newest change, and puts
+another one if they differ. So a change that was lost with its box, or for which there was no room, is made up for.
+
+**Leaving** restores what this process keeps in all spare boxes, in the order in which they become active: if it dies meanwhile,
+a box that has a message of its is not after one that has not. (Otherwise a number could be given again in one box, and the old
+message come back with the next.) Then it deletes itself.
+
+A process that dies between two steps has left something in some boxes: entries in lists, which survivors delete, or elements as
+above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from ...engine import Engine, Host
+from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Until
+from ...model import Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from . import box as boxes
+from . import intra_steps as steps
+from .box import MESSAGES, Box, Element
+from .packets import change_from_bytes
+from .parameters import Parameters
+from .places import base
+from .rules import RULES, Rules
+
+_READ_AT_ONCE: Final = 64
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a receiver finds in the active mailbox."""
+
+    header: Header
+    elements: tuple[tuple[int, Element], ...]
+    change: tuple[int, Element] | None
+    """A change that it has put there."""
+    unread: bool
+    """Whether there is more to read."""
+    present: bool
+    """Whether all P-flags are set."""
+    wakes: bool
+    """Whether others may go on now."""
+    listed: tuple[ProcessId, ...]
+    """The receivers."""
+
+
+class Intra(Engine):
+    """One process in one group, all whose members are on its node."""
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+        self.host = host
+        self.group = group
+        self.parameters = parameters
+        self.rules = rules
+        self.box = Box(host, group, parameters, rules)
+        self.only_sends = base(host.me) in parameters.senders
+        self.first: tuple[ProcessId, ...] = ()
+        """With whom this process forms the group."""
+        self.forms = False
+        self.connected = False
+        self.entry = 0
+        """The first number that this process receives."""
+        self.restored = -1
+        """The box in which this process has its P-flag."""
+        self.moving = False
+        self.joined = False
+        self.members: tuple[ProcessId, ...] = ()
+        """The receivers, by the last change that was read."""
+        self.last = 0
+        """Lastseqnr."""
+        self.oldest = 1
+        """Oldestseqnr, as far as this process knows."""
+        self.next = 1
+        """Nextseqnr, as far as this process knows."""
+        self.kept: dict[int, Element] = {}
+        """The Hbuffer."""
+        self.number = 0
+        """This process's own number of its last message."""
+        self.sent = 0
+        """The number of its last message in the group's order."""
+        self.sending = False
+        self.blocked = False
+        self.unread = False
+        self.settled = False
+        """Whether all P-flags were set when this process looked last."""
+        self.pressed = False
+        self.failed: dict[ProcessId, None] = {}
+        self.deleting = 0
+        self.leaving = False
+        self.departing = False
+
+    # --- Join ---------------------------------------------------------------------------------------------------------
+
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        if isinstance(how, Propose):
+            raise ProtocolError("dedos has no proposed groups")
+        self.forms = isinstance(how, Form)
+        self.first = how.members if isinstance(how, Form) else ()
+        self.host.spawn("join", self._enter())
+
+    def _enter(self) -> Procedure:
+        box = self.box
+        port = yield Connect(self.group, box.layout)
+        if not isinstance(port, Port):
+            self.host.refused(self.group, Reason("no place", port))
+            return
+        box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
+        self.connected = True
+        for process in list(self.failed):
+            self._delete(process)
+        yield from self._list()
+        told = -1
+        while box.active >= 0:
+            copy = box.active
+            header = yield box.operate(copy, "join", self._enter_at)
+            if header is FAILED:
+                box.found_dead(copy)
+            elif header is not None:
+                self.restored = copy
+                self.entry, self.last = header.next, header.next - 1
+                self._learn(header)
+                self.host.record("state", self.group, state="entered", entry=self.entry, box=copy)
+                yield from self._serve()
+                return
+            elif copy != told:
+                told = copy
+                yield box.operate(copy, "wake", _nothing, news=True)
+            else:
+                yield self._nap()
+
+    def _list(self) -> Generator[Request, Any, None]:
+        """Lists this process in the spare boxes."""
+        box = self.box
+
+        while box.active >= 0 and (yield box.operate(box.active, "look", _nothing)) is FAILED:
+            box.found_dead(box.active)
+        connection = Connection(self.host.me, 0 if self.only_sends else 1, sends=True, present=not self.rules.spares_unset)
+        for copy in [copy for copy in box.spares_first() if copy != box.active]:
+            if (yield box.operate(copy, "list", partial(steps.list_at, place=box.place, connection=connection))) is FAILED:
+                box.found_dead(copy)
+
+    def _enter_at(self, copy: Copy) -> Header | None:
+        """Enters the list at the next number, unless somebody restores this box, or the group is being formed by others."""
+        box, header = self.box, copy.header()
+        forming = header.next == 1 and not self.forms and bool(steps.receivers_listed(copy, but=box.place))
+        if forming or not steps.everybody_is_present(copy, but=box.place):
+            if copy.connection(box.place) is not None:
+                # It was a spare box when this process listed itself; there is nothing that it could restore.
+                steps.list_at(copy, box.place, Connection(self.host.me, sends=True, present=True))
+            return None
+        steps.list_at(copy, box.place, Connection(self.host.me, 0 if self.only_sends else header.next, sends=True, present=True))
+        return header
+
+    # --- Receive ------------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> Generator[Request, Any, None]:
+        """Reads, and recovers whether or not the application wants to read, until this process has left."""
+        box = self.box
+        wakes = True
+        while box.active >= 0:
+            if self.restored != box.active:
+                yield from self._recover()
+                continue
+            if self._may_go():
+                yield from self._depart()
+                return
+            if self.pressed and not self.rules.idle_recovery:
+                yield self._nap()
+                continue
+            copy = box.active
+            seen = yield box.operate(copy, "receive", self._receive, news=wakes)
+            wakes = False
+            if seen is FAILED:
+                box.found_dead(copy)
+                continue
+            wakes = seen.wakes
+            self._take_in(seen)
+            if not (seen.wakes or seen.elements or self._may_go()):
+                yield self._nap()
+
+    def _nap(self) -> Nap | Until:
+        """Until there is news; who only sends wants none, but has to notice crashes of boxes."""
+        latest = self.host.clock() + self.parameters.poll
+        return Until(latest) if self.only_sends and self.joined else Nap(latest, latest, self.group)
+
+    def _receive(self, copy: Copy) -> Seen:
+        """Receive, as one step: reads what is there, in order, and sets this process's flags; who sets the last one frees the
+        element."""
+        present = steps.everybody_is_present(copy)
+        found: list[tuple[int, Element]] = []
+        unread = False
+        last = self.last
+        if not self.only_sends:
+            for number, (slot, entry) in sorted(boxes.numbered(copy).items()):
+                if number <= last:
+                    continue
+                may_read = number == last + 1 or present or not self.rules.skip_when_restored
+                if self.pressed or not may_read or len(found) == _READ_AT_ONCE:
+                    unread = True
+                    break
+                found.append((number, boxes.element_of(copy, slot, entry)))
+                copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
+                last = number
+        wakes = steps.free_complete(copy) and steps.waits_for_room(copy)
+        change = self._put_change(copy) if present else None
+        listed = tuple(steps.receivers_listed(copy)) if self.only_sends else ()
+        return Seen(copy.header(), tuple(found), change, unread, present, wakes or change is not None, listed)
+
+    def _put_change(self, copy: Copy) -> tuple[int, Element] | None:
+        """Compares the list with the newest change."""
+        if self.only_sends or not self.entry or (self.forms and not self.joined and not self._is_formed(copy)):
+            return None
+        return steps.put_change(copy, self.members, self.last, self.failed)
+
+    def _is_formed(self, copy: Copy) -> bool:
+        """Whether all with whom this process forms the group are there, or have failed."""
+        there = {connection.process for _, connection in copy.connections()}
+        return copy.header().next > 1 or all(name in there or name in self.failed for name in self.first)
+
+    def _take_in(self, seen: Seen) -> None:
+        """Hands to the application what was read."""
+        if seen.change is not None:
+            self._keep(*seen.change)
+        for number, element in seen.elements:
+            self.last = number
+            self._keep(number, element)
+            if element.kind != MESSAGES:
+                self._install(number, element)
+            elif self.joined:
+                self.host.deliver(self.group, element.sender, element.batch, number)
+        self.unread, self.settled = seen.unread or seen.change is not None, seen.present
+        self._learn(seen.header)
+        if self.only_sends and not self.joined:
+            self._begin_to_send(seen)
+
+    def _install(self, number: int, element: Element) -> None:
+        change = change_from_bytes(element.batch.body)
+        if self.host.me not in change.members:
+            return
+        joined: tuple[ProcessId, ...]
+        if self.joined:
+            joined = tuple(name for name in change.members if name not in self.members)
+        else:
+            joined = change.members if self.forms else (self.host.me,)
+        gone = {name: why for name, why in change.gone if name in self.members}
+        left = {name: Reason(why, f"{name} has {why}") for name, why in gone.items()}
+        self.members = change.members
+        self.host.install(View(self.group, number, change.members, joined, left, rank=number))
+        if not self.joined:
+            self.joined = True
+            self._send_next()
+
+    def _begin_to_send(self, seen: Seen) -> None:
+        """Of who only sends: the group has begun."""
+        number = seen.header.next - 1
+        if number:
+            self.joined = True
+            self.host.install(View(self.group, number, seen.listed, seen.listed, rank=number))
+            self._send_next()
+
+    def _keep(self, number: int, element: Element) -> None:
+        if self.rules.restore_buffers:
+            self.kept[number] = element
+
+    def _learn(self, header: Header) -> None:
+        self.next = max(self.next, header.next)
+        if header.oldest > self.oldest:
+            self.oldest = header.oldest
+            for number in [number for number in self.kept if number < header.oldest]:
+                del self.kept[number]
+
+    # --- Send ---------------------------------------------------------------------------------------------------------
+
+    def ready(self, group: GroupId) -> None:
+        self._send_next()
+
+    def _send_next(self) -> None:
+        if self.joined and not self.sending and not self.departing and self.host.peek(self.group) is not None:
+            self.sending = True
+            self.host.spawn("send", self._send())
+
+    def _send(self) -> Procedure:
+        box = self.box
+        element: Element | None = None
+        while box.active >= 0:
+            if self.restored != box.active:
+                yield from self._recover()
+                continue
+            copy = box.active
+            if self.blocked:
+                may_send = yield box.operate(copy, "look", self._may_send)
+                if may_send is FAILED:
+                    box.found_dead(copy)
+                elif may_send:
+                    self._note_blocked(False)
+                else:
+                    latest = self.host.clock() + self.parameters.poll
+                    yield Nap(latest, latest, self.group)
+                continue
+            if element is None:
+                batch = self.host.take(self.group, self.parameters.room)
+                if batch is None:
+                    break
+                self.number += 1
+                element = Element(self.host.me, self.number, MESSAGES, batch)
+            found = yield box.operate(
+                copy, "send", partial(self._store, element=element), news=True, size=len(element.batch.body)
+            )
+            if found is FAILED:
+                box.found_dead(copy)
+                continue
+            number, header = found
+            if number:
+                self.sent = number
+                self.unread = not self.only_sends
+                if self.rules.senders_keep:
+                    self._keep(number, element)
+                element = None
+            else:
+                self._note_blocked(True)
+            self._learn(header)
+        self.sending = False
+        self._wake_to_leave()
+
+    def _may_send(self, copy: Copy) -> bool:
+        """Whether there is a free element in a box that is restored; if not, this process wishes for one."""
+        if self.rules.restore_flags and not steps.everybody_is_present(copy):
+            return False
+        if len(tuple(copy.entries())) < self.parameters.elements:
+            return True
+        connection = copy.connection(self.box.place)
+        assert connection is not None
+        copy.connect(self.box.place, boxes.changed(connection, wish=steps.ROOM))
+        return False
+
+    def _store(self, copy: Copy, element: Element) -> tuple[int, Header]:
+        number = steps.give_number(copy, element, self.parameters.elements) if self._may_send(copy) else 0
+        return number, copy.header()
+
+    def _note_blocked(self, blocked: bool) -> None:
+        self.blocked = blocked
+        if blocked:
+            text = f"no element of the mailbox of {self.group} is free for messages of {self.host.me}, or it is being restored"
+            self.host.record("block", self.group, reason="full", text=text)
+        else:
+            self.host.record("unblock", self.group)
+
+    # --- StartRecovery and Recover ------------------------------------------------------------------------------------
+
+    def _recover(self) -> Generator[Request, Any, None]:
+        """Restores what this process keeps in the box that has become the active one. One of its procedures does it."""
+        box = self.box
+        while self.moving:
+            latest = self.host.clock() + self.parameters.poll
+            yield Nap(latest, latest, self.group)
+        self.moving = True
+        while 0 <= box.active != self.restored:
+            copy = box.active
+            self.host.record("state", self.group, state="recovers", box=copy, kept=len(self.kept))
+            if (yield from self._restore(copy)) and (yield from self._set_present(copy)):
+                self.restored = copy
+                self.host.record("state", self.group, state="recovered", box=copy)
+            else:
+                box.found_dead(copy)
+        self.settled = False
+        self.moving = False
+
+    def _restore(self, copy: int) -> Generator[Request, Any, bool]:
+        """Restores what this process keeps in a box; whether the box is alive."""
+        box = self.box
+        known = Header(self.next, self.oldest) if self.rules.numbers_go_on else Header(1, self.oldest)
+        connection = Connection(self.host.me, self.entry if not self.only_sends else 0, sends=True)
+        header = yield box.operate(
+            copy, "start", partial(steps.start_recovery, place=box.place, connection=connection, known=known), news=True
+        )
+        if header is FAILED:
+            return False
+        self._learn(header)
+        for number in sorted(self.kept):
+            if number in self.kept:
+                element = self.kept[number]
+                step = partial(steps.recover, number=number, element=element, mask=self._flag(number))
+                header = yield box.operate(copy, "recover", step, size=len(element.batch.body))
+                if header is FAILED:
+                    return False
+                self._learn(header)
+        return True
+
+    def _flag(self, number: int) -> int:
+        """This process's flag on a message that it restores: not on what it has sent and not read."""
+        has_read = not self.only_sends and (number <= self.last or not self.rules.flag_of_read)
+        return self.box.mask if has_read and self.rules.own_flag else 0
+
+    def _set_present(self, copy: int) -> Generator[Request, Any, bool]:
+        last = self.last if self.rules.own_flag and not self.only_sends else 0
+        step = partial(steps.be_present, place=self.box.place, last=last, oldest=self.oldest)
+        header = yield self.box.operate(copy, "present", step, news=True)
+        if header is FAILED:
+            return False
+        self._learn(header)
+        return True
+
+    # --- Leave and DeleteMember ---------------------------------------------------------------------------------------
+
+    def leave(self, group: GroupId) -> None:
+        self.leaving = True
+        self._wake_to_leave()
+
+    def _may_go(self) -> bool:
+        """Whether what this process has sent has its numbers, and was read by it."""
+        return self.leaving and self.joined and not self.sending and (self.only_sends or self.sent <= self.last)
+
+    def _wake_to_leave(self) -> None:
+        if self.leaving and self.connected and not self.departing:
+            self.host.spawn("wake", self._wake())
+
+    def _wake(self) -> Procedure:
+        """Ends the nap of this process's other procedures."""
+        if self.box.active >= 0:
+            yield self.box.operate(self.box.active, "wake", _nothing, news=True)
+
+    def _depart(self) -> Generator[Request, Any, None]:
+        box = self.box
+        self.departing = True
+        while self.deleting:
+            yield Until(self.host.clock() + self.parameters.operation)
+        spares = [copy for copy in range(box.copies) if copy not in box.dead and copy != box.active]
+        if not self.rules.leave_ascending:
+            spares.reverse()
+        if self.rules.leave_restores:
+            for copy in spares:
+                if not (yield from self._restore(copy)):
+                    box.found_dead(copy)
+        yield from self._delete_from_all(self.host.me)
+        yield Disconnect(self.group, box.place, self.host.me)
+        self.connected = False
+        self.host.left(self.group, None if self.only_sends else self.last)
+
+    def _delete(self, process: ProcessId) -> None:
+        self.deleting += 1
+        self.host.spawn("delete", self._delete_failed(process))
+
+    def _delete_failed(self, process: ProcessId) -> Procedure:
+        yield from self._delete_from_all(process)
+        yield Disconnect(self.group, -1, process)
+        self.deleting -= 1
+
+    def _delete_from_all(self, process: ProcessId) -> Generator[Request, Any, None]:
+        box = self.box
+        copies = list(box.spares_first()) if self.rules.delete_everywhere else [box.active]
+        for copy in copies:
+            step = partial(self._delete_member, process=process, puts_change=copy == self.restored)
+            change = yield box.operate(copy, "delete", step, news=True)
+            if change is FAILED:
+                box.found_dead(copy)
+            elif change is not None:
+                self._keep(*change)
+
+    def _delete_member(self, copy: Copy, process: ProcessId, puts_change: bool) -> tuple[int, Element] | None:
+        if not steps.delete_member(copy, process) or not puts_change or not steps.everybody_is_present(copy):
+            return None
+        return self._put_change(copy)
+
+    # --- failures and pressure ----------------------------------------------------------------------------------------
+
+    def notice(self, event: Any) -> None:
+        if isinstance(event, Failure):
+            if event.process not in self.failed and event.process != self.host.me:
+                self.failed[event.process] = None
+                if self.connected and not self.departing:
+                    self._delete(event.process)
+        elif isinstance(event, Pressure):
+            self.pressed = event.full
+            if not event.full and self.connected and not self.departing:
+                self.host.spawn("wake", self._wake())
+
+    # --- what is left to do -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Reason | None:
+        me, group = self.host.me, self.group
+        if self.departing and not self.connected:
+            return None
+        if self.sending:
+            return Reason("sending", f"{me} has messages in {group} to send")
+        if self.deleting:
+            return Reason("deleting", f"{me} deletes a process that has failed from {group}")
+        if not self.joined or self.leaving:
+            return Reason("changing", f"{me} is on its way into {group}, or out of it")
+        if self.restored != self.box.active or not self.settled:
+            return Reason("recovering", f"a mailbox of {group} has crashed, and {me} restores another, or waits for those who do")
+        if self.unread:
+            return Reason("unread", f"{me} has messages in {group} to read")
+        return None
+
+
+def _nothing(copy: Copy) -> None:
+    return None
