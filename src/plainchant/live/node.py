@@ -295,6 +295,8 @@ class Node:
         """Takes part without being in a group, where the protocol has use for such processes; returns when this one does."""
         if not self.description.idle:
             raise UsageError(f"with {self.description.name} a process that is in no group has nothing to do; join one")
+        if not self._is_open:
+            raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and serve there")
         await self._take_name()
 
     async def halted(self) -> Reason:

@@ -35,7 +35,7 @@ import msgspec
 from ..model import MS, SECOND, Duration, UsageError, format_duration
 from ..protocols.registry import describe
 from ..scenario.model import Fault, Network, Scenario
-from ..sim.faults import draw_faults
+from ..sim.faults import draw_faults, units_of
 from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
@@ -296,8 +296,10 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
         return Duration(round(moment * factor))
 
     description = describe(scenario.protocol)
-    copies = description.memory(description.parameters(**scenario.parameters)).copies if description.memory is not None else 0
-    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies)
+    parameters = description.parameters(**scenario.parameters)
+    copies = description.memory(parameters).copies if description.memory is not None else 0
+    units = units_of(description, parameters, scenario)
+    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies, units)
     return dataclasses.replace(
         scenario,
         duration=longer(scenario.duration),

@@ -128,11 +128,11 @@ class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
-        "_calls", "_lans", "_names", "_network", "_routes", "_routes_over", "_sends", "_sequence", "_settling", "_to", "_windows",
-        "_world", "alive", "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end", "engine", "groups",
-        "history", "inside", "joined", "last_route", "leaving", "local", "marks", "max_packet", "me", "memory", "mid_crash",
-        "now", "omissions", "out", "owed", "processor", "queues", "random", "receive", "refusing", "restart_waits", "rows", "sent",
-        "special", "streams", "timers", "unread", "views", "watch_all", "watcher", "work",
+        "_calls", "_lans", "_names", "_network", "_routes", "_routes_over", "_sends", "_sequence", "_settling", "_to",
+        "_windows", "_world", "alive", "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end",
+        "engine", "groups", "history", "inside", "joined", "last_route", "leaving", "local", "marks", "max_packet", "me",
+        "memory", "mid_crash", "now", "omissions", "out", "owed", "processor", "queues", "random", "receive", "refusing",
+        "restart_waits", "rows", "sent", "special", "streams", "timers", "unread", "views", "watch_all", "watcher", "work",
     )
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
@@ -614,6 +614,7 @@ class SimHost:
         """The application takes all that waits for it, and the engine is told that there is room again."""
         unread, self.unread = self.unread, None
         if unread is not None and self.alive:
+            self._read_clock()
             for function, arguments in unread.calls:
                 self.later(function, *arguments)
             for group in unread.full:

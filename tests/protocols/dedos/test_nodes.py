@@ -231,6 +231,48 @@ def test_nobody_is_alive_before_the_round_is_concluded() -> None:
     assert bench.nodes.waiting() is None
 
 
+def test_nodes_take_no_part_in_rounds_from_before_they_asked() -> None:
+    """n2 asked at 0. Who answers it then need not know n1."""
+    bench = Bench()
+    bench.nodes.receive("n2.a", NewGroup("n2", 1, 0, ("n2.a",), 0))
+    bench.run(200 * MS)
+    assert [packet.time for _, packet in bench.sent(Present)] == [60 * MS, 160 * MS]
+
+
+def test_who_was_heard_before_the_round_and_not_in_it_does_not_appear() -> None:
+    bench = Bench(misses=1)
+    bench.run(51 * MS)
+    bench.hear("n2.a", 50 * MS)
+    bench.run(111 * MS)
+    assert bench.events == [Formed(60 * MS)]
+    assert bench.nodes.waiting() is None
+
+
+def test_presents_of_two_rounds_may_overtake_each_other() -> None:
+    bench = Bench(misses=1)
+    bench.nodes.receive("n3.a", NewGroup("n3", 1, 20 * MS, ("n3.a",), 0))
+    bench.run(75 * MS)
+    bench.hear("n2.a", 70 * MS)
+    bench.hear("n2.a", 60 * MS)
+    bench.run(111 * MS)
+    assert [type(event) for event in bench.events] == [Appeared, Formed]
+    bench.run(121 * MS)
+    assert [type(event) for event in bench.events] == [Appeared, Formed, Formed]
+
+
+def test_a_group_that_others_have_formed_already_is_waited_for() -> None:
+    """n2's clock is ahead: it says 160 while the round of 160 is not concluded here. Of 140 nothing was known here."""
+    bench = Bench()
+    bench.run(161 * MS)
+    bench.hear("n2.a", 160 * MS)
+    bench.hear("n2.a", 161 * MS, identity=160 * MS)
+    assert bench.nodes.identity == 60 * MS
+    bench.hear("n2.a", 161 * MS, identity=140 * MS)
+    assert bench.nodes.identity == 140 * MS
+    bench.run(245 * MS)
+    assert [packet.time for _, packet in bench.sent(Present)] == [60 * MS, 160 * MS, 240 * MS]
+
+
 def test_gone_says_why() -> None:
     bench = Bench()
     bench.run(61 * MS)

@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import msgspec
-
 from ...engine import Host
 from ...model import Batch, GroupId, Packet, ProcessId, Reason
 from .box import CHANGE, JOINS, LEAVES, MESSAGES, Element
@@ -54,6 +52,8 @@ from .rules import Rules
 _OVERHEAD: Final = 96
 """Bytes of an element in a packet beside its body, about."""
 _LOADED_AT_ONCE: Final = 64
+_FORMING: Final = 4
+"""Those who form a group are waited for so many times as long as a node that is silent."""
 
 
 class Peer:
@@ -70,12 +70,6 @@ class Peer:
         self.start = start
         """The first number that it gets, if it came later; 0: it was there when the epoch began."""
         self.up_to_date = True
-
-
-class Nodes(msgspec.Struct):
-    """What a distributor has to know of the nodes there are: their relays, by node."""
-
-    relays: Callable[[], Mapping[str, ProcessId]]
 
 
 class Distributor:
@@ -173,7 +167,7 @@ class Distributor:
         if not line:
             self._form(known)
             return
-        kept = {node: each for node, each in self.held.items() if each[1].line}
+        kept = {node: each for node, each in self.held.items() if each[1].line and each[1].members}
         if self.rules.fencing:
             for node, (relay, held) in list(kept.items()):
                 promised = max(held.before, held.line)
@@ -185,7 +179,7 @@ class Distributor:
     def _form(self, known: list[Held]) -> None:
         """Nobody has ever numbered anything: the group is new."""
         there = {member.process for held in known for member in held.members if member.wish == JOINS}
-        patience = self.parameters.misses * self.parameters.present_every
+        patience = _FORMING * self.parameters.misses * self.parameters.present_every
         if not (there.issuperset(self.forms) and there) and self.host.now - self.since < patience:
             return
         if not there:
@@ -240,7 +234,7 @@ class Distributor:
             self._ask_for_needed()
 
     def _go_on_with_history(self) -> None:
-        kept = {node: each for node, each in self.held.items() if each[1].line and node not in self.fenced}
+        kept = {node: each for node, each in self.held.items() if each[1].line and each[1].members and node not in self.fenced}
         if set(self._unheard()) and self.rules.wait_for_answers:
             return
         self._begin(kept)
@@ -316,10 +310,13 @@ class Distributor:
             self.transmit([source], NotSent(self.group, self.epoch, "starting", self.epoch))
             return
         peer = self.peers.get(packet.node)
-        if peer is not None and peer.life != packet.life and packet.life > peer.life:
+        if peer is not None and (packet.life > peer.life or not packet.life):
+            # The mailbox that the node had is no more.
             self.lose(packet.node, "crashed")
             peer = None
-        if peer is None:
+        if peer is None and isinstance(packet, Report) and not packet.members:
+            self._release(source)
+        elif peer is None:
             if not packet.line:
                 if isinstance(packet, Report):
                     self._consider(source, packet, packet.members)
@@ -333,6 +330,10 @@ class Distributor:
         elif isinstance(packet, Report):
             peer.relay = source
             self._tell_where(peer)
+
+    def _release(self, relay: ProcessId) -> None:
+        """A node has no members any more."""
+        self.transmit([relay], NotSent(self.group, self.epoch, "released", self.epoch))
 
     def _from_peer(self, source: ProcessId, peer: Peer, packet: Said) -> None:
         if isinstance(packet, Report):
@@ -373,6 +374,7 @@ class Distributor:
             self.oldest = oldest
             for number in [number for number in self.history if number < oldest]:
                 del self.history[number]
+            self._end_sync()
             self._change()
             self._number_early()
 
@@ -496,6 +498,10 @@ class Distributor:
                 self._lose_member(name, "left")
             elif member.wish == JOINS and name not in self.members:
                 self.joining[name] = (peer.node, peer.life, source)
+        if not there:
+            self.lose(peer.node, "crashed")
+            self._release(source)
+            return
         self._change()
 
     def _lose_member(self, name: ProcessId, why: str) -> None:

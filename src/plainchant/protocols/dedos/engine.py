@@ -29,6 +29,7 @@ from .packets import (
     Highest,
     Multicast,
     NotSent,
+    Report,
     Retrans,
     Said,
     StartDist,
@@ -67,6 +68,7 @@ class Dedos(Engine):
         self.local: tuple[ProcessId, ...] = ()
         """The networked processes of this node, in the order of their seats."""
         self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load, rules)
+        self.nodes.learn(parameters.networked)
         self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
         """Groups that somebody on this node forms, and with whom."""
         self.lost: dict[GroupId, int] = {}
@@ -120,7 +122,7 @@ class Dedos(Engine):
         self.relay, self.local = relay, local
         if relay == self.host.me:
             for group, there in directory.items():
-                if group != SEATS and any(name not in self.failed for name in there):
+                if group != SEATS and there:
                     self._serve(group)
 
     def _serve(self, group: GroupId) -> None:
@@ -221,6 +223,8 @@ class Dedos(Engine):
             if isinstance(packet, Highest) and self.relay == self.host.me:
                 said = (packet.group, packet.epoch, self.node, 0, 0, 0, 1)
                 self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), ()))
+            elif isinstance(packet, Multicast | SyncInit) and self.relay == self.host.me:
+                self._transmit((source,), Report(packet.group, packet.epoch, self.node, 0, 0, 0, 1, ()))
             return
         if isinstance(packet, Highest):
             relay.highest(source, packet)
@@ -247,6 +251,8 @@ class Dedos(Engine):
                 distributor.step_down(packet.promised)
         elif relay is not None and source == relay.distributor:
             relay.heard()
+            if packet.why == "released":
+                relay.released()
 
     def expire(self, timer: Timer) -> None:
         if self.nodes.expire(timer):

@@ -156,10 +156,10 @@ class Intra(Engine):
         """Lists this process in the spare boxes."""
         box = self.box
 
-        while box.active >= 0 and (yield box.operate(box.active, "look", _nothing)) is FAILED:
-            box.found_dead(box.active)
+        while (active := box.active) >= 0 and (yield box.operate(active, "look", _nothing)) is FAILED:
+            box.found_dead(active)
         connection = Connection(self.host.me, 0 if self.only_sends else 1, sends=True, present=not self.rules.spares_unset)
-        for copy in [copy for copy in box.spares_first() if copy != box.active]:
+        for copy in [copy for copy in box.spares_first() if copy != active]:
             if (yield box.operate(copy, "list", partial(steps.list_at, place=box.place, connection=connection))) is FAILED:
                 box.found_dead(copy)
 

@@ -8,7 +8,8 @@ does :attr:`Nodes.alive` change, so that all conclude the same from the same pac
 that of a round that was asked for, makes a new processor group, and O is its identity.
 
 - **Join.** A relay that starts broadcasts :class:`~.nodes_packets.NewGroup` at T. Everybody, the relay included, holds a round at
-  T + delta; it is concluded at T + 2 delta. T is a multiple of delta / 5, so that nodes that start together share a round.
+  T + delta; it is concluded at T + 2 delta. T is a multiple of delta / 5, so that nodes that start together share a round. A node
+  takes no part in rounds that others have asked for before: not everybody knows it then.
 - **Failure.** The next rounds are at identity + k pi. Who was not heard during ``misses`` rounds is gone when the last of them is
   concluded. With ``misses`` = 1 that is the protocol of the thesis, for networks that lose nothing.
 - **Loss.** New-group packets are sent twice. Who misses both is told by the presents: an unknown node that says that it is there
@@ -147,7 +148,10 @@ class Nodes:
         """Whom to speak to, by node."""
         self._everybody: tuple[ProcessId, ...] | None = ()
         self._hail: int | None = None
+        """When a new group was or will be asked for, as long as that is not done with."""
         self._hails = 0
+        self._entrance: int | None = None
+        """The round that this node enters by: the first whose presents all come here."""
         self._joins: set[int] = set()
         """Rounds ahead that were asked for."""
         self._next: int | None = None
@@ -261,6 +265,8 @@ class Nodes:
         step = max(1, self._delta // _SHARES)
         self._hail = -(-self._host.clock() // step) * step
         self._hails = 0
+        if self._entrance is None:
+            self._entrance = self._hail + self._delta
         self._host.set_timer(_HAIL, self._when(self._hail))
 
     def _call(self) -> None:
@@ -286,6 +292,8 @@ class Nodes:
         if packet.node != self._node:
             self._address(packet.node, packet.networked)
         time = packet.time + self._delta
+        if not self.identity and self._entrance is not None and time < self._entrance:
+            return
         if time in self._open:
             self._open[time] = True
         elif 0 <= time - self._host.clock() <= 2 * self._delta:
@@ -412,6 +420,8 @@ class Nodes:
         events: list[NodesEvent] = []
         for node in sorted(node for node, state in self._fresh.items() if state.first <= time):
             state = self._fresh.pop(node)
+            if time - state.last > self._patience:
+                continue
             before = self.alive.get(node)
             if before is not None:
                 text = f"{node} has started again: all its processes had stopped"
@@ -532,7 +542,9 @@ class Nodes:
                 self._open[time] = False
                 self._next = self._following(time, time)
                 self._plan()
-        elif packet.identity and self.identity < packet.identity <= self._host.clock() + self._delta:
+        elif packet.identity in self._open or not packet.identity:
+            return
+        elif self.identity < packet.identity <= self._host.clock() + self._delta:
             self.identity = packet.identity
             if self._next is not None:
                 self._next = self._following(self.identity, self._next - self._pi)

@@ -130,7 +130,6 @@ class Relay:
         self._asked_at = 0
         self._reported_at = -(1 << 62)
         self._dropped: set[int] = set()
-        self._counts_from = 1
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
@@ -139,12 +138,11 @@ class Relay:
         member."""
         box = self.box
         if port is None:
-            found = yield Connect(self.group, box.layout)
-            if not isinstance(found, Port):
-                self.stopped = True
+            connected = yield Connect(self.group, box.layout)
+            if not isinstance(connected, Port):
                 self._empty(self)
                 return
-            port = found
+            port = connected
         box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
         while not self.stopped and box.active >= 0:
             copy = box.active
@@ -159,8 +157,9 @@ class Relay:
             if found.state == FENCED:
                 self.stopped = True
                 return
-            if not found.members:
+            if not found.members and not self.epoch:
                 self._empty(self)
+                return
             yield from self._purge()
             latest = self.host.clock() + self._patience(found)
             yield Nap(latest, latest, self.group)
@@ -170,7 +169,7 @@ class Relay:
         parameters = self.parameters
         if not found.restored or self.early or self.high >= self.next:
             return min(parameters.retry, parameters.acknowledge)
-        if self.acked < self.next - 1 or found.waiting or any(member.wish for member in found.members):
+        if self.acked < self.next - 1 or found.waiting or not found.members or any(member.wish for member in found.members):
             return min(parameters.acknowledge, parameters.retry)
         return parameters.poll
 
@@ -313,7 +312,7 @@ class Relay:
         """Wishes, and whoever is not here any more: said until it is done."""
         if not self.distributor or self.host.now - self._reported_at < self.parameters.retry:
             return
-        if self.wants_report or any(member.wish for member in self.members):
+        if self.wants_report or not self.members or any(member.wish for member in self.members):
             self.report()
 
     wants_report = True
@@ -341,11 +340,9 @@ class Relay:
         if epoch == self.promised or not self.rules.epochs:
             self.distributor = source
             self.heard()
-            if self.epoch != epoch and self.rules.epochs:
+            if self.epoch != epoch and self.ready and self.host.now - self._reported_at >= self.parameters.retry:
                 # It has not been said yet where that epoch begins.
-                if self.ready and self.host.now - self._reported_at >= self.parameters.retry:
-                    self.report()
-                return False
+                self.report()
             return True
         return False
 
@@ -362,18 +359,22 @@ class Relay:
             if number >= self.next and (self.rules.buffering or number == self.next + len(self.early)):
                 self.early[number] = element
         self._store_early()
-        if self.ready and not self._turning:
+        if self._is_settled:
             self._ask_for_missing()
 
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the mailbox has numbers of the epoch that was promised."""
+        return self.ready and not self._turning and not self.stopped and (self.epoch == self.promised or not self.rules.epochs)
+
     def _store_early(self) -> None:
-        if self.next in self.early and not self._storing and not self._turning and self.ready and not self.stopped:
+        if self.next in self.early and not self._storing and self._is_settled:
             self._storing = True
             self.host.spawn("store", self._store())
 
     def _store(self) -> Procedure:
         """Stores what has come, in order, until something is missing or there is no room."""
-        epoch = self.epoch
-        while self.next in self.early and not self._turning and not self.stopped and self.epoch == epoch:
+        while self.next in self.early and self._is_settled:
             number, element = self.next, self.early[self.next]
             result = yield from self._store_one(number, element)
             if result == "full" and self.purged < self.oldest:
@@ -389,7 +390,7 @@ class Relay:
             if self.next == number:
                 self.next += 1
         self._storing = False
-        if self.ready and not self.stopped and not self._turning and self.epoch == self.promised:
+        if self._is_settled:
             self._ask_for_missing()
             if self.syncing:
                 self._acknowledge()
@@ -560,10 +561,9 @@ class Relay:
         self.distributor = source
         self.heard()
         if packet.epoch != self.epoch or packet.start > max(self.next, self.oldest):
-            if packet.epoch > self.promised and self.epoch:
-                # This node was not asked: the group may have gone on without it. The distributor decides.
+            if packet.epoch != self.promised:
                 self.before, self.promised = self.promised, packet.epoch
-            self.promised = packet.epoch
+                self.early.clear()
             if not self._turning:
                 self._turning = True
                 self.host.spawn("turn", self._turn(packet))
@@ -593,11 +593,10 @@ class Relay:
         self.epoch = packet.epoch
         self.high = max(packet.last, 0)
         self.oldest = max(self.oldest, packet.oldest, packet.start)
-        self.early.clear()
         self.requested.clear()
         self.wants_report = False
         copy = box.active
-        found = FAILED if copy < 0 else (yield box.operate(copy, "look", self._look))
+        found: Any = FAILED if copy < 0 else (yield box.operate(copy, "look", self._look))
         self._turning = False
         if found is FAILED:
             box.found_dead(copy)
@@ -650,6 +649,11 @@ class Relay:
         if self.distributor:
             self.report()
 
+    def released(self) -> None:
+        """The distributor knows that the group has no member here any more."""
+        if not self.members and self.ready:
+            self._empty(self)
+
     def fence(self, epoch: int) -> None:
         if not self.stopped:
             self.host.record("state", self.group, state="fenced", epoch=epoch)
@@ -678,6 +682,6 @@ class Relay:
             return Reason("behind", f"{self.node} has {self.group} up to {self.next - 1}, of {self.high}")
         if self.acked < self.next - 1:
             return Reason("unread", f"receivers of {self.group} on {self.node} have read up to {self.acked}, of {self.next - 1}")
-        if any(member.wish for member in self.members):
+        if not self.members or any(member.wish for member in self.members):
             return Reason("changing", f"somebody on {self.node} is on its way into {self.group}, or out of it")
         return None
