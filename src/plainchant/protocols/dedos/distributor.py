@@ -314,22 +314,25 @@ class Distributor:
             # The mailbox that the node had is no more.
             self.lose(packet.node, "crashed")
             peer = None
-        if peer is None and isinstance(packet, Report) and not packet.members:
-            self._release(source)
-        elif peer is None:
-            if not packet.line:
-                if isinstance(packet, Report):
-                    self._consider(source, packet, packet.members)
-                    self._change()
-                    self.flush()
-            elif self.rules.fencing:
-                self._fence(source, packet)
+        if peer is None:
+            self._from_stranger(source, packet)
             return
         if packet.epoch == self.epoch:
             self._from_peer(source, peer, packet)
         elif isinstance(packet, Report):
             peer.relay = source
             self._tell_where(peer)
+
+    def _from_stranger(self, source: ProcessId, packet: Said) -> None:
+        """A node speaks that is not in the group: it wants to be, it was not told yet that it is not, or it went another way."""
+        if isinstance(packet, Report) and not packet.members:
+            self._release(source)
+        elif packet.line and self.rules.fencing:
+            self._fence(source, packet)
+        elif isinstance(packet, Report):
+            self._consider(source, packet, packet.members)
+            self._change()
+            self.flush()
 
     def _release(self, relay: ProcessId) -> None:
         """A node has no members any more."""

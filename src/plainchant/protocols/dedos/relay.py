@@ -147,8 +147,6 @@ class Relay:
         while not self.stopped and box.active >= 0:
             copy = box.active
             found = yield box.operate(copy, "look", self._look)
-            if self.stopped:
-                return
             if found is FAILED:
                 box.found_dead(copy)
                 self._forget()
