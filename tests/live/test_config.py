@@ -51,7 +51,22 @@ heartbeat = "10ms"
     assert (config.timeout, config.leave_timeout) == (5 * SECOND, SECOND // 2)
     assert config.multicast == MulticastConfig("239.1.2.3:9000", "127.0.0.1", 4)
     assert config.parameters == {"resilience": 1, "heartbeat": 10_000_000}
-    assert set(tomllib.loads(text + PEERS)) == {field.name for field in dataclasses.fields(NodeConfig)}
+    assert set(tomllib.loads(text + PEERS)) | {"backup"} == {field.name for field in dataclasses.fields(NodeConfig)}
+
+
+NODES = '''me = "n1.a"
+protocol = "dedos"
+parameters.lans = 2
+[peers]
+"n1.a" = "127.0.0.1:7001"
+"n2.a" = "127.0.0.1:7002"
+'''
+
+
+def test_names_may_say_nodes_and_there_may_be_two_networks() -> None:
+    config = parse_config(NODES + '[backup]\n"n2.a" = "127.0.0.1:7012"\n"n1.a" = "127.0.0.1:7011"\n')
+    assert config.peers == {"n1.a": "127.0.0.1:7001", "n2.a": "127.0.0.1:7002"}
+    assert config.backup == {"n1.a": "127.0.0.1:7011", "n2.a": "127.0.0.1:7012"}
 
 
 def test_options_win_over_the_file_and_later_ones_over_earlier_ones() -> None:
@@ -89,6 +104,11 @@ def test_options_win_over_the_file_and_later_ones_over_earlier_ones() -> None:
         (SMALL + '[parameters]\nsuspect_after = "1ms"\n', (), "node.toml:5: suspect_after is 1ms"),
         ('me = "a"\ntransport = "multicast"\nmulticast.group = "x"\n' + PEERS, (), "node.toml:3: multicast.group: 'x' is not"),
         (SMALL + "[multicast]\nttll = 2\n", (), 'node.toml:6: unknown key "ttll" in [multicast]; did you mean "ttl"?'),
+        ('me = "a"\n[peers]\nn1.a = "h:1"\n', (), 'node.toml:3: peers are addresses by name; put a name with dots into quotes: "n1.a"'),
+        (NODES, (), "node.toml:3: with lans = 2 each of the peers has an address on the second network, too: n1.a, n2.a missing"),
+        (NODES + '[backup]\n"n1.a" = "h:1"\n', (), "node.toml:7: with lans = 2 each of the peers has an address on the second"),
+        (SMALL + '[backup]\na = 3\n', (), "node.toml:6: backup.a must be an address in quotes"),
+        (SMALL + '[backup]\na = "h:1"\n', (), "node.toml:5: backup gives addresses on a second network, and there is one"),
         (SMALL, ("nonsense",), "--set nonsense: write --set key=value, for instance --set me=a"),
         (SMALL, ("parameters.window=0",), "--set parameters.window=0: parameters.window must be a whole number from 1"),
         (SMALL, ("me=z",), '--set me=z: me is "z"'),
@@ -118,4 +138,5 @@ def test_the_example_says_every_key_with_its_default() -> None:
     complete = re.sub(r"(?m)^# (?=\[|\w+ = )", "", EXAMPLE)
     assert set(tomllib.loads(complete)) == {field.name for field, _ in declarations(NodeConfig)}
     assert set(tomllib.loads(complete)["multicast"]) == {field.name for field, _ in declarations(MulticastConfig)}
-    assert parse_config(complete) == dataclasses.replace(config, members=("a", "b", "c"))
+    one_network = complete[: complete.index("[backup]")]
+    assert parse_config(one_network) == dataclasses.replace(config, members=("a", "b", "c"))

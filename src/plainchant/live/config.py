@@ -20,6 +20,7 @@ from ..protocols import registry
 from ..scenario.load import DEFAULT_GROUP, apply_option, parse_document, read_text
 from ..scenario.locate import Path
 from ..scenario.read import Reader, dotted, hints, nearest
+from .lans import check_lans
 from .multicast import DEFAULT_GROUP as MULTICAST_GROUP
 from .names import format_address, parse_address
 from .node import Joining, MakeTransport, join
@@ -45,6 +46,9 @@ class NodeConfig:
 
     me: str = parameter(about="which of the peers this process is")
     peers: dict[str, str] = parameter(about="names and addresses of all who may be in the group, this process included")
+    backup: dict[str, str] = parameter(
+        about="addresses of the same peers on a second network, where the protocol has two", factory=dict
+    )
     protocol: str = parameter("sequencer", "how the group agrees on an order; `plainchant protocols` lists them")
     group: str = parameter(DEFAULT_GROUP, "name of the group")
     members: tuple[str, ...] = parameter(
@@ -76,6 +80,7 @@ class NodeConfig:
             protocol=self.protocol,
             me=self.me,
             peers=self.peers,
+            backup=self.backup,
             members=self.members or None,
             parameters=self.parameters,
             transport=self._transport(),
@@ -138,25 +143,28 @@ class _Assembly:
         values = {
             key: self._reader.value(hints(NodeConfig)[key], declared[key], given, (key,))
             for key, given in self._document.items()
-            if key not in ("peers", "parameters")
+            if key not in ("peers", "backup", "parameters")
         }
-        values["peers"] = self._peers()
+        if "peers" not in self._document:
+            self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
+        values |= {key: self._addresses(key) for key in ("peers", "backup") if key in self._document}
         self._check_names(values)
         if values.get("transport") == "multicast":
             self._check_multicast(values.get("multicast", MulticastConfig()))
         config = NodeConfig(**values)
         return dataclasses.replace(config, parameters=self._parameters(config))
 
-    def _peers(self) -> dict[str, str]:
-        given = self._document.get("peers")
-        if given is None:
-            self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
+    def _addresses(self, key: str) -> dict[str, str]:
+        given = self._document[key]
         if not isinstance(given, dict) or not given:
-            self._reader.fail(("peers",), 'peers must be a table of names and addresses, such as a = "127.0.0.1:7001"')
+            self._reader.fail((key,), f'{key} must be a table of names and addresses, such as a = "127.0.0.1:7001"')
         places: dict[Address, str] = {}
         for name, text in given.items():
-            path = ("peers", name)
+            path = (key, name)
             self._check_name(name, path)
+            if isinstance(text, dict):
+                inside = f"{name}.{next(iter(text), '')}"
+                self._reader.fail(path, f'{key} are addresses by name; put a name with dots into quotes: "{inside}" = ...')
             if not isinstance(text, str):
                 self._reader.fail(path, f'{dotted(path)} must be an address in quotes, such as "127.0.0.1:7001", not {text!r}')
             try:
@@ -212,7 +220,15 @@ class _Assembly:
         problem = description.check(complete, {config.group: config.members or tuple(config.peers)})
         if problem is not None:
             self._reader.fail(path, problem)
+        try:
+            check_lans(description.lans(complete), _parsed(config.peers), _parsed(config.backup))
+        except UsageError as error:
+            self._reader.fail(("backup",) if config.backup else path, str(error))
         return given
+
+
+def _parsed(addresses: Mapping[str, str]) -> dict[str, Address]:
+    return {name: parse_address(address) for name, address in addresses.items()}
 
 
 EXAMPLE: Final = """\
@@ -248,4 +264,10 @@ resilience = 1                  # a message is delivered when a member besides t
 # group = "239.193.7.1:7000"
 # interface = ""                # the address of an interface; without it, that of our own address
 # ttl = 1                       # networks that a multicast may cross
+
+# With a protocol that has two networks (dedos, with lans = 2), where everybody is on the second:
+# [backup]
+# a = "127.0.0.1:7011"
+# b = "127.0.0.1:7012"
+# c = "127.0.0.1:7013"
 """

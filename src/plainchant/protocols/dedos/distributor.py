@@ -310,7 +310,7 @@ class Distributor:
             self.transmit([source], NotSent(self.group, self.epoch, "starting", self.epoch))
             return
         peer = self.peers.get(packet.node)
-        if peer is not None and (packet.life > peer.life or not packet.life):
+        if peer is not None and (packet.life > peer.life or packet.life < 0):
             # The mailbox that the node had is no more.
             self.lose(packet.node, "crashed")
             peer = None

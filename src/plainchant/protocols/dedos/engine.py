@@ -224,7 +224,7 @@ class Dedos(Engine):
                 said = (packet.group, packet.epoch, self.node, 0, 0, 0, 1)
                 self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), ()))
             elif isinstance(packet, Multicast | SyncInit) and self.relay == self.host.me:
-                self._transmit((source,), Report(packet.group, packet.epoch, self.node, 0, 0, 0, 1, ()))
+                self._transmit((source,), Report(packet.group, packet.epoch, self.node, -1, 0, 0, 1, ()))
             return
         if isinstance(packet, Highest):
             relay.highest(source, packet)
