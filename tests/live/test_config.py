@@ -104,7 +104,7 @@ def test_options_win_over_the_file_and_later_ones_over_earlier_ones() -> None:
         (SMALL + '[parameters]\nsuspect_after = "1ms"\n', (), "node.toml:5: suspect_after is 1ms"),
         ('me = "a"\ntransport = "multicast"\nmulticast.group = "x"\n' + PEERS, (), "node.toml:3: multicast.group: 'x' is not"),
         (SMALL + "[multicast]\nttll = 2\n", (), 'node.toml:6: unknown key "ttll" in [multicast]; did you mean "ttl"?'),
-        ('me = "a"\n[peers]\nn1.a = "h:1"\n', (), 'node.toml:3: peers are addresses by name; put a name with dots into quotes: "n1.a"'),
+        ('me = "a"\n[peers]\nn1.a = "h:1"\n', (), 'node.toml:3: peers are addresses by name; put a name with dots into quotes'),
         (NODES, (), "node.toml:3: with lans = 2 each of the peers has an address on the second network, too: n1.a, n2.a missing"),
         (NODES + '[backup]\n"n1.a" = "h:1"\n', (), "node.toml:7: with lans = 2 each of the peers has an address on the second"),
         (SMALL + '[backup]\na = 3\n', (), "node.toml:6: backup.a must be an address in quotes"),

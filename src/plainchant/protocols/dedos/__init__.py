@@ -23,6 +23,7 @@ from .packets import PACKETS
 from .parameters import Parameters
 from .places import base, node_of, processor_of
 from .rules import RULES, Rules
+from .tuning import tune
 
 
 def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
@@ -79,6 +80,7 @@ DESCRIPTION = Description(
     faults=("crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit"),
     settle=settle,
     check=check,
+    tune=tune,
     memory=layout,
     node_of=node_of,
     processor_of=processor_of,

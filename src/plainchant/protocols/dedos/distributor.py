@@ -118,7 +118,8 @@ class Distributor:
         """Nodes that have no mailbox of the group."""
         self.needed: dict[int, str] = {}
         """Numbers that are still to be loaded, and from which node."""
-        self.fenced: dict[str, int] = {}
+        self.fenced: dict[str, tuple[int, int]] = {}
+        """Nodes that have to halt: their lives, and when they were told so last."""
         self.host.record("elect", group, stage="start", epoch=epoch)
         self._ask_everybody()
 
@@ -290,7 +291,10 @@ class Distributor:
         )
 
     def _fence(self, relay: ProcessId, said: Said) -> None:
-        self.fenced[said.node] = said.life
+        life, at = self.fenced.get(said.node, (-1, 0))
+        if life == said.life and self.host.now - at < self.parameters.retry:
+            return
+        self.fenced[said.node] = (said.life, self.host.now)
         self.host.record("elect", self.group, stage="fence", node=said.node, epoch=self.epoch)
         self.transmit([relay], Fence(self.group, self.epoch, said.node, said.life))
 

@@ -40,6 +40,7 @@ from .packets import (
 )
 from .parameters import Parameters
 from .places import is_networked, node_of
+from .ports import Ports
 from .relay import Relay
 from .rules import RULES, Rules
 
@@ -67,6 +68,7 @@ class Dedos(Engine):
         """The relay of this node; empty: it is not known yet."""
         self.local: tuple[ProcessId, ...] = ()
         """The networked processes of this node, in the order of their seats."""
+        self.ports = Ports(host, parameters)
         self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load, rules)
         self.nodes.learn(parameters.networked)
         self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
@@ -91,9 +93,11 @@ class Dedos(Engine):
             self.host.halt(Reason("no seat", port))
             return
         self.place, self.life = port.place, port.epoch
-        while True:
+        while self.place >= 0:
             found = yield Directory()
             yield from self._free_seats(found.get(SEATS, ()))
+            if self.place < 0:
+                return
             self._look_round(found)
             self._tend()
             latest = self.host.clock() + parameters.poll
@@ -124,19 +128,17 @@ class Dedos(Engine):
             for group, there in directory.items():
                 if group != SEATS and there:
                     self._serve(group)
+                    for name in there:
+                        if name not in directory[SEATS]:
+                            # It has ended in good order.
+                            self.relays[group].fail(name)
 
     def _serve(self, group: GroupId) -> None:
         if group in self.relays:
             return
-        member = self.members.get(group)
-        if member is not None and not member.connected:
-            return
         relay = Relay(self.host, group, self.node, self.parameters, self.rules, self._transmit, self._emptied)
         self.relays[group] = relay
-        if member is not None:
-            relay.box.dead |= member.box.dead
-        port = None if member is None else Port(member.box.place, member.box.life)
-        self.host.spawn("relay", relay.serve(port))
+        self.host.spawn("relay", relay.serve(self.ports))
         for process in self.failed:
             relay.fail(process)
         claim = self.nodes.claim_of(group)
@@ -146,14 +148,8 @@ class Dedos(Engine):
     def _emptied(self, relay: Relay) -> None:
         """The group has no member on this node any more."""
         if self.relays.get(relay.group) is relay:
-            relay.stop()
             del self.relays[relay.group]
             self.wished.pop(relay.group, None)
-            if relay.group not in self.members:
-                self.host.spawn("disconnect", self._disconnect(relay))
-
-    def _disconnect(self, relay: Relay) -> Procedure:
-        yield Disconnect(relay.group, relay.box.place, self.host.me)
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -163,7 +159,7 @@ class Dedos(Engine):
         if group in self.members:
             raise ProtocolError(f"{self.host.me} joins {group!r} a second time; leave it first")
         member = self.members[group] = Member(
-            self.host, group, self.parameters, self.rules, self._wish, self._departed
+            self.host, group, self.parameters, self.rules, self.ports, self._wish, self._departed
         )
         if self.networked:
             self.nodes.learn(how.members if isinstance(how, Form) else how.contacts)
@@ -190,8 +186,9 @@ class Dedos(Engine):
         """A member has left; if it was in no other group its process is about to end."""
         del self.members[member.group]
         if not self.members:
-            self.relay = ""
-            yield Disconnect(SEATS, self.place, self.host.me)
+            self.relay, place, self.place = "", self.place, -1
+            yield from self.ports.disconnect_all()
+            yield Disconnect(SEATS, place, self.host.me)
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from typing import Any, Final
 import msgspec
 
 from ...engine import Engine, Host
-from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Until
+from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Step, Until
 from ...model import Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
 from . import box as boxes
 from . import intra_steps as steps
@@ -392,11 +392,10 @@ class Intra(Engine):
     def _restore(self, copy: int) -> Generator[Request, Any, bool]:
         """Restores what this process keeps in a box; whether the box is alive."""
         box = self.box
-        known = Header(self.next, self.oldest) if self.rules.numbers_go_on else Header(1, self.oldest)
         connection = Connection(self.host.me, self.entry if not self.only_sends else 0, sends=True)
-        header = yield box.operate(
-            copy, "start", partial(steps.start_recovery, place=box.place, connection=connection, known=known), news=True
-        )
+        known, goes_on = Header(self.next, self.oldest), self.rules.numbers_go_on
+        step: Step = partial(steps.start_recovery, place=box.place, connection=connection, known=known, goes_on=goes_on)
+        header = yield box.operate(copy, "start", step, news=True)
         if header is FAILED:
             return False
         self._learn(header)
@@ -417,7 +416,7 @@ class Intra(Engine):
 
     def _set_present(self, copy: int) -> Generator[Request, Any, bool]:
         last = self.last if self.rules.own_flag and not self.only_sends else 0
-        step = partial(steps.be_present, place=self.box.place, last=last, oldest=self.oldest)
+        step = partial(steps.be_present, place=self.box.place, last=last, goes_on=self.rules.numbers_go_on)
         header = yield self.box.operate(copy, "present", step, news=True)
         if header is FAILED:
             return False

@@ -85,14 +85,16 @@ def list_at(copy: Copy, place: int, connection: Connection) -> None:
     excuse(copy, place, connection.entry or copy.header().next)
 
 
-def start_recovery(copy: Copy, place: int, connection: Connection, known: Header) -> Header:
-    """StartRecovery: numbers go on from where this process knows them to be, and what all have read is free. In a spare box it
-    was listed as a receiver of everything; now it says from which number on (``connection``)."""
-    header = copy.header()
-    copy.put_header(changed(header, next=max(header.next, known.next)))
+def start_recovery(copy: Copy, place: int, connection: Connection, known: Header, *, goes_on: bool = True) -> Header:
+    """StartRecovery: numbers go on from where this process knows them to be (``goes_on``), and what all have read is free. In a
+    spare box it was listed as a receiver of everything; now it says from which number on (``connection``)."""
+    before = copy.header()
+    copy.put_header(changed(before, next=max(before.next, known.next)))
     list_at(copy, place, connection)
     purge(copy, known.oldest)
     free_complete(copy)
+    if not goes_on:
+        copy.put_header(changed(copy.header(), next=before.next))
     return copy.header()
 
 
@@ -107,10 +109,13 @@ def recover(copy: Copy, number: int, element: Element, mask: int) -> Header:
     return copy.header()
 
 
-def be_present(copy: Copy, place: int, last: int, oldest: int) -> Header:
-    """The end of a recovery: the P-flag."""
-    set_present(copy, place, last, oldest)
+def be_present(copy: Copy, place: int, last: int, *, goes_on: bool = True) -> Header:
+    """The end of a recovery: the P-flag, and this process's flags on what it has read."""
+    before = copy.header()
+    set_present(copy, place, last, before.oldest)
     free_complete(copy)
+    if not goes_on:
+        copy.put_header(changed(copy.header(), next=before.next))
     return copy.header()
 
 

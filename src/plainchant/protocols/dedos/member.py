@@ -24,17 +24,20 @@ from typing import Any, Final
 import msgspec
 
 from ...engine import Host
-from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request
-from ...model import Batch, Form, GroupId, Join, ProcessId, Reason, View
+from ...memory import FAILED, Connection, Copy, Nap, Port, Procedure, Request
+from ...model import Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
 from . import box as boxes
 from .box import FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import Change, change_from_bytes
 from .parameters import Parameters
 from .places import base
+from .ports import Ports
 from .rules import Rules
 
 _READ_AT_ONCE: Final = 64
 _FOREVER: Final = 1 << 62
+_JOINING: Final = 12
+"""Who is not let in for so many times as long as a node may be silent gives up."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -51,7 +54,7 @@ class Member:
     """One process in one group. ``ask`` tells the relay what it wishes; ``over`` is run when it is out of the group."""
 
     def __init__(
-        self, host: Host, group: GroupId, parameters: Parameters, rules: Rules, ask: Callable[[Member], None],
+        self, host: Host, group: GroupId, parameters: Parameters, rules: Rules, ports: Ports, ask: Callable[[Member], None],
         over: Callable[[Member], Generator[Request, Any, None]],
     ) -> None:  # fmt: skip
         self.host = host
@@ -79,8 +82,10 @@ class Member:
         """Whether the wish to leave is in the boxes."""
         self.gone = False
         self.members: tuple[ProcessId, ...] = ()
+        self._ports = ports
         self._ask = ask
         self._over = over
+        self._since = host.now
         self._asked_at = -_FOREVER
 
     # --- coming -------------------------------------------------------------------------------------------------------
@@ -91,7 +96,7 @@ class Member:
         else:
             self.contacts = how.contacts
         box = self.box
-        port = yield Connect(self.group, box.layout)
+        port = yield from self._ports.connect(self.group, box.layout)
         if not isinstance(port, Port):
             self.host.refused(self.group, Reason("no place", port))
             return
@@ -136,6 +141,9 @@ class Member:
                 if not found.elements:
                     if found.status == "wait" or found.connection.wish:
                         self._ask_again()
+                    if found.status == "wait" and self.contacts and self.host.now - self._since > self._patience:
+                        yield from self._give_up()
+                        return
                     yield self._nap(found.status == "wait")
 
     def _nap(self, soon: bool) -> Nap:
@@ -144,6 +152,22 @@ class Member:
         if not self.rules.idle_recovery and not soon:
             latest = now + _FOREVER // 2
         return Nap(latest, latest, self.group)
+
+    @property
+    def _patience(self) -> int:
+        return _JOINING * self.parameters.misses * self.parameters.present_every
+
+    def _give_up(self) -> Generator[Request, Any, None]:
+        """Nobody lets this process in."""
+        for copy in list(self.box.spares_first()):
+            step = partial(boxes.delete, process=self.host.me)
+            if (yield self.box.operate(copy, "delete", step, news=True)) is FAILED:
+                self.box.found_dead(copy)
+        self.gone = True
+        yield from self._ports.disconnect(self.group)
+        yield from self._over(self)
+        text = f"nobody has let {self.host.me} into {self.group} for {format_duration(self._patience)}: it has no members left"
+        self.host.refused(self.group, Reason("nobody", text))
 
     def _ask_again(self) -> None:
         if self.host.now - self._asked_at >= self.parameters.retry:
@@ -367,9 +391,9 @@ class Member:
             if deleted is FAILED:
                 box.found_dead(copy)
         self.gone = True
-        yield Disconnect(self.group, box.place, self.host.me)
-        yield from self._over(self)
+        yield from self._ports.disconnect(self.group)
         self.connected = self.entered = False
+        yield from self._over(self)
         self.host.left(self.group, None if self.only_sends else self.last)
 
     # --- what is left to do -------------------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ class Nodes:
             return
         if time in self._open:
             self._open[time] = True
-        elif 0 <= time - self._host.clock() <= 2 * self._delta:
+        elif time not in self._joins and 0 <= time - self._host.clock() <= 2 * self._delta:
             self._joins.add(time)
             self._plan()
 
@@ -474,7 +474,8 @@ class Nodes:
         if packet.networked != state.networked:
             state.networked = packet.networked
             self._address(node, packet.networked)
-        self._follow(packet)
+        if packet.identity != self.identity or not self.identity:
+            self._follow(packet)
         if source != state.relay:
             state.relay = source
             if self.alive.get(node) is state:
@@ -517,10 +518,13 @@ class Nodes:
     def _note(self, state: NodeState, packet: Present) -> None:
         """It was heard, and over which network."""
         time = self._right(packet.time)
-        state.heard = self._host.now
-        state.first, state.last = min(state.first, time), max(state.last, time)
+        if time > state.last:
+            state.last = time
+        elif time < state.first:
+            state.first = time
+        now = state.heard = self._host.now
         if 0 <= packet.lan < len(state.lans):
-            state.lans[packet.lan] = self._host.now
+            state.lans[packet.lan] = now
 
     @staticmethod
     def _take(state: NodeState, packet: Present) -> None:

@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from ...engine import Host
-from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
+from ...memory import FAILED, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
 from ...model import GroupId, Packet, ProcessId, Reason
 from . import box as boxes
 from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
@@ -51,6 +51,7 @@ from .packets import (
 )
 from .parameters import Parameters
 from .places import base, node_of
+from .ports import Ports
 from .rules import Rules
 
 _ASKED_AT_ONCE: Final = 64
@@ -129,6 +130,7 @@ class Relay:
         self._told_at = 0
         self._asked_at = 0
         self._reported_at = -(1 << 62)
+        self._fencing = False
         self._dropped: set[int] = set()
 
     # --- serving ------------------------------------------------------------------------------------------------------
@@ -152,11 +154,9 @@ class Relay:
                 self._forget()
                 continue
             self._seen(found)
-            if found.state == FENCED:
-                self.stopped = True
+            if found.state == FENCED and not found.members:
                 return
             if not found.members and not self.epoch:
-                self._empty(self)
                 return
             yield from self._purge()
             latest = self.host.clock() + self._patience(found)
@@ -175,9 +175,6 @@ class Relay:
         """The mailbox has crashed: what was stored may not be there any more."""
         self.requested.clear()
         self._dropped.clear()
-
-    def stop(self) -> None:
-        self.stopped = True
 
     def _look(self, copy: Copy) -> Snapshot:
         header = copy.header()
@@ -331,7 +328,6 @@ class Relay:
 
     def retransmitted(self, source: ProcessId, packet: Retrans) -> None:
         if self._is_current(source, packet.epoch):
-            self._asked_at = min(self._asked_at, self.host.now - self.parameters.retry)
             self._receive(0, packet.elements)
 
     def _is_current(self, source: ProcessId, epoch: int) -> bool:
@@ -650,10 +646,11 @@ class Relay:
     def released(self) -> None:
         """The distributor knows that the group has no member here any more."""
         if not self.members and self.ready:
-            self._empty(self)
+            self.stopped = True
 
     def fence(self, epoch: int) -> None:
-        if not self.stopped:
+        if not self.stopped and not self._fencing:
+            self._fencing = True
             self.host.record("state", self.group, state="fenced", epoch=epoch)
             self.host.spawn("fence", self._fence())
 
@@ -672,6 +669,8 @@ class Relay:
     def waiting(self) -> Reason | None:
         if self.stopped:
             return None
+        if self._fencing:
+            return Reason("fenced", f"{self.group} on {self.node} has to halt") if self.members else None
         if not self.ready or self._turning or self.epoch != self.promised:
             return Reason("turning", f"{self.group} has no distributor on {self.node} yet")
         if self.elements_waiting:

@@ -1,0 +1,23 @@
+"""Fits the parameters of ``dedos`` to where it runs: real processes wait for a processor, and are not to be taken for crashed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...model import MS, SECOND, Duration
+from ..registry import Surroundings
+from .parameters import Parameters
+
+
+def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
+    """Live, nodes are given two seconds."""
+    if not surroundings.live:
+        return parameters
+    wanted = {
+        "present_every": Duration(250 * MS),
+        "misses": 8,
+        "delta": Duration(100 * MS),
+        "retry": Duration(60 * MS),
+        "operation": Duration(1 * SECOND),
+    }
+    return dataclasses.replace(parameters, **{name: value for name, value in wanted.items() if name not in surroundings.given})

@@ -1,0 +1,154 @@
+"""``dedos`` between real processes: nodes with memory of their own, two networks, and every unit that can crash, verified."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plainchant import Node
+from plainchant.live import supervisor
+from plainchant.live.crew import free_addresses
+from plainchant.live.memory import server
+from plainchant.live.memory.server import MailboxServer
+from plainchant.trace import read as read_trace
+from plainchant.trace.collect import collect
+from plainchant.trace.reference import verify
+
+from .endpoints import PATIENCE, run
+from .test_api import payloads, read
+from .test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
+
+__all__ = ["started"]
+
+PATIENT: dict[str, Any] = {"present_every": "200ms", "delta": "100ms", "misses": 20}
+"""On a machine that is busy with other things nobody is taken for crashed."""
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Mailboxes of a test's own."""
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    monkeypatch.setattr(server, "SHARED", directory)
+    return directory
+
+
+@pytest.mark.parametrize("parameters", [{}, {"lans": 2}, {"reach": "node"}], ids=str)
+def test_members_on_nodes_deliver_one_order(parameters: dict[str, Any], shared: Path, tmp_path: Path) -> None:
+    names = ("n1.a", "n1.b", "n2.a") if "reach" not in parameters else ("n1.a", "n1.b", "n1.c")
+
+    async def main() -> None:
+        addresses = list(free_addresses(range(6)).values())
+        peers = dict(zip(names, addresses[:3], strict=True))
+        backup = dict(zip(names, addresses[3:], strict=True)) if "lans" in parameters else {}
+        async with AsyncExitStack() as stack, asyncio.timeout(2 * PATIENCE):
+            joins = []
+            for name in names:
+                node = Node(
+                    protocol="dedos", me=name, peers=peers, backup=backup, parameters={**PATIENT, **parameters},
+                    trace=tmp_path / "spools", run="r",
+                )
+                await stack.enter_async_context(node)
+                joins.append(stack.enter_async_context(node.join("g")))
+            groups = await asyncio.gather(*joins)
+            for group in groups:
+                await group.send_many([f"{group.me} {number}".encode() for number in range(20)])
+            await groups[1].send(bytes(20_000))
+            found = await asyncio.gather(*(read(group, 61) for group in groups))
+            assert payloads(found[0]) == payloads(found[1]) == payloads(found[2])
+
+    run(main())
+    assert list(shared.iterdir()) == []
+    collect([tmp_path / "spools"], tmp_path, alive=())
+    result = verify(read_trace(tmp_path / "trace").table)
+    assert [violation.sentence for violation in result.violations] == []
+    assert result.properties["identical"].cases
+
+
+FAULTS = """
+protocol = "dedos"
+members = ["n1.a", "n1.b", "n1.s", "n2.c1.a", "n2.c1.b", "n2.c2.a", "n3.a"]
+duration = "5s"
+drain = "60s"
+
+[groups]
+g = ["n1.a", "n1.b", "n2.c1.a", "n2.c1.b", "n2.c2.a", "n3.a"]
+
+[parameters]
+lans = 2
+present_every = "200ms"
+delta = "100ms"
+misses = 10
+
+[[workload]]
+rate = 10
+
+[[fault]]
+kind = "module"
+node = "n1"
+module = 1
+at = "300ms"
+
+[[fault]]
+kind = "sluggish"
+process = "n1.b"
+at = "400ms"
+length = "300ms"
+
+[[fault]]
+kind = "lan"
+lan = 1
+at = "600ms"
+length = "800ms"
+
+[[fault]]
+kind = "processor"
+processor = "n2.c1"
+at = "1s"
+
+[[fault]]
+kind = "node"
+node = "n3"
+at = "1500ms"
+
+[[fault]]
+kind = "restart"
+process = "n3.a"
+at = "4s"
+"""
+
+
+def test_modules_processors_nodes_and_networks_crash_for_real(
+    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: list[MailboxServer] = []
+
+    class Noted(MailboxServer):
+        def __init__(self, namespace: str) -> None:
+            super().__init__(namespace)
+            servers.append(self)
+
+    monkeypatch.setattr(supervisor, "MailboxServer", Noted)
+    result = live(scenario_of(FAULTS), tmp_path / "run")
+    started.assert_gone()
+    assert_well(result)
+    assert [server.namespace.rpartition("@")[2] for server in servers] == ["n1", "n2", "n3"]
+    assert [server.names() for server in servers] == [[], [], []]
+    states = {name: (end.state, end.reason) for name, end in result.summary.processes.items()}
+    assert states["n2.c1.a"] == states["n2.c1.b"] == ("crashed", "with processor n2.c1")
+    assert states["n3.a"] == ("crashed", "with node n3")
+    assert {states[name][0] for name in ("n1.a", "n1.b", "n1.s", "n2.c2.a", "n3.a#1")} == {"alive"}
+    faults: dict[str, set[str]] = {}
+    for row in rows(tmp_path / "run", kind="fault"):
+        faults.setdefault(json.loads(row["detail"])["fault"], set()).add(row["process"])
+    assert faults == {
+        "module": {"n1.a", "n1.b", "n1.s"}, "sluggish": {"n1.b"}, "lan": {"n1.a"}, "processor": {"n2.c1.a", "n2.c1.b"},
+        "node": {"n3.a"}, "restart": {"n3.a#1"},
+    }
+    assert any(row["process"] == "n3.a#1" for row in rows(tmp_path / "run", kind="deliver"))
+    assert result.summary.packets_lost > 0
