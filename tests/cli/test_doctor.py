@@ -10,7 +10,7 @@ import pytest
 from plainchant.cli import main
 from plainchant.live.memory import measure, server
 from plainchant.live.memory.measure import OPERATIONS, Measurement, Reading
-from plainchant.live.memory.server import MailboxServer, mailboxes
+from plainchant.live.memory.server import MailboxServer, mailboxes, namespace_of
 from plainchant.memory import Layout
 from plainchant.model import US
 from plainchant.protocols.mailbox.parameters import Parameters
@@ -106,3 +106,17 @@ def test_where_files_are_no_memory_it_says_so(
 def test_without_saying_what_it_asks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 2
     assert "plainchant doctor --memory" in capsys.readouterr().err
+
+
+def test_mailboxes_on_nodes_say_on_which(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attached = [MailboxServer(namespace_of("n", node)).connect("g", LAYOUT, f"{node}.a", 1) for node in ("n1", "n2")]
+    try:
+        assert main(["doctor", "--memory", "--seconds", "0"]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert sorted(line[:2] for line in lines if "pid" in " ".join(line)) == [["n1", "g"], ["n2", "g"]]
+        assert ["node", "mailbox"] in [line[:2] for line in lines]
+        assert main(["doctor", "--memory", "--seconds", "0", "--json"]) == 0
+        assert sorted(found["node"] for found in json.loads(capsys.readouterr().out)["mailboxes"]) == ["n1", "n2"]
+    finally:
+        for each in attached:
+            each.disconnect()

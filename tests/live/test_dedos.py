@@ -137,7 +137,7 @@ def test_modules_processors_nodes_and_networks_crash_for_real(
     result = live(scenario_of(FAULTS), tmp_path / "run")
     started.assert_gone()
     assert_well(result)
-    assert [server.namespace.rpartition("@")[2] for server in servers] == ["n1", "n2", "n3"]
+    assert [server.namespace.rpartition(" ")[2] for server in servers] == ["n1", "n2", "n3"]
     assert [server.names() for server in servers] == [[], [], []]
     states = {name: (end.state, end.reason) for name, end in result.summary.processes.items()}
     assert states["n2.c1.a"] == states["n2.c1.b"] == ("crashed", "with processor n2.c1")

@@ -30,7 +30,7 @@ _WORDS: Final = {
 
 @guarded
 def doctor(
-    memory: Annotated[bool, typer.Option("--memory", help="Common memory, for `mailbox`.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Common memory, for `mailbox` and `dedos`.")] = False,
     copies: Annotated[int, typer.Option(help="Copies of the mailbox that is measured.", min=1, max=9)] = 2,
     size: Annotated[int, typer.Option(metavar="BYTES", help="Bytes of a message.", min=1, max=1 << 24)] = 32,
     seconds: Annotated[float, typer.Option(help="How long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
@@ -94,6 +94,7 @@ def _found_to_json(found: Found) -> dict[str, Any]:
     return {
         "mailbox": register.mailbox,
         "namespace": register.namespace,
+        "node": found.node,
         "directory": found.directory,
         "connected": [{"process": seat.process, "place": seat.place, "pid": seat.pid} for seat in register.seats],
         "alive": list(found.alive),
@@ -107,13 +108,15 @@ def _show_mailboxes(there: list[Found]) -> None:
     if not there:
         console.print("There are no mailboxes now.")
         return
-    table = plain_table("mailbox", "copies", "crashed", "connected", "")
+    nodes = any(found.node for found in there)
+    table = plain_table(*(("node",) if nodes else ()), "mailbox", "copies", "crashed", "connected", "")
     for found in there:
         register = found.register
         who = [f"{seat.process} ({f'pid {seat.pid}' if seat.process in found.alive else 'dead'})" for seat in register.seats]
         crashed = ", ".join(map(str, found.crashed)) or "none"
         state = "stale: --clean removes it" if found.is_stale else ""
-        table.add_row(register.mailbox, str(register.layout.copies), crashed, ", ".join(who) or "nobody", state)
+        where = (found.node,) if nodes else ()
+        table.add_row(*where, register.mailbox, str(register.layout.copies), crashed, ", ".join(who) or "nobody", state)
     console.print(table)
 
 

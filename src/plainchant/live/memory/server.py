@@ -66,6 +66,8 @@ MOST_FAILED: Final = 64
 """Names of those who have died that a register keeps."""
 FRESH: Final = 50_000_000
 """Nanoseconds within which a file may be changed again without its time showing it."""
+_ON: Final = " on node "
+"""Between the name of those who belong together and that of their node."""
 _BELL: Final = struct.Struct("<q")
 _BELLS: Final = 8192 * _BELL.size
 _PAUSE: Final = 2e-4
@@ -115,6 +117,11 @@ class Found(msgspec.Struct, frozen=True):
     """Modules that have crashed, from 1."""
 
     @property
+    def node(self) -> str:
+        """The node that it is on; empty: there are none."""
+        return self.register.namespace.partition(_ON)[2]
+
+    @property
     def is_stale(self) -> bool:
         """Whether everybody who was connected has died."""
         return bool(self.register.seats) and not self.alive
@@ -128,7 +135,7 @@ def default_root() -> Path:
 
 def namespace_of(namespace: str, node: str) -> str:
     """The namespace of one node of those who belong together."""
-    return f"{namespace}@{node}"
+    return f"{namespace}{_ON}{node}"
 
 
 class MailboxServer:

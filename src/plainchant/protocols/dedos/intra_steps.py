@@ -99,7 +99,7 @@ def start_recovery(copy: Copy, place: int, connection: Connection, known: Header
 
 
 def recover(copy: Copy, number: int, element: Element, mask: int) -> Header:
-    """Recover, for one message; ``mask`` is the flag of who restores it. Whatever those who are alive keep was in one box at once, so
+    """Recover, for one message; ``mask`` is the flag of who restores it. What those who are alive keep was in one box at once, so
     there is a free element for it."""
     header = copy.header()
     copy.put_header(changed(header, next=max(header.next, number + 1)))

@@ -1,7 +1,8 @@
 """The seed's invariants (3.6.2) and lemmas (appendices B and C), as questions to a mailbox and to those who use it.
 
-Tests ask them inside the simulation, between two steps. ``copy`` is always the active mailbox of a node; who is given is alive and
-has seen the results of its steps. Each function gives the sentences that are not true, so an empty list is what one wants.
+Tests ask them inside the simulation, between two steps. ``copy`` is always the active mailbox of a node; who is given is a
+receiver, alive, and has seen the results of its steps. Each function gives the sentences that are not true, so an empty list is
+what one wants.
 
 The lemmas of appendix C are those of appendix B, and B.1 is the third invariant of 3.6.2: one function each.
 """
@@ -58,7 +59,7 @@ def removed_is_read(copy: Copy, receivers: Receivers) -> list[str]:
     for process, receiver in sorted(receivers.items()):
         place = place_of(copy, process)
         connection = None if place is None else copy.connection(place)
-        if connection is not None and connection.present and connection.entry and oldest > max(connection.entry, receiver.last + 1):
+        if connection is not None and connection.entry and oldest > max(connection.entry, receiver.last + 1):
             wrong.append(f"everything before {oldest} is removed, and {process} has read up to {receiver.last}")
     return wrong
 
@@ -150,13 +151,12 @@ def acknowledged_is_read(acknowledged: int, receivers: Receivers, entries: Mappi
 
 
 def _listed(copy: Copy, receivers: Receivers) -> Iterable[tuple[ProcessId, int, list[Entry]]]:
-    """Each of these receivers that is in the list and has restored what it keeps: its flag, and the elements in order that have
-    one for it."""
+    """Each of these receivers that is in the list: its flag, and the elements in order that have one for it."""
     elements = [entry for _, (_, entry) in sorted(numbered(copy).items())]
     for process in sorted(receivers):
         place = place_of(copy, process)
         connection = None if place is None else copy.connection(place)
-        if place is not None and connection is not None and connection.entry and connection.present:
+        if place is not None and connection is not None and connection.entry:
             mask = 1 << place
             yield process, mask, [entry for entry in elements if entry.listed & mask]
 

@@ -135,16 +135,16 @@ class Relay:
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
-    def serve(self, port: Port | None) -> Procedure:
-        """Serves the mailbox until nobody is connected to it any more but the relay; ``port``: that of the process as a
-        member."""
+    def serve(self, ports: Ports) -> Procedure:
+        """Serves the mailbox until nobody is connected to it any more but the relay."""
+        port = yield from ports.connect(self.group, self.box.layout)
+        if isinstance(port, Port):
+            yield from self._serve(port)
+            yield from ports.disconnect(self.group)
+        self._empty(self)
+
+    def _serve(self, port: Port) -> Generator[Request, Any, None]:
         box = self.box
-        if port is None:
-            connected = yield Connect(self.group, box.layout)
-            if not isinstance(connected, Port):
-                self._empty(self)
-                return
-            port = connected
         box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
         while not self.stopped and box.active >= 0:
             copy = box.active

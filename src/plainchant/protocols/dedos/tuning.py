@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ...model import MS, SECOND, Duration
 from ..registry import Surroundings
@@ -13,7 +14,7 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     """Live, nodes are given two seconds."""
     if not surroundings.live:
         return parameters
-    wanted = {
+    wanted: dict[str, Any] = {
         "present_every": Duration(250 * MS),
         "misses": 8,
         "delta": Duration(100 * MS),
