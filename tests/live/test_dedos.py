@@ -68,6 +68,7 @@ def test_members_on_nodes_deliver_one_order(parameters: dict[str, Any], shared: 
     result = verify(read_trace(tmp_path / "trace").table)
     assert [violation.sentence for violation in result.violations] == []
     assert result.properties["identical"].cases
+    assert rows(tmp_path, kind="crash") == []
 
 
 FAULTS = """

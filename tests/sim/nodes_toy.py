@@ -87,6 +87,7 @@ def describe_nodes(script: Script, lines: list[Line]) -> Description:
         memory=lambda parameters: LAYOUT,
         node_of=node_of,
         processor_of=processor_of,
+        timely=False,
         lans=lambda parameters: parameters.lans,
         idle=True,
         views=False,
@@ -125,8 +126,10 @@ def connect(mailbox: str = MAILBOX) -> Connect:
     return Connect(mailbox, LAYOUT)
 
 
-def operate(step: Callable[[Copy], Any], *, copy: int = 0, news: bool = False, mailbox: str = MAILBOX) -> Operate:
-    return Operate(mailbox, copy, "write", step, BOUND, news)
+def operate(
+    step: Callable[[Copy], Any], *, copy: int = 0, news: bool = False, mailbox: str = MAILBOX, name: str = "look"
+) -> Operate:
+    return Operate(mailbox, copy, name, step, BOUND, news)
 
 
 def nothing(host: Host) -> Procedure:

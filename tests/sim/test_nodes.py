@@ -367,6 +367,26 @@ def test_processes_that_had_crashed_before_their_node_have_one_crash() -> None:
     assert [(row["process"], row["true_time"]) for row in run.of("crash")] == [("a.p1", 1 * MS), ("a.p2", 2 * MS)]
 
 
+@pytest.mark.parametrize(("names", "done"), [(("store", "store"), {1}), (("send", "look"), {1}), (("purge", "list"), {8})])
+def test_a_crash_in_the_middle_of_a_broadcast_is_one_after_a_part_of_a_store(names: tuple[str, str], done: set[int]) -> None:
+    """Spares come first; the last store is news."""
+    counts = set()
+    for seed in range(5):
+        log = Log()
+
+        def script(host: Host, log: Log = log) -> Procedure:
+            yield connect()
+            for _ in range(4):
+                for name, copy in zip(names, (1, 0), strict=True):
+                    yield operate(lambda _: log.write(host), name=name, copy=copy, news=not copy)
+
+        doomed = Fault(kind="crash", process="a.p1", at=0 * MS, mid_broadcast=True)
+        play(script, members=("a.p1", "b.p1"), fault=(doomed,), seed=seed)
+        counts.add(len(log.of("a.p1")))
+        assert len(log.of("b.p1")) == 8
+    assert counts == done
+
+
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
@@ -435,6 +455,20 @@ def test_a_crash_in_the_middle_of_a_broadcast_says_over_which_network() -> None:
 def test_a_network_that_is_not_there_is_refused() -> None:
     with pytest.raises(ProtocolError, match="sends over network 1: there are 1, counted from 0"):
         play(speaking((0, 1)))
+
+
+def test_a_packet_to_a_thousand_is_one_packet_and_needs_one_path() -> None:
+    members = tuple(f"n{number}.p" for number in range(1000))
+
+    def script(host: Host) -> Procedure:
+        if host.me == "n0.p":
+            host.send(members, Word("g", "hello"))
+        yield Until(0)
+
+    run = play(script, members=members, drain=0)
+    assert (run.summary.packets_sent, run.summary.broadcasts, run.summary.packets_delivered) == (1, 1, 999)
+    assert len(run.lines) == 1000
+    assert len(run.simulation._networks.lans[0]._paths) == 1
 
 
 # --- who only serves --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ A clock belongs to the machine, so all incarnations of a process read the same o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..scenario.model import Clock
@@ -50,11 +51,12 @@ class ProcessClock:
 def agreeing(clocks: Sequence[ProcessClock], skew: int, until: int) -> tuple[int, int]:
     """How far, at the least and at the most, clocks are ahead of true time of which as many as possible differ by ``skew`` at the
     most until a time. Clocks that are outside of that are wrong."""
+    ranges = Counter((clock.lowest(until), clock.highest(until)) for clock in clocks)
 
     def inside(low: int) -> int:
-        return sum(low <= clock.lowest(until) and clock.highest(until) <= low + skew for clock in clocks)
+        return sum(count for (lowest, highest), count in ranges.items() if low <= lowest and highest <= low + skew)
 
-    low = max((clock.lowest(until) for clock in clocks), key=inside, default=0)
+    low = max((lowest for lowest, _ in ranges), key=inside, default=0)
     return low, low + skew
 
 

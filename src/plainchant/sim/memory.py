@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 _SENDS: Final = ("write", "flag")
-"""The operations of a Send, on each copy."""
+"""The operations of a Send of mailbox, on each copy."""
+_STORE: Final = "store"
+"""That of a Send of dedos, on each copy, with news on the last; within a node it is ``send``, on one."""
 _FAILED: Final = ("crashed", "halted")
 
 Watch: TypeAlias = "Callable[[SimHost, Operate, SimMemory], None]"
@@ -550,11 +552,17 @@ class SimMemory:
 
     def _die_while_sending(self, host: SimHost, request: Operate, random: Random) -> None:
         """A process that is to crash in the middle of a broadcast does so after some of the operations of a Send."""
-        if request.name not in _SENDS or (host.me not in self._dying and request.name != _SENDS[0]):
+        if request.name == _STORE and not request.news:
+            operations = len(self._modules)
+        elif request.name == "send":
+            operations = 2
+        elif request.name == _SENDS[0] or (request.name in _SENDS and host.me in self._dying):
+            operations = len(_SENDS) * len(self._modules)
+        else:
             return
         left = self._dying.get(host.me)
         if left is None:
-            left = random.randrange(len(_SENDS) * len(self._modules) - 1)
+            left = random.randrange(operations - 1)
         self._dying[host.me] = left - 1
         if not left:
             host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})

@@ -163,9 +163,12 @@ class SimNetwork:
     def _common_delay(self, host: SimHost, hosts: tuple[SimHost, ...]) -> int | None:
         if self._codec is not None or self.settings.send_cost or (self.settings.shared and self.settings.bandwidth):
             return None
-        delays = [self._path(host.base, target.base).plain_delay for target in hosts]
-        if not delays:
+        if not hosts:
             return 0
+        first = self._path(host.base, hosts[0].base).plain_delay
+        if self._alike is not None:
+            return first
+        delays = [first, *(self._path(host.base, target.base).plain_delay for target in hosts[1:])]
         return delays[0] if delays.count(delays[0]) == len(delays) else None
 
     def send(self, host: SimHost, route: Route, packet: Any) -> int:

@@ -123,7 +123,7 @@ class Simulation:
             accept_rows,
         )
         self._clocks: dict[str, ProcessClock] = {}
-        self._agreeing = self._find_agreeing()
+        self._agreeing = self._find_agreeing() if self.memories and self.timely else (0, 0)
         self._entered: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
@@ -315,7 +315,7 @@ class Simulation:
     @property
     def timely(self) -> bool:
         """Whether who is late on common memory, or whose clock is off, has failed."""
-        return self._node_of is None
+        return self.description.timely
 
     def _find_agreeing(self) -> tuple[int, int]:
         elsewhere = self.description.remote(self.parameters)

@@ -43,6 +43,7 @@ class Speaker(Engine):
 
     def __init__(self, host: Host, parameters: Parameters, town: Town) -> None:
         self.host = host
+        self.parameters = parameters
         self.town = town
         self.node = node_of(parameters, host.me)
         self.claims: tuple[Claim, ...] = ()
@@ -51,7 +52,7 @@ class Speaker(Engine):
     def join(self, group: str, how: Form | Join | Propose) -> None:
         names = how.members if not isinstance(how, Join) else (*how.contacts, self.host.me)
         self.host.install(View(group, 1, names))
-        self.neighbours = tuple(name for name in names if node_of(self.nodes._parameters, name) == self.node)
+        self.neighbours = tuple(name for name in names if node_of(self.parameters, name) == self.node)
         self.nodes.learn(names)
         seats = self.town.seats.get(self.node, ())
         for at, relay in seats[1:]:

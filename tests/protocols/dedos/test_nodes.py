@@ -131,12 +131,14 @@ def test_a_crash_of_a_network_moves_everybody_to_the_other() -> None:
     assert {speaker.nodes.lan() for speaker in town.speakers.values()} == {0}
 
 
+@pytest.mark.parametrize("at", [370, 420])
 @pytest.mark.parametrize("offset", [5000, -5000, 180, -180])
-def test_a_clock_that_jumps_moves_rounds_only(offset: int) -> None:
-    town = Town(town_of(3), fault("step", 420, process="n2.a", offset=offset), misses=4, length=8000)
+def test_a_clock_that_jumps_moves_rounds_only(offset: int, at: int) -> None:
+    """During a round, or between two of them."""
+    town = Town(town_of(3), fault("step", at, process="n2.a", offset=offset), misses=4, length=8000)
     assert town.of("Gone") == []
     assert town.of("Returned") == []
-    step, crash = fault("step", 420, process="n2.a", offset=offset), fault("crash", 1000, process="n3.a")
+    step, crash = fault("step", at, process="n2.a", offset=offset), fault("crash", 1000, process="n3.a")
     town = Town(town_of(3), step, crash, misses=4, length=2000)
     assert {gone.process for gone in town.of("Gone")} == {"n1.a", "n2.a"}
 
@@ -260,6 +262,33 @@ def test_presents_of_two_rounds_may_overtake_each_other() -> None:
     assert [type(event) for event in bench.events] == [Appeared, Formed, Formed]
 
 
+def test_who_was_heard_in_the_second_of_two_rounds_only_appears_then() -> None:
+    bench = Bench(misses=1)
+    bench.nodes.receive("n3.a", NewGroup("n3", 1, 20 * MS, ("n3.a",), 0))
+    bench.run(75 * MS)
+    bench.hear("n2.a", 70 * MS)
+    bench.run(111 * MS)
+    assert bench.events == [Formed(60 * MS)]
+    bench.run(121 * MS)
+    assert [type(event) for event in bench.events] == [Formed, Appeared, Formed]
+
+
+def test_who_was_stopped_takes_nobody_for_silent() -> None:
+    """It begins to listen when it goes on: n2 has as many rounds as ever to be heard."""
+    bench = Bench()
+    bench.run(61 * MS)
+    bench.hear("n2.a", 60 * MS)
+    bench.run(165 * MS)
+    bench.host.time = 10_000 * MS
+    bench.host.timers.pop(("nodes", "round"))
+    assert bench.nodes.expire(("nodes", "round"))
+    assert ("nodes", "conclude") not in bench.host.timers, "the round is given up"
+    bench.run(10_140 * MS)
+    assert "n2" in bench.nodes.alive
+    bench.run(10_340 * MS)
+    assert "n2" not in bench.nodes.alive
+
+
 def test_a_group_that_others_have_formed_already_is_waited_for() -> None:
     """n2's clock is ahead: it says 160 while the round of 160 is not concluded here. Of 140 nothing was known here."""
     bench = Bench()
@@ -318,14 +347,14 @@ def test_returned_once_a_present_whatever_the_network() -> None:
 
 
 def test_a_long_table_goes_in_several_packets() -> None:
-    bench = Bench(max_packet=200)
+    bench = Bench(max_packet=120)
     bench.claims = tuple(Claim(f"group-{number}", number, "n1.a") for number in range(12))
     bench.run(61 * MS)
     packets = [packet for _, packet in bench.sent(Present)]
-    assert len(packets) > 1
-    assert sum((packet.claims for packet in packets), ()) == bench.claims
+    assert len(packets) == 4
+    assert [claim for packet in packets for claim in packet.claims] == list(bench.claims)
     codec = Codec(PACKETS)
-    assert all(len(codec.encode(packet)) <= 260 for packet in packets)
+    assert all(len(codec.encode(packet)) <= 160 for packet in packets)
     assert [codec.decode(codec.encode(packet)) for packet in packets] == packets
     for packet in reversed(packets):
         bench.hear("n2.a", packet.time, claims=packet.claims, part=packet.part, parts=packet.parts)
@@ -361,8 +390,13 @@ def test_before_it_is_seated_it_hears_nothing() -> None:
     events: list[NodesEvent] = []
     nodes = Nodes(as_host(FakeHost("n1.a")), "n1", Parameters(), events.append, lambda: (), lambda: 0, RULES)
     assert nodes.receive("n2.a", NewGroup("n2", 1, 0, ("n2.a",), 0))
+    assert nodes.receive("n2.a", Present("n2", 1, 0, 0, ("n2.a",), 0, (), 0, 1, 0))
+    assert nodes.claim_of("g") is None
     assert nodes.waiting() is None
-    assert nodes.alive == {}
+    nodes.start(1, "n1.b", ("n1.a", "n1.b"))
+    waiting = nodes.waiting()
+    assert waiting is not None
+    assert waiting.code == "group-forms"
 
 
 def test_new_groups_of_long_ago_or_far_ahead_make_no_round() -> None:

@@ -110,6 +110,7 @@ class Intra(Engine):
         self.pressed = False
         self.failed: dict[ProcessId, None] = {}
         self.deleting = 0
+        self.waking = 0
         self.leaving = False
         self.departing = False
 
@@ -199,7 +200,7 @@ class Intra(Engine):
                 continue
             wakes = seen.wakes
             self._take_in(seen)
-            if not (seen.wakes or seen.elements or self._may_go()):
+            if not (seen.wakes or len(seen.elements) == _READ_AT_ONCE or self._may_go()):
                 yield self._nap()
 
     def _nap(self) -> Nap | Until:
@@ -213,7 +214,7 @@ class Intra(Engine):
         present = steps.everybody_is_present(copy)
         found: list[tuple[int, Element]] = []
         unread = False
-        last = self.last
+        last, known = self.last, self.members
         if not self.only_sends:
             for number, (slot, entry) in sorted(boxes.numbered(copy).items()):
                 if number <= last:
@@ -222,19 +223,21 @@ class Intra(Engine):
                 if self.pressed or not may_read or len(found) == _READ_AT_ONCE:
                     unread = True
                     break
-                found.append((number, boxes.element_of(copy, slot, entry)))
+                element = boxes.element_of(copy, slot, entry)
+                found.append((number, element))
+                known = known if element.kind == MESSAGES else change_from_bytes(element.batch.body).members
                 copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
                 last = number
         wakes = steps.free_complete(copy) and steps.waits_for_room(copy)
-        change = self._put_change(copy) if present else None
+        change = self._put_change(copy, known, last) if present else None
         listed = tuple(steps.receivers_listed(copy)) if self.only_sends else ()
         return Seen(copy.header(), tuple(found), change, unread, present, wakes or change is not None, listed)
 
-    def _put_change(self, copy: Copy) -> tuple[int, Element] | None:
-        """Compares the list with the newest change."""
+    def _put_change(self, copy: Copy, known: tuple[ProcessId, ...], last: int) -> tuple[int, Element] | None:
+        """Compares the list with the newest change; ``known`` is that of the last one up to ``last``."""
         if self.only_sends or not self.entry or (self.forms and not self.joined and not self._is_formed(copy)):
             return None
-        return steps.put_change(copy, self.members, self.last, self.failed)
+        return steps.put_change(copy, known, last, self.failed)
 
     def _is_formed(self, copy: Copy) -> bool:
         """Whether all with whom this process forms the group are there, or have failed."""
@@ -434,18 +437,23 @@ class Intra(Engine):
         return self.leaving and self.joined and not self.sending and (self.only_sends or self.sent <= self.last)
 
     def _wake_to_leave(self) -> None:
-        if self.leaving and self.connected and not self.departing:
-            self.host.spawn("wake", self._wake())
+        if self.leaving:
+            self._wake()
 
-    def _wake(self) -> Procedure:
-        """Ends the nap of this process's other procedures."""
-        if self.box.active >= 0:
-            yield self.box.operate(self.box.active, "wake", _nothing, news=True)
+    def _wake(self) -> None:
+        """Ends the nap in which this process waits for something to read."""
+        if self.connected and not self.departing and self.box.active >= 0:
+            self.waking += 1
+            self.host.spawn("wake", self._make_news())
+
+    def _make_news(self) -> Procedure:
+        yield self.box.operate(self.box.active, "wake", _nothing, news=True)
+        self.waking -= 1
 
     def _depart(self) -> Generator[Request, Any, None]:
         box = self.box
         self.departing = True
-        while self.deleting:
+        while self.deleting or self.waking:
             yield Until(self.host.clock() + self.parameters.operation)
         spares = [copy for copy in range(box.copies) if copy not in box.dead and copy != box.active]
         if not self.rules.leave_ascending:
@@ -482,7 +490,7 @@ class Intra(Engine):
     def _delete_member(self, copy: Copy, process: ProcessId, puts_change: bool) -> tuple[int, Element] | None:
         if not steps.delete_member(copy, process) or not puts_change or not steps.everybody_is_present(copy):
             return None
-        return self._put_change(copy)
+        return self._put_change(copy, self.members, self.last)
 
     # --- failures and pressure ----------------------------------------------------------------------------------------
 
@@ -494,8 +502,8 @@ class Intra(Engine):
                     self._delete(event.process)
         elif isinstance(event, Pressure):
             self.pressed = event.full
-            if not event.full and self.connected and not self.departing:
-                self.host.spawn("wake", self._wake())
+            if not event.full:
+                self._wake()
 
     # --- what is left to do -------------------------------------------------------------------------------------------
 

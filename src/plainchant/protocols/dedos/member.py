@@ -138,6 +138,7 @@ class Member:
                 if leaves or (self.only_sends and found.connection.exit):
                     yield from self._depart()
                     return
+                self._leave_if_idle()
                 if not found.elements:
                     if found.status == "wait" or found.connection.wish:
                         self._ask_again()
@@ -343,7 +344,8 @@ class Member:
         self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
-        if self.leaving and self.entered and not self.sending and not self.wishing:
+        is_in = self.only_sends or self.host.me in self.members
+        if self.leaving and self.entered and is_in and not self.sending and not self.wishing:
             self.wishing = True
             self.host.spawn("leave", self._wish_to_leave())
 
