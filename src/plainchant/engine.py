@@ -21,6 +21,7 @@ This module imports ``model`` and ``memory`` and nothing else of ours.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
@@ -207,6 +208,7 @@ class Layer(Engine):
         return self.host.now
 
 
+@functools.cache
 def _overridden(layer: type[Layer]) -> set[str]:
     """The calls that a layer class defines itself, below Layer."""
     names: set[str] = set()

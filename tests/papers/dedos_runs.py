@@ -140,5 +140,5 @@ def show(run: DedosRun, since: float = 0, until: float = 1 << 40, kinds: tuple[s
         f"{row['true_time'] / MS:10.3f} {row['process']:7} {row['kind']:9} {row['group'] or ''} "
         f"{row['sender'] or ''}/{row['seq'] or ''} {row['rank']} {row['detail'] or ''}"
         for row in rows
-        if since <= row["true_time"] / MS <= until and (not kinds or row["kind"] in kinds)
+        if since <= row["true_time"] / MS <= until and row["kind"] != "start" and (not kinds or row["kind"] in kinds)
     )

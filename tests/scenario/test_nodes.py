@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from plainchant.memory import Layout
 from plainchant import model
+from plainchant.memory import Layout
 from plainchant.model import ScenarioError
 from plainchant.protocols import registry
 from plainchant.scenario import dump, parse

@@ -259,6 +259,22 @@ def procedure(first: int, second: int) -> Generator[int, None, None]:
     yield second
 
 
+def test_the_memory_of_the_explorer_is_one() -> None:
+    memory = ExploredMemory(2)
+    layout = Layout(2, 3, 1, 10)
+    for mailbox, process in (("g", "p2"), ("g", "p1"), ("a", "p2")):
+        memory.connect(mailbox, layout, process, 0)
+    memory.disconnect("g", 0, "p2")
+    memory.connect("g", layout, "p2", 0)
+    assert memory.directory() == {"a": ("p2",), "g": ("p1", "p2")}
+    copy: Copy = memory.mailboxes["g"][0]
+    assert copy.header() == Header()
+    copy.put_header(Header(next=3))
+    copy.connect(1, Connection("p1"))
+    copy.disconnect(1)
+    assert (copy.header(), copy.connection(1)) == (Header(next=3), None)
+
+
 def test_a_generator_is_where_it_stands_and_what_it_will_read() -> None:
     begun = [procedure(1, 7), procedure(2, 7), procedure(1, 8)]
     for each in begun:

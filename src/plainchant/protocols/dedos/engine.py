@@ -187,7 +187,10 @@ class Dedos(Engine):
         del self.members[member.group]
         if not self.members:
             self.relay, place, self.place = "", self.place, -1
-            yield from self.ports.disconnect_all()
+            for relay in self.relays.values():
+                relay.stopped = True
+            while self.relays:
+                yield Nap(self.host.clock() + self.parameters.operation)
             yield Disconnect(SEATS, place, self.host.me)
 
     # --- what comes in ------------------------------------------------------------------------------------------------

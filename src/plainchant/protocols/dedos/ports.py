@@ -47,8 +47,3 @@ class Ports:
         self._changing.add(group)
         yield Disconnect(group, port.place, self._host.me)
         self._changing.discard(group)
-
-    def disconnect_all(self) -> Generator[Request, Any, None]:
-        for group in list(self._ports):
-            port, _ = self._ports.pop(group)
-            yield Disconnect(group, port.place, self._host.me)

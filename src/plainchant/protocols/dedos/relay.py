@@ -131,6 +131,9 @@ class Relay:
         self._asked_at = 0
         self._reported_at = -(1 << 62)
         self._fencing = False
+        self._busy = 0
+        """Procedures of this relay that run beside the one that looks at the mailbox."""
+        self._told_full = 0
         self._dropped: set[int] = set()
 
     # --- serving ------------------------------------------------------------------------------------------------------
@@ -140,8 +143,19 @@ class Relay:
         port = yield from ports.connect(self.group, self.box.layout)
         if isinstance(port, Port):
             yield from self._serve(port)
+            self.stopped = True
+            while self._busy:
+                yield Nap(self.host.clock() + self.parameters.operation)
             yield from ports.disconnect(self.group)
         self._empty(self)
+
+    def _spawn(self, name: str, procedure: Procedure) -> None:
+        self._busy += 1
+        self.host.spawn(name, self._counted(procedure))
+
+    def _counted(self, procedure: Procedure) -> Procedure:
+        yield from procedure
+        self._busy -= 1
 
     def _serve(self, port: Port) -> Generator[Request, Any, None]:
         box = self.box
@@ -364,7 +378,7 @@ class Relay:
     def _store_early(self) -> None:
         if self.next in self.early and not self._storing and self._is_settled:
             self._storing = True
-            self.host.spawn("store", self._store())
+            self._spawn("store", self._store())
 
     def _store(self) -> Procedure:
         """Stores what has come, in order, until something is missing or there is no room."""
@@ -375,7 +389,9 @@ class Relay:
                 yield from self._purge()
                 continue
             if result in ("full", "recovering"):
-                self.host.record("state", self.group, state=f"cannot store: {result}", number=number)
+                if number != self._told_full:
+                    self._told_full = number
+                    self.host.record("state", self.group, state=f"cannot store: {result}", number=number)
                 if result == "full" and not self.rules.full_is_asked_again:
                     del self.early[number]
                     self._dropped.add(number)
@@ -476,7 +492,7 @@ class Relay:
             self.host.record("elect", self.group, stage="promise", epoch=packet.epoch, distributor=source)
         self.distributor = source
         self.heard()
-        self.host.spawn("answer", self._answer(packet))
+        self._spawn("answer", self._answer(packet))
 
     def _answer(self, packet: Highest) -> Procedure:
         """Writes the promise into all boxes, and says what the mailbox holds."""
@@ -517,7 +533,7 @@ class Relay:
     def load(self, source: ProcessId, packet: DistLoad) -> None:
         if packet.epoch == self.promised and source == self.distributor:
             self.heard()
-            self.host.spawn("load", self._load(packet))
+            self._spawn("load", self._load(packet))
 
     def _load(self, packet: DistLoad) -> Procedure:
         box, numbers = self.box, set(packet.numbers)
@@ -560,7 +576,7 @@ class Relay:
                 self.early.clear()
             if not self._turning:
                 self._turning = True
-                self.host.spawn("turn", self._turn(packet))
+                self._spawn("turn", self._turn(packet))
             return
         self.wants_report = False
         self.high = max(self.high, packet.last)
@@ -621,7 +637,7 @@ class Relay:
         """A process of this node has crashed."""
         if process not in self.failed:
             self.failed[process] = None
-            self.host.spawn("delete", self._delete(process))
+            self._spawn("delete", self._delete(process))
 
     def _delete(self, process: ProcessId) -> Procedure:
         """DeleteMember: in all boxes, spares first; then its place is free."""
@@ -652,7 +668,7 @@ class Relay:
         if not self.stopped and not self._fencing:
             self._fencing = True
             self.host.record("state", self.group, state="fenced", epoch=epoch)
-            self.host.spawn("fence", self._fence())
+            self._spawn("fence", self._fence())
 
     def _fence(self) -> Procedure:
         """The members of this group on this node have to halt."""
