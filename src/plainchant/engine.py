@@ -209,14 +209,14 @@ class Layer(Engine):
 
 
 @functools.cache
-def _overridden(layer: type[Layer]) -> set[str]:
+def _overridden(layer: type[object]) -> frozenset[str]:
     """The calls that a layer class defines itself, below Layer."""
     names: set[str] = set()
     for cls in layer.__mro__:
         if cls is Layer:
             break
         names.update(vars(cls))
-    return names
+    return frozenset(names)
 
 
 class PerGroup(Engine):

@@ -21,8 +21,8 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host
-from plainchant.model import MS, Duration, PlainchantError
+from plainchant.engine import Engine, Host, Layer
+from plainchant.model import MS, Batch, Duration, GroupId, PlainchantError, ProcessId, View
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.reference import Verification, verify
@@ -57,6 +57,33 @@ class Outcome:
         """The properties that do not hold, and ``quiet`` if the run did not come to rest."""
         names = [name for name, outcome in self.verification.properties.items() if outcome.violations]
         return names if self.summary.quiet else [*names, "quiet"]
+
+
+@dataclasses.dataclass
+class Watched:
+    """What the processes of one run got, and what was in the memory when it ended."""
+
+    order: dict[tuple[ProcessId, GroupId], list[tuple[int, View | None]]] = dataclasses.field(default_factory=dict)
+    """Ranks of what each got in a group, and the view if it was one; not of views that stand nowhere in the order."""
+    left_over: list[str] = dataclasses.field(default_factory=list)
+
+
+class Watch(Layer):
+    """A layer around a process's engine that notes the order of views and messages."""
+
+    def __init__(self, host: Host, inside: Callable[[Host], Engine], watched: Watched) -> None:
+        self.watched = watched
+        super().__init__(host, inside)
+
+    def install(self, view: View) -> None:
+        if view.rank is not None:
+            self.watched.order.setdefault((self.me, view.group), []).append((view.rank, view))
+        self.host.install(view)
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        assert rank is not None
+        self.watched.order.setdefault((self.me, group), []).append((rank, None))
+        self.host.deliver(group, sender, batch, rank)
 
 
 _Outcome = TypeVar("_Outcome", bound=Outcome)

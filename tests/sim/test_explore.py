@@ -14,9 +14,10 @@ import pytest
 
 from plainchant.cli import main
 from plainchant.engine import Engine, Host
-from plainchant.memory import Connect, Copy, Entry, Layout, Operate, Request
+from plainchant.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
 from plainchant.model import Form, GroupId, Join, Propose, Reason, UsageError, View
 from plainchant.sim.explore.case import GROUP, Case, mailbox_case, rule_values
+from plainchant.sim.explore.memory import ExploredMemory
 from plainchant.sim.explore.search import Result, explore, replay, retell
 from plainchant.sim.explore.state import digest
 from plainchant.sim.explore.story import timeline, write

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from plainchant.engine import Host
+from plainchant.group import Message
 from plainchant.memory import FAILED, Connection, Copy, Directory, Disconnect, Entry, Header, Nap, Operate, Procedure, Until
 from plainchant.model import ProtocolError, Reason, ScenarioError
 from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, RandomFaults, Scenario
 from plainchant.sim import draw_faults
+from plainchant.sim import run as run_program
 from plainchant.sim.faults import Units
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimCopy, SimMemory
@@ -667,3 +669,22 @@ def test_entries_of_a_removed_mailbox_are_gone() -> None:
 
     play(script, memory=MIN, members=("a.p1",))
     assert log.of("a.p1") == [[], 2 * MS]
+
+
+def test_programs_run_where_some_processes_only_serve() -> None:
+    async def main(groups: Any) -> list[bytes]:
+        group = groups["g"]
+        await group.send(group.me.encode())
+        heard: list[bytes] = []
+        async for event in group:
+            heard += [event.payload] if isinstance(event, Message) else []
+            if len(heard) == 2:
+                return heard
+        raise AssertionError("the group ended before both messages came")
+
+    groups = {"g": ["a.p1", "b.p1"]}
+    result = run_program(main, protocol="dedos", groups=groups, members=["a.p1", "a.p2", "b.p1"], duration="2s")
+    assert set(result.returned) == {"a.p1", "b.p1"}
+    assert result.returned["a.p1"] == result.returned["b.p1"]
+    assert result.summary.processes["a.p2"].state == "alive"
+    assert result.verdict == "holds"

@@ -82,6 +82,9 @@ class WithinRun:
     def delivered(self, process: str) -> list[tuple[str, int]]:
         return [(row["sender"], row["seq"]) for row in self.of("deliver", process)]
 
+    def sent(self, process: str) -> list[tuple[str, int]]:
+        return [(row["sender"], row["seq"]) for row in self.of("send", process)]
+
     def ranks(self, process: str) -> list[int]:
         return [row["rank"] for row in self.of("deliver", process)]
 

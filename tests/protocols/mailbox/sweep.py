@@ -29,7 +29,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from random import Random
 from typing import Any
@@ -37,8 +37,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, SECOND, US, Batch, Duration, GroupId, ProcessId, View
+from plainchant.engine import Engine, Host
+from plainchant.model import MS, SECOND, US, Duration, GroupId, ProcessId, View
 from plainchant.protocols.mailbox import DESCRIPTION
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.times import Times
@@ -49,7 +49,7 @@ from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 from .. import sweeping
-from ..sweeping import Make, ms
+from ..sweeping import Make, Watch, Watched, ms
 
 FAMILIES = ("steady", "crashes", "overtaking", "churn", "pressure", "timing", "overtaking", "timing", "majority")
 ONLY_SECOND = ("timing", "majority")
@@ -71,34 +71,7 @@ SITUATIONS = (
 """What has to occur; see :func:`situations`."""
 
 
-# --- what is watched --------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass
-class Watched:
-    """What the processes of one run got, and what was in the memory when it ended."""
-
-    order: dict[tuple[ProcessId, GroupId], list[tuple[int, View | None]]] = dataclasses.field(default_factory=dict)
-    """Ranks of what each got in a group, and the view if it was one."""
-    left_over: list[str] = dataclasses.field(default_factory=list)
-
-
-class Watch(Layer):
-    """A layer around a process's engine that notes the order of views and messages."""
-
-    def __init__(self, host: Host, inside: Callable[[Host], Engine], watched: Watched) -> None:
-        self.watched = watched
-        super().__init__(host, inside)
-
-    def install(self, view: View) -> None:
-        assert view.rank is not None
-        self.watched.order.setdefault((self.me, view.group), []).append((view.rank, view))
-        self.host.install(view)
-
-    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
-        assert rank is not None
-        self.watched.order.setdefault((self.me, group), []).append((rank, None))
-        self.host.deliver(group, sender, batch, rank)
+# --- what is verified -------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,6 +110,8 @@ class Distributor:
         """Who is no member any more, and why, and is still named in the last change."""
         self.syncing = False
         self._told_oldest = 1
+        self._before = 0
+        """The next number, when the others were last reminded of it."""
         self._out: list[tuple[int, Element]] = []
         # starting
         self.round = 0
@@ -175,7 +177,12 @@ class Distributor:
                 if promised < line:
                     self._fence(relay, held)
                     del kept[node]
-        self._load(kept)
+        if kept:
+            self._load(kept)
+        else:
+            # All who were in the group are gone: who wants to join goes on after them.
+            self.oldest = self.begin = max(held.next for held in known)
+            self._begin({})
 
     def _form(self, known: list[Held]) -> None:
         """Nobody has ever numbered anything: the group is new."""
@@ -202,8 +209,6 @@ class Distributor:
             if number not in self.history:
                 self.needed[number] = holders[number % len(holders)]
             number += 1
-        behind = {node for node, (_, held) in kept.items() if held.acked < base_}
-        assert not behind, behind
         self.oldest, self.begin = base_ + 1, number
         if self.needed:
             self._ask_for_needed()
@@ -389,9 +394,9 @@ class Distributor:
 
     def _requested(self, source: ProcessId, element: Element) -> None:
         sender, number = element.sender, element.number
+        if sender not in self.members:
+            return
         if sender not in self.expected:
-            if self.rules.rebuild_order and sender not in self.members:
-                return
             self.expected[sender] = number
         if number < self.expected[sender] and self.rules.duplicates:
             again = [(stamp, held) for stamp, held in self.history.items() if held.sender == sender and held.number == number]
@@ -514,6 +519,7 @@ class Distributor:
     def _lose_member(self, name: ProcessId, why: str) -> None:
         del self.members[name]
         self.going[name] = why
+        self.early.pop(name, None)
 
     def lose(self, node: str, why: str) -> None:
         """A node has crashed, or its mailbox is another one now."""
@@ -586,13 +592,14 @@ class Distributor:
     def _tick(self) -> None:
         """Says again what somebody may have missed."""
         if self.rules.tail:
-            lagging = [peer for peer in self.peers.values() if peer.next < self.next]
-            if self.oldest > self._told_oldest:
-                lagging = list(self.peers.values())
+            lagging = [peer.relay for peer in self.peers.values() if peer.next < self._before]
             if lagging:
-                self._told_oldest = self.oldest
-                relays = [peer.relay for peer in lagging]
-                self.transmit(relays, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
+                self.transmit(lagging, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
+            others = [peer.relay for peer in self.peers.values() if peer.relay not in lagging]
+            if self.oldest > self._told_oldest and others:
+                self.transmit(others, Multicast(self.group, self.epoch, 0, self.oldest, self.next, ()))
+            self._told_oldest = self.oldest
+            self._before = self.next
         for peer in self.peers.values():
             if self.syncing and not peer.up_to_date:
                 self._tell_where(peer, sync=True)

@@ -64,6 +64,8 @@ class Dedos(Engine):
         """Processes of this node that have crashed."""
         self.place = -1
         self.life = 0
+        self.seated = 0
+        """When this process took its seat."""
         self.relay: ProcessId = ""
         """The relay of this node; empty: it is not known yet."""
         self.local: tuple[ProcessId, ...] = ()
@@ -73,6 +75,8 @@ class Dedos(Engine):
         self.nodes.learn(parameters.networked)
         self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
         """Groups that somebody on this node forms, and with whom."""
+        self.forming: dict[GroupId, frozenset[str]] = {}
+        """The nodes of those."""
         self.lost: dict[GroupId, int] = {}
         """Groups without a distributor, as far as this relay knows, and since when."""
         self.tried: dict[GroupId, tuple[int, ProcessId]] = {}
@@ -92,7 +96,7 @@ class Dedos(Engine):
         if not isinstance(port, Port):
             self.host.halt(Reason("no seat", port))
             return
-        self.place, self.life = port.place, port.epoch
+        self.place, self.life, self.seated = port.place, port.epoch, self.host.now
         while self.place >= 0:
             found = yield Directory()
             yield from self._free_seats(found.get(SEATS, ()))
@@ -177,8 +181,9 @@ class Dedos(Engine):
 
     def _wished(self, group: GroupId, forms: tuple[ProcessId, ...], contacts: tuple[ProcessId, ...]) -> None:
         self.nodes.learn((*forms, *contacts))
-        if forms:
+        if forms and group not in self.wished:
             self.wished[group] = forms
+            self.forming[group] = frozenset(node_of(self.parameters, name) for name in forms)
         if self.relay == self.host.me:
             self._serve(group)
 
@@ -241,6 +246,9 @@ class Dedos(Engine):
             relay.retransmitted(source, packet)
         elif packet.node == self.node and packet.life == relay.box.life and packet.epoch >= relay.promised:
             relay.fence(packet.epoch)
+            distributor = self.distributors.get(packet.group)
+            if distributor is not None and distributor.epoch < packet.epoch:
+                distributor.step_down(packet.epoch)
 
     def _not_sent(self, source: ProcessId, packet: NotSent) -> None:
         relay = self.relays.get(packet.group)
@@ -314,11 +322,11 @@ class Dedos(Engine):
                 self._transmit(
                     (event.state.relay,), Fence(distributor.group, distributor.epoch, event.state.node, 0)
                 )
-        elif isinstance(event, Appeared | Formed):
+        elif isinstance(event, Formed):
             for distributor in list(self.distributors.values()):
                 if distributor.starting:
                     distributor.expire()
-        if self.relay == self.host.me:
+        if not isinstance(event, Appeared):
             self._tend()
 
     # --- distributors -------------------------------------------------------------------------------------------------
@@ -331,6 +339,8 @@ class Dedos(Engine):
             if relay.stopped or not relay.ready:
                 continue
             why = self._why_lost(group, relay)
+            if why and why != "new" and not self._knows_nodes:
+                continue
             if not why:
                 self.lost.pop(group, None)
                 self.tried.pop(group, None)
@@ -362,6 +372,11 @@ class Dedos(Engine):
         return ""
 
     @property
+    def _knows_nodes(self) -> bool:
+        """Whether this process has listened for long enough to have heard of all nodes that there are."""
+        return self.host.now - self.seated >= 2 * (self.parameters.present_every + self.parameters.delta)
+
+    @property
     def _patience(self) -> int:
         return self.parameters.misses * self.parameters.present_every
 
@@ -375,8 +390,8 @@ class Dedos(Engine):
         """Starts a distributor, if it is this node's turn: that of the first at once, of the others later."""
         forms = self.wished.get(group, ())
         if why == "new":
-            nodes = sorted({node_of(self.parameters, name) for name in forms} & (self.nodes.alive.keys() | {self.node}))
-            wanted = {node_of(self.parameters, name) for name in forms}
+            wanted = self.forming[group]
+            nodes = sorted(wanted & (self.nodes.alive.keys() | {self.node}))
             since = self.lost[group]
             if not wanted <= self.nodes.alive.keys() | {self.node} and self.host.now - since < self._patience:
                 return
@@ -406,7 +421,7 @@ class Dedos(Engine):
         """NextDist: the relay of the node with the least to do, of those that have members of the group if there are any."""
         lost = {relay.distributor, tried}
         here = {self.node} | {node for node, state in self.nodes.alive.items() if any(claim.group == group for claim in state.claims)}
-        here |= {node_of(self.parameters, name) for name in self.wished.get(group, ())}
+        here |= self.forming.get(group, frozenset())
         loads = {node: state.load for node, state in self.nodes.alive.items()} | {self.node: self._load()}
         alive = self._relays_alive()
         candidates = [node for node in alive if node in here and alive[node] not in lost] or [self.node]
@@ -417,6 +432,8 @@ class Dedos(Engine):
             return
         current = self.distributors.get(packet.group)
         relay = self.relays.get(packet.group)
+        if count_of(packet.epoch) > 1 and not self._knows_nodes:
+            return
         if (current is not None and current.epoch >= packet.epoch) or (relay is not None and relay.promised >= packet.epoch):
             return
         if current is not None:

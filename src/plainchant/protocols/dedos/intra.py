@@ -113,6 +113,7 @@ class Intra(Engine):
         self.waking = 0
         self.leaving = False
         self.departing = False
+        """Whether this process is on its way out of the group, or does not get in."""
 
     # --- Join ---------------------------------------------------------------------------------------------------------
 
@@ -127,6 +128,7 @@ class Intra(Engine):
         box = self.box
         port = yield Connect(self.group, box.layout)
         if not isinstance(port, Port):
+            self.departing = True
             self.host.refused(self.group, Reason("no place", port))
             return
         box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch

@@ -140,13 +140,13 @@ def history_consecutive(history: Iterable[int], next_number: int) -> list[str]:
     return [f"the history holds {numbers}, and the next number is {next_number}"]
 
 
-def acknowledged_is_read(acknowledged: int, receivers: Receivers, entries: Mapping[ProcessId, int]) -> list[str]:
-    """3.6.2: what a node has acknowledged was read by all its receivers, and what all nodes have by all; from their first number
-    on (``entries``)."""
+def acknowledged_is_read(acknowledged: int, receivers: Receivers) -> list[str]:
+    """B.2 and 3.6.2: what a node has acknowledged was read by all its receivers, and what is removed, or all nodes have
+    acknowledged, by all; who came later begins after it."""
     return [
         f"everything up to {acknowledged} is acknowledged, and {process} has read up to {receiver.last}"
         for process, receiver in sorted(receivers.items())
-        if entries.get(process, 0) and acknowledged > max(receiver.last, entries[process] - 1)
+        if acknowledged > receiver.last
     ]
 
 
@@ -163,3 +163,5 @@ def _listed(copy: Copy, receivers: Receivers) -> Iterable[tuple[ProcessId, int, 
 
 WITHIN = (flags_in_order, flags_mean_read, removed_is_read, read_is_kept, kept_is_there, numbers_go_up)
 """What holds within a node."""
+BETWEEN = (flags_in_order, flags_mean_read, removed_is_read, read_is_kept)
+"""Of these, what holds in each mailbox if the group reaches over nodes."""

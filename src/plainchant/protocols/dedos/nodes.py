@@ -33,7 +33,7 @@ from typing import Final, TypeAlias
 
 from ...engine import Host
 from ...model import GroupId, Packet, ProcessId, Reason, Timer, format_duration
-from .nodes_packets import Claim, NewGroup, Present
+from .nodes_packets import Acquaint, Claim, NewGroup, Present
 from .parameters import Parameters
 from .places import base, is_networked, node_of
 from .rules import Rules
@@ -43,6 +43,8 @@ _ROUND: Final = ("nodes", "round")
 _CONCLUDE: Final = ("nodes", "conclude")
 _SHARES: Final = 5
 """New groups are asked for at so many times during a delta, at the most."""
+_TELLING: Final = 32
+"""So many nodes tell a newcomer of the others, about."""
 _CLAIM_BYTES: Final = 16
 """What a claim takes of a packet beside its names, at the most."""
 
@@ -209,6 +211,10 @@ class Nodes:
         if isinstance(packet, NewGroup):
             if self._node in self.alive:
                 self._on_new_group(packet)
+                self._acquaint(source, packet)
+            return True
+        if isinstance(packet, Acquaint):
+            self.learn(packet.names)
             return True
         return False
 
@@ -284,6 +290,20 @@ class Nodes:
             self._plan()
         else:
             self._hail = None
+
+    def _acquaint(self, source: ProcessId, packet: NewGroup) -> None:
+        """Tells who asks for a new group whom else there is; a process that is not the relay tells its relay of him. Where there
+        are many nodes only some of them do."""
+        if packet.node == self._node:
+            return
+        state = self.alive[self._node]
+        if not self._is_relay:
+            if source in packet.networked:
+                self._host.send((state.relay,), packet, self._lan)
+            return
+        others = [name for node, other in self.alive.items() if node not in (self._node, packet.node) for name in other.networked]
+        if others and self._host.random.random() * len(self.alive) < _TELLING:
+            self._host.send(packet.networked, Acquaint((*others, *state.networked)), self._lan)
 
     def _on_new_group(self, packet: NewGroup) -> None:
         known = self.alive.get(packet.node) or self._fresh.get(packet.node)

@@ -48,4 +48,10 @@ class Present(Packet, frozen=True, array_like=True, gc=False, tag=94):
     lan: int
 
 
-PACKETS: Final = (NewGroup, Present)
+class Acquaint(Packet, frozen=True, array_like=True, gc=False, tag=95):
+    """Who has started may not know all who are there: processes have other names after they have crashed. These are there."""
+
+    names: tuple[ProcessId, ...]
+
+
+PACKETS: Final = (NewGroup, Present, Acquaint)

@@ -164,6 +164,7 @@ class Multicast(Packet, frozen=True, array_like=True, gc=False, tag=91):
     group: GroupId
     epoch: int
     first: int
+    """0: there are none, and no answer is wanted."""
     oldest: int
     """All receivers of all nodes have everything before this."""
     next: int

@@ -228,6 +228,8 @@ class Relay:
             return max(done, default=oldest - 1)
         number = oldest
         while number < next_:
+            if number not in there:
+                break
             entry = there[number][1]
             if entry.listed & ~entry.done:
                 break
@@ -337,7 +339,7 @@ class Relay:
         if self._is_current(source, packet.epoch):
             self.high = max(self.high, packet.next - 1)
             self._receive(packet.oldest, enumerate(packet.elements, packet.first))
-            if not packet.elements:
+            if not packet.elements and packet.first:
                 self.acknowledge_now()
 
     def retransmitted(self, source: ProcessId, packet: Retrans) -> None:
@@ -352,6 +354,7 @@ class Relay:
                 # It has not been said yet where that epoch begins.
                 self.report()
             return True
+        self.transmit((source,), NotSent(self.group, epoch, "promised", self.promised))
         return False
 
     def heard(self) -> None:
