@@ -21,7 +21,6 @@ This module imports ``model`` and ``memory`` and nothing else of ours.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
@@ -208,15 +207,19 @@ class Layer(Engine):
         return self.host.now
 
 
-@functools.cache
-def _overridden(layer: type[object]) -> frozenset[str]:
+_calls_of: Final[dict[type[Engine], set[str]]] = {}
+
+
+def _overridden(layer: type[Layer]) -> set[str]:
     """The calls that a layer class defines itself, below Layer."""
-    names: set[str] = set()
-    for cls in layer.__mro__:
-        if cls is Layer:
-            break
-        names.update(vars(cls))
-    return frozenset(names)
+    names = _calls_of.get(layer)
+    if names is None:
+        names = _calls_of[layer] = set()
+        for cls in layer.__mro__:
+            if cls is Layer:
+                break
+            names.update(vars(cls))
+    return names
 
 
 class PerGroup(Engine):

@@ -24,6 +24,8 @@ from plainchant.trace.writer import TraceBuffer
 from .runs import Run
 
 _DURATIONS = ("length", "delay")
+ONE_EACH: dict[str, Any] = {"max_packet": 64}
+"""A network whose packets carry one message of ours each, and so does an element of a mailbox."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,12 +79,17 @@ def modules(at: float, *places: str) -> list[Fault]:
     return [fault("module", at, node=place.partition("/")[0], module=int(place.partition("/")[2])) for place in places]
 
 
+def slow(process: str, at: float, length: float = 8, delay: float = 20) -> Fault:
+    """What the process begins at the mailbox during this time has its effect so much later: it has not read what others have."""
+    return fault("slow", at, process=process, length=length, delay=delay)
+
+
 def messages(sender: str, at: float, count: int = 1, group: str = "g", rate: float = 0, **settings: Any) -> Workload:
     """So many messages at once, or one after the other."""
     if not rate:
         settings |= {"burst": count, "rate": 1}
     return Workload(
-        senders=(sender,), group=group, start=Duration(round(at * MS)), count=count, **{"rate": rate, "size": 8, **settings}
+        senders=(sender,), group=group, start=Duration(round(at * MS)), count=count, **{"rate": rate, "size": 40, **settings}
     )
 
 

@@ -170,7 +170,7 @@ class Distributor:
         if not line:
             self._form(known)
             return
-        kept = {node: each for node, each in self.held.items() if each[1].line and each[1].members}
+        kept = {node: each for node, each in self.held.items() if each[1].line and not each[1].fresh}
         if self.rules.fencing:
             for node, (relay, held) in list(kept.items()):
                 promised = max(held.before, held.line)
@@ -240,7 +240,7 @@ class Distributor:
             self._ask_for_needed()
 
     def _go_on_with_history(self) -> None:
-        kept = {node: each for node, each in self.held.items() if each[1].line and each[1].members and node not in self.fenced}
+        kept = {node: each for node, each in self.held.items() if each[1].line and not each[1].fresh and node not in self.fenced}
         if set(self._unheard()) and self.rules.wait_for_answers:
             return
         self._begin(kept)
@@ -270,7 +270,7 @@ class Distributor:
         for peer in self.peers.values():
             self._tell_where(peer)
         for _, (relay, held) in sorted(self.held.items()):
-            if not held.line:
+            if held.fresh or not held.line:
                 self._consider(relay, held, held.members)
         if self.peers:
             self._change(always=True)
@@ -336,7 +336,7 @@ class Distributor:
         """A node speaks that is not in the group: it wants to be, it was not told yet that it is not, or it went another way."""
         if isinstance(packet, Report) and not packet.members:
             self._release(source)
-        elif packet.line and self.rules.fencing:
+        elif packet.line and not packet.fresh and self.rules.fencing:
             self._fence(source, packet)
         elif isinstance(packet, Report):
             self._consider(source, packet, packet.members)

@@ -29,6 +29,7 @@ from .packets import (
     Highest,
     Multicast,
     NotSent,
+    Outcast,
     Report,
     Retrans,
     Said,
@@ -211,7 +212,11 @@ class Dedos(Engine):
         if isinstance(packet, Wish):
             self._wished(packet.group, packet.forms, packet.contacts)
             return
-        if isinstance(packet, Said):
+        if isinstance(packet, Outcast):
+            if packet.node == self.node and packet.life == self.nodes.alive[self.node].life and self.relay == self.host.me:
+                self.host.record("state", None, state="outcast", node=self.node)
+                self.nodes.begin_anew(max(packet.life + 1, self.host.clock()))
+        elif isinstance(packet, Said):
             distributor = self.distributors.get(packet.group)
             if distributor is not None:
                 distributor.receive(source, packet)
@@ -226,10 +231,10 @@ class Dedos(Engine):
         relay = self.relays.get(packet.group)
         if relay is None:
             if isinstance(packet, Highest) and self.relay == self.host.me:
-                said = (packet.group, packet.epoch, self.node, 0, 0, 0, 1)
+                said = (packet.group, packet.epoch, self.node, -1, 0, True, 0, 1)
                 self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), ()))
             elif isinstance(packet, Multicast | SyncInit) and self.relay == self.host.me:
-                self._transmit((source,), Report(packet.group, packet.epoch, self.node, -1, 0, 0, 1, ()))
+                self._transmit((source,), Report(packet.group, packet.epoch, self.node, -1, 0, True, 0, 1, ()))
             return
         if isinstance(packet, Highest):
             relay.highest(source, packet)
@@ -318,10 +323,8 @@ class Dedos(Engine):
             for distributor in list(self.distributors.values()):
                 distributor.replace(event.state.node, event.state.relay)
         elif isinstance(event, Returned):
-            for distributor in list(self.distributors.values()):
-                self._transmit(
-                    (event.state.relay,), Fence(distributor.group, distributor.epoch, event.state.node, 0)
-                )
+            if self.relay == self.host.me:
+                self._transmit((event.state.relay,), Outcast(event.state.node, event.state.life))
         elif isinstance(event, Formed):
             for distributor in list(self.distributors.values()):
                 if distributor.starting:

@@ -142,7 +142,7 @@ class Member:
                 if not found.elements:
                     if found.status == "wait" or found.connection.wish:
                         self._ask_again()
-                    if found.status == "wait" and self.contacts and self.host.now - self._since > self._patience:
+                    if found.status == "wait" and not self.forms and self.host.now - self._since > self._patience:
                         yield from self._give_up()
                         return
                     yield self._nap(found.status == "wait")

@@ -149,6 +149,7 @@ class Nodes:
         self._book: dict[str, tuple[ProcessId, ...]] = {}
         """Whom to speak to, by node."""
         self._everybody: tuple[ProcessId, ...] | None = ()
+        self._learnt: set[ProcessId] = set()
         self._hail: int | None = None
         """When a new group was or will be asked for, as long as that is not done with."""
         self._hails = 0
@@ -185,8 +186,17 @@ class Nodes:
             else:
                 self._invite()
 
+    def begin_anew(self, life: int) -> None:
+        """This node was reported as crashed, and is heard again: it has a new life from now on."""
+        state = self.alive[self._node]
+        if life > state.life:
+            state.life = life
+            self._invite()
+
     def learn(self, names: Iterable[ProcessId]) -> None:
         """Processes that may be there. Of nodes that are alive they are known better than that."""
+        names = [name for name in names if name not in self._learnt]
+        self._learnt.update(names)
         found: dict[str, dict[str, ProcessId]] = {}
         for name in names:
             node = node_of(self._parameters, name)
@@ -509,6 +519,8 @@ class Nodes:
     def _on_own(self, source: ProcessId, packet: Present) -> None:
         """Who only listens hears of its own node what everybody hears."""
         own = self.alive[self._node]
+        if packet.life > own.life and source == own.relay:
+            own.life = packet.life
         if packet.life == own.life and source == own.relay != self._host.me:
             own.heard = self._host.now
             own.said = own.last = packet.time

@@ -61,6 +61,8 @@ class Said(Packet, frozen=True, array_like=True, gc=False):
     life: int
     line: int
     """The epoch whose numbers are in the node's mailbox; 0: there are none yet."""
+    fresh: bool
+    """Nobody on the node is a member; somebody may wish to be."""
     acked: int
     """All receivers of the node have read everything up to this number."""
     next: int
@@ -206,9 +208,16 @@ class Wish(Packet, frozen=True, array_like=True, gc=False, tag=78):
     contacts: tuple[ProcessId, ...]
 
 
+class Outcast(Packet, frozen=True, array_like=True, gc=False, tag=79):
+    """A node was reported as crashed, and is heard: whoever was a member there is none any more, and the node begins anew."""
+
+    node: str
+    life: int
+
+
 PACKETS: Final = (
-    McRequest, AcksOnly, UpToDate, RetransRequest, Report, Held, DistLoaded, StartDist, Highest, DistLoad, SyncInit, Multicast, Retrans,
-    NotSent, Fence, Wish,
+    McRequest, AcksOnly, UpToDate, RetransRequest, Report, Held, DistLoaded, StartDist, Highest, DistLoad, SyncInit, Multicast,
+    Retrans,     NotSent, Fence, Wish, Outcast,
 )  # fmt: skip
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from ...model import ProcessId
@@ -11,6 +12,7 @@ ALONE: Final = "node"
 """The node of processes whose names say none: all of them are together."""
 
 
+@functools.lru_cache(65536)
 def base(process: ProcessId) -> str:
     """The process without its incarnation.
 

@@ -269,10 +269,10 @@ class Relay:
 
     # --- outgoing -----------------------------------------------------------------------------------------------------
 
-    def said(self) -> tuple[GroupId, int, str, int, int, int, int]:
+    def said(self) -> tuple[GroupId, int, str, int, int, bool, int, int]:
         """What every packet to the distributor begins with."""
         self._told_acked, self._told_at = self.acked, self.host.now
-        return (self.group, self.promised, self.node, self.box.life, self.epoch, self.acked, self.next)
+        return (self.group, self.promised, self.node, self.box.life, self.epoch, _is_fresh(self.members), self.acked, self.next)
 
     def tell(self, packet: Packet) -> None:
         self.transmit((self.distributor,), packet)
@@ -525,7 +525,7 @@ class Relay:
             elif found.restored:
                 self._seen(found)
                 group, epoch, node, life = self.said()[:4]
-                said = (group, epoch, node, life, found.epoch, found.acked, found.next)
+                said = (group, epoch, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
                 answer = Held(*said, packet.round, True, self.before, found.oldest, found.beyond, found.members)
                 if packet.epoch == self.promised:
                     self.tell(answer)
@@ -623,7 +623,10 @@ class Relay:
         begin, header = packet.begin, copy.header()
         here = {connection.process for _, connection in copy.connections()}
         for slot, entry in tuple(copy.entries()):
-            if entry.stamp >= begin and not packet.start:
+            if packet.start:
+                # Whoever was here before is gone.
+                copy.put(slot, boxes.changed(entry, removed=True))
+            elif entry.stamp >= begin:
                 is_local = entry.kind == MESSAGES and entry.sender in here
                 copy.put(slot, boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True))
         for place, connection in tuple(copy.connections()):
@@ -701,3 +704,8 @@ class Relay:
         if not self.members or any(member.wish for member in self.members):
             return Reason("changing", f"somebody on {self.node} is on its way into {self.group}, or out of it")
         return None
+
+
+def _is_fresh(members: tuple[Local, ...]) -> bool:
+    """Whether nobody is a member yet of those who are connected."""
+    return all(member.wish == JOINS for member in members)

@@ -6,25 +6,28 @@ A :class:`Plan` is a scenario that can travel to a task. A :class:`Meter` stands
 counts during a window of time: packets whose destinations are on another node (what stays on a node is no packet on the LAN), the
 bytes that ``wire`` makes of them, and how long these occupy an Ethernet of 100 Mbit/s. Times of scenarios are in ms.
 
-With lemmas, the seed's invariants (``protocols.dedos.invariants``) are asked after every operation on common memory. Processes that do nothing just now, because they are paused, have not seen the results of their steps, and are left out.
+With lemmas, the seed's invariants (``protocols.dedos.invariants``) are asked after every operation on common memory. Processes
+that do nothing just now, because they are paused, have not seen the results of their steps, and are left out.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ....engine import Engine, Host, Layer, PerGroup
-from ....memory import Operate
+from ....memory import Layout, Operate, Port, Request
 from ....model import MS, SECOND, US, Duration, Packet, ProcessId
 from ....protocols import dedos
 from ....protocols.dedos import invariants
 from ....protocols.dedos.engine import Dedos
 from ....protocols.dedos.intra import Intra
+from ....protocols.dedos.parameters import Parameters
+from ....protocols.dedos.ports import Ports
 from ....protocols.dedos.rules import RULES, Rules
 from ....protocols.registry import describe
 from ....scenario.model import Delay, Fault, Memory, Network, RandomFaults, Scenario, Workload
@@ -34,9 +37,7 @@ from ....sim.memory import SimMemory
 from ....trace import TraceBuffer
 from ....trace.reference import verify
 from ....wire import Codec
-from ..runs import fault, milliseconds, rows_of
-
-__all__ = ["fault", "milliseconds", "rows_of"]
+from ..runs import milliseconds, rows_of
 
 PROMISES: Final = ("integrity", "fifo", "identical", "validity", "agreement")
 BANDWIDTH: Final = 100_000_000
@@ -85,7 +86,7 @@ class Plan:
     lemmas: bool = False
     """Whether the seed's invariants are asked."""
     variant: str = ""
-    """``one distributor``: the first node distributes all groups."""
+    """``one distributor``: the first node distributes all groups; ``tight``: a mailbox has its elements, and no more."""
     label: str = ""
 
 
@@ -101,7 +102,7 @@ def plan(
     memory: Mapping[str, Any] | None = None,
     faults: Sequence[Fault] = (),
     random_faults: RandomFaults | None = None,
-    window: tuple[float, float] | None = None,
+    counted: tuple[float, float] | None = None,
     seed: int = 0,
     protocol: str = "dedos",
     lemmas: bool = False,
@@ -109,14 +110,14 @@ def plan(
     label: str = "",
     **parameters: Any,
 ) -> Plan:
-    """A group of these processes, or several; times in ms."""
+    """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms."""
     scenario = Scenario(
         protocol=protocol, name="reproduce", seed=seed, members=tuple(members), later=tuple(later), groups=dict(groups or {}),
         parameters=parameters, network=network, memory=Memory(**(memory or {})), workload=workload, fault=tuple(faults),
         random=random_faults if random_faults is not None else RandomFaults(), duration=milliseconds(length),
         drain=milliseconds(drain),
     )  # fmt: skip
-    begin, end = (0, 1 << 62) if window is None else (round(window[0] * MS), round(window[1] * MS))
+    begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
     return Plan(scenario, rules, begin, end, lemmas, variant, label)
 
 
@@ -207,6 +208,25 @@ class OneDistributor(Dedos):
         return alive[min(alive)]
 
 
+class _TightPorts(Ports):
+    """Makes mailboxes without room beside their elements."""
+
+    def connect(self, group: str, layout: Layout) -> Generator[Request, Any, Port | str]:
+        slots = self._parameters.elements // layout.places
+        return (yield from super().connect(group, Layout(layout.copies, layout.places, slots, layout.room)))
+
+
+class Tight(Dedos):
+    """A mailbox holds what the seed gives it, where ours has room for what processes store at once."""
+
+    def __init__(self, host: Host, parameters: Parameters, rules: Rules) -> None:
+        super().__init__(host, parameters, rules)
+        self.ports = _TightPorts(host, parameters)
+
+
+_VARIANTS: Final = {"one distributor": OneDistributor, "tight": Tight}
+
+
 class Run:
     """A finished run, with everything that can be read off it."""
 
@@ -234,8 +254,9 @@ class Run:
     def _engine(self, parameters: Any) -> Make:
         if self.one.scenario.protocol != "dedos":
             return describe(self.one.scenario.protocol).make
-        if self.one.variant == "one distributor":
-            return lambda host, given: OneDistributor(host, given, self.one.rules)
+        variant = _VARIANTS.get(self.one.variant)
+        if variant is not None:
+            return lambda host, given: variant(host, given, self.one.rules)
         return dedos.maker(self.one.rules)
 
     # --- the seed's invariants --------------------------------------------------------------------------------------
@@ -293,8 +314,7 @@ class Run:
             self._ask("history_consecutive", invariants.history_consecutive(distributor.history, distributor.next))
             peer = distributor.peers.get(where)
             if peer is not None:
-                entries = {connection.process: connection.entry for _, connection in copy.connections()}
-                self._ask("acknowledged_is_read", invariants.acknowledged_is_read(peer.acked, receivers, entries))
+                self._ask("acknowledged_is_read", invariants.acknowledged_is_read(peer.acked, receivers))
 
     # --- what is read off ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,521 @@
+"""Variants of dedos with one rule taken out or turned round: one of ``Rules``, or a function in place of the one that it is.
+
+Those named after an *erratum* do what the seed's pseudo-code prints (``docs/errata.md``); a *trap* is what it overlooks.
+``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property that does not hold; or, for
+what needs a particular course of events, a scenario of ``scripted``; or why it survives. After a change of the protocol or the
+sweep:
+
+    python -m tests.protocols.dedos.mutants            # look for seeds that catch, and rewrite mutants.toml
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from plainchant.memory import Copy, Nap, Operate, Procedure, Request
+from plainchant.model import ProcessId
+from plainchant.protocols.dedos import box as boxes
+from plainchant.protocols.dedos import intra_steps, maker
+from plainchant.protocols.dedos.box import Box, Element
+from plainchant.protocols.dedos.distributor import Distributor, Peer
+from plainchant.protocols.dedos.engine import Dedos
+from plainchant.protocols.dedos.intra import Intra
+from plainchant.protocols.dedos.member import Member, Reading
+from plainchant.protocols.dedos.nodes import Nodes
+from plainchant.protocols.dedos.packets import Change, Held, Highest, SyncInit
+from plainchant.protocols.dedos.relay import Relay
+from plainchant.protocols.dedos.rules import RULES, Rules
+
+from .. import sweeping
+from ..sweeping import Make, Patch
+from . import scripted, sweep
+
+TABLE = Path(__file__).with_name("mutants.toml")
+SEARCHED = 12 * sweep.SEEDS
+"""A mutant has to be caught within these."""
+BETWEEN = tuple(dict.fromkeys(family for family in sweep.FAMILIES if not family.endswith("within")))
+WITHIN = ("within", "primitives within")
+CRASHES = ("crashes", "primitives", "nodes", "boxes", "pressure")
+
+
+@dataclasses.dataclass
+class Mutant:
+    """What is different, and where that can be seen."""
+
+    rules: Rules = RULES
+    patches: list[Patch] = dataclasses.field(default_factory=list)
+    families: tuple[str, ...] = sweep.FAMILIES
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def without(name: str, families: tuple[str, ...] = BETWEEN, **rules: bool) -> None:
+    """Enters a mutant that goes by other rules."""
+    MUTANTS[name] = Mutant(Rules(**rules), [], families)
+
+
+def mutant(name: str, owner: Any, attribute: str, families: tuple[str, ...] = BETWEEN) -> Callable[[Any], Any]:
+    """Enters what replaces a method (or function) under the name of a mutant."""
+
+    def enter(replacement: Any) -> Any:
+        MUTANTS[name] = Mutant(RULES, [(owner, attribute, replacement)], families)
+        return replacement
+
+    return enter
+
+
+@contextmanager
+def patched(name: str | None) -> Iterator[Make]:
+    """While it lasts, the protocol is the mutant of this name; what makes its engines."""
+    with ExitStack() as stack:
+        found = MUTANTS[name] if name is not None else Mutant()
+        for owner, attribute, replacement in found.patches:
+            stack.enter_context(mock.patch.object(owner, attribute, replacement))
+        yield maker(found.rules)
+
+
+def _answering(
+    procedure: Generator[Request, Any, Any], name: str, leaves_out: Callable[[Operate], bool]
+) -> Generator[Request, Any, Any]:
+    """A procedure that leaves out some operations of a name, and goes on as if they had given True."""
+    result: Any = None
+    while True:
+        try:
+            request = procedure.send(result)
+        except StopIteration as end:
+            return end.value
+        is_left_out = isinstance(request, Operate) and request.name == name and leaves_out(request)
+        result = True if is_left_out else (yield request)
+
+
+# --- the rules that have a name ---------------------------------------------------------------------------------------
+
+without("trap: no elements are reserved", ("pressure",), reserve=False)
+without("messages are stored before a box is restored", ("boxes", "primitives", *WITHIN), restore_flags=False)
+without("receivers keep nothing", ("boxes", "primitives", *WITHIN), restore_buffers=False)
+without("erratum 8: no own flag on what others restored", ("boxes", "primitives", *WITHIN), own_flag=False)
+without("senders store into the active box only", ("boxes", "primitives"), all_boxes=False)
+without("trap: idle receivers do not recover", ("boxes", "pressure", *WITHIN), idle_recovery=False)
+without("erratum 9: who is gone is deleted from one box", ("boxes", "primitives", *WITHIN, "churn"), delete_everywhere=False)
+without("erratum 9: who leaves restores nothing", ("churn", "boxes", *WITHIN), leave_restores=False)
+without("erratum 12: messages without a number of the dead stay", CRASHES, drop_unnumbered=False)
+without("senders within a node keep nothing", WITHIN, senders_keep=False)
+without("who restores has its flag on what it only sent", WITHIN, flag_of_read=False)
+without("numbers begin anew in a box with nothing to restore", WITHIN, numbers_go_on=False)
+without("numbers are skipped before a box is restored", WITHIN, skip_when_restored=False)
+without("erratum 10: who joins has its P-flag in spare boxes", WITHIN, spares_unset=False)
+without("who leaves restores into the last box first", WITHIN, leave_ascending=False)
+without("elements are removed when the node has read them", ("boxes", "nodes", "primitives"), wait_for_all=False)
+without("erratum 11: a node acknowledges beyond a gap", ("boxes", "pressure", "nodes"), contiguous=False)
+without("erratum 1: a message may be numbered twice", duplicates=False)
+without("trap: no order of a sender's messages", fifo=False)
+without("erratum 5: acknowledgements go back", maximum=False)
+without("trap: gaps after a recovery are not asked for", ("boxes", "primitives"), gaps=False)
+without("what is early is discarded", buffering=False)
+without("erratum 3: what found no room is not asked for again", ("pressure",), full_is_asked_again=False)
+without("erratum 11: a node without receivers does not acknowledge", senderless_acks=False)
+without("the last number is not said again", tail=False)
+without("trap: a new distributor loads from the highest numbers", CRASHES, load_unread=False)
+without("erratum 14: a new distributor does not wait for answers", CRASHES, wait_for_answers=False)
+without("trap: no epochs", ("pauses", "nodes", "crashes"), epochs=False)
+without("trap: no fencing", ("pauses", "nodes"), fencing=False)
+without("erratum 13: anybody who says something is up to date", ("pressure",), only_up_to_date=False)
+without("trap: a new distributor does not know how far senders were", CRASHES, rebuild_order=False)
+without("erratum 12: the answer to who has died meanwhile is dropped", CRASHES, late_sender=False)
+
+
+# --- boxes ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("trap: the active box comes first", Box, "spares_first", ("primitives", "boxes", "churn"))
+def _active_first(self: Box) -> Iterator[int]:
+    return (copy for copy in range(self.copies) if copy not in self.dead)
+
+
+@mutant("erratum 15: the element stays in Fset", boxes, "put", sweep.FAMILIES)
+def _stays_free(copy: Copy, element: Element, stamp: int, listed: int, done: int = 0, place: int = 0) -> bool:
+    stored = _PUT(copy, element, stamp, listed, done, place)
+    for slot, entry in tuple(copy.entries()):
+        if (entry.sender, entry.number, entry.kind) == (element.sender, element.number, element.kind):
+            copy.put(slot, boxes.changed(entry, removed=True))
+    return stored
+
+
+_PUT = boxes.put
+
+
+@mutant("erratum 9: the leaver's place is forgotten, not its flags", boxes, "delete", ("churn", *CRASHES))
+def _keeps_flags(copy: Copy, process: ProcessId, *, drop: bool = True) -> int | None:
+    place = boxes.place_of(copy, process)
+    if place is not None:
+        copy.disconnect(place)
+    return place
+
+
+def _restore(change: Callable[[Copy, int], None]) -> Any:
+    def restore(copy: Copy, number: int, element: Element, mask: int, *, sets_flag: bool = True) -> bool:
+        before = boxes.numbered(copy)
+        restored = _RESTORE(copy, number, element, mask, sets_flag=sets_flag)
+        if number not in before:
+            change(copy, number)
+        return restored
+
+    return restore
+
+
+_RESTORE = boxes.restore
+
+
+def _all_have_read(copy: Copy, number: int) -> None:
+    there = boxes.numbered(copy).get(number)
+    if there is not None:
+        slot, entry = there
+        copy.put(slot, boxes.changed(entry, done=entry.listed))
+
+
+mutant("what one restores counts as read by all", boxes, "restore", ("boxes", "primitives"))(_restore(_all_have_read))
+
+
+@mutant("erratum 8: what is there is restored again", boxes, "restore", ("boxes", "primitives"))
+def _again(copy: Copy, number: int, element: Element, mask: int, *, sets_flag: bool = True) -> bool:
+    if number < copy.header().oldest:
+        return True
+    return boxes.put(copy, element, number, boxes.receivers(copy, number), mask)
+
+
+@mutant("only P-flags of the first place count", boxes, "is_restored", ("boxes", "primitives"))
+def _first_place(copy: Copy) -> bool:
+    return all(connection.present for place, connection in copy.connections() if connection.entry and place == 0)
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+@mutant("erratum 15: receivers take the least number that is there", Member, "_read", ("boxes", "primitives", "nodes"))
+def _least(self: Member, copy: Copy) -> Reading:
+    found = _READ(self, copy)
+    if found.status != "read" or found.elements or self.only_sends or self.pressed:
+        return found
+    connection = copy.connection(self.box.place)
+    assert connection is not None
+    after = self.last or connection.entry - 1
+    for number, (slot, entry) in sorted(boxes.numbered(copy).items()):
+        if number > after and boxes.receives(connection, number):
+            copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
+            return Reading("read", connection, ((number, boxes.element_of(copy, slot, entry)),), found.oldest)
+    return found
+
+
+_READ = Member._read
+
+
+@mutant("who has read before it keeps", Member, "_purge", ("boxes", "primitives", "nodes"))
+def _forgets(self: Member, oldest: int) -> None:
+    self.oldest = max(self.oldest, oldest)
+    self.kept.clear()
+
+
+@mutant("who leaves does not wait for its messages' numbers", Member, "_wish_to_leave", ("churn", "pauses"))
+def _leaves_at_once(self: Member) -> Procedure:
+    yield from _answering(_WISH_TO_LEAVE(self), "look", lambda request: True)
+
+
+_WISH_TO_LEAVE = Member._wish_to_leave
+
+
+# --- relays -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("erratum 2: HIGHEST is answered to oneself", Relay, "highest", ("steady", "crashes", "nodes"))
+def _to_itself(self: Relay, source: ProcessId, packet: Highest) -> None:
+    _HIGHEST(self, self.host.me, packet)
+
+
+_HIGHEST = Relay.highest
+
+
+@mutant("erratum 3: the next number stays", Relay, "_receive", ("steady",))
+def _stays(self: Relay, oldest: int, elements: Iterable[tuple[int, Element]]) -> None:
+    _RECEIVE(self, oldest, [(number, element) for number, element in elements if number == 1])
+
+
+_RECEIVE = Relay._receive
+
+
+def _place(change: Callable[[Relay, Copy, int, bool], None]) -> Any:
+    """Storing, after which something is changed."""
+
+    def place(
+        self: Relay, copy: Copy, *, number: int, element: Element, change: Change | None, is_local: bool, is_active: bool
+    ) -> str:
+        result = _PLACE(self, copy, number=number, element=element, change=change, is_local=is_local, is_active=is_active)
+        if result == "stored":
+            changes(self, copy, number, is_local)
+        return result
+
+    changes = change
+    return place
+
+
+_PLACE = Relay._place
+
+
+def _to_free(self: Relay, copy: Copy, number: int, is_local: bool) -> None:
+    there = boxes.numbered(copy).get(number)
+    if is_local and there is not None:
+        copy.put(there[0], boxes.changed(there[1], removed=True))
+
+
+def _only_remote(self: Relay, copy: Copy, number: int, is_local: bool) -> None:
+    there = boxes.numbered(copy).get(number)
+    has_receivers = any(connection.entry for _, connection in copy.connections())
+    if is_local and there is not None and not has_receivers:
+        copy.put(there[0], boxes.changed(there[1], stamp=0))
+
+
+mutant("erratum 4: a local sender's element goes to Fset", Relay, "_place")(_place(_to_free))
+mutant("erratum 4: a node without receivers does not store its numbers", Relay, "_place")(_place(_only_remote))
+
+
+@mutant("a local sender's number is written into the active box only", Relay, "_store_one", ("boxes", "primitives"))
+def _active_only(self: Relay, number: int, element: Element) -> Generator[Request, Any, str]:
+    stored = yield from _answering(_STORE_ONE(self, number, element), "store", lambda request: request.copy != self.box.active)
+    return str(stored)
+
+
+_STORE_ONE = Relay._store_one
+
+
+@mutant("a promise is not written down", Relay, "_answer", ("crashes", "pauses", "nodes", "primitives"))
+def _by_word(self: Relay, packet: Highest) -> Procedure:
+    yield from _answering(_ANSWER(self, packet), "promise", lambda request: True)
+
+
+_ANSWER = Relay._answer
+
+
+@mutant("numbers that nobody has stay", Relay, "_turn_box", CRASHES)
+def _not_void(self: Relay, copy: Copy, *, packet: SyncInit) -> None:
+    header = copy.header()
+    oldest = max(header.oldest, packet.start)
+    copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=max(header.promised, packet.epoch)))
+
+
+@mutant("a relay that is new asks nobody", Relay, "_report", CRASHES)
+def _silent(self: Relay) -> None:
+    self.wants_report = False
+
+
+@mutant("erratum 9: DeleteMember has no branch for senders", Relay, "_delete", CRASHES)
+def _only_receivers(self: Relay, process: ProcessId) -> Procedure:
+    if process.partition("#")[0] in self.parameters.senders:
+        yield Nap(self.host.clock())
+        return
+    yield from _DELETE(self, process)
+
+
+_DELETE = Relay._delete
+
+
+@mutant("nobody deletes who has crashed", Relay, "_delete", CRASHES)
+def _not_deleted(self: Relay, process: ProcessId) -> Procedure:
+    yield Nap(self.host.clock())
+
+
+# --- distributors -----------------------------------------------------------------------------------------------------
+
+
+@mutant("erratum 5: the message that was acknowledged last is kept", Distributor, "_purge", ("pressure",))
+def _keeps_last(self: Distributor) -> None:
+    oldest = min((peer.acked for peer in self.peers.values()), default=self.next - 1)
+    if oldest > self.oldest:
+        self.oldest = oldest
+        for number in [number for number in self.history if number < oldest]:
+            del self.history[number]
+        self._end_sync()
+        self._change()
+        self._number_early()
+
+
+@mutant("erratum 6: nobody is told of the synchronisation phase", Distributor, "_start_sync", ("pressure",))
+def _no_sync_init(self: Distributor) -> None:
+    if not self.syncing:
+        self.flush()
+        self.syncing = True
+        self.host.record("sync", self.group, stage="begin", last=self.next - 1, oldest=self.oldest)
+        for peer in self.peers.values():
+            peer.up_to_date = False
+
+
+@mutant("erratum 6: there is no synchronisation phase", Distributor, "_start_sync", ("pressure",))
+def _no_sync(self: Distributor) -> None:
+    self.flush()
+
+
+@mutant("erratum 14: a node with another relay is another node", Distributor, "replace", ("crashes", "boxes", "primitives"))
+def _another(self: Distributor, node: str, relay: ProcessId) -> None:
+    before = self.peers.get(node)
+    if before is not None and not self.starting:
+        self.peers[before.relay] = Peer(before.relay, before.relay, before.life, before.acked, before.next)
+    _REPLACE(self, node, relay)
+
+
+_REPLACE = Distributor.replace
+
+
+@mutant("erratum 14: what is silent has everything", Distributor, "_load", CRASHES)
+def _silent_has_all(self: Distributor, kept: dict[str, tuple[ProcessId, Held]]) -> None:
+    highest = max(held.acked for _, held in kept.values())
+    everything = {
+        node: (relay, msgspec.structs.replace(held, acked=max(highest, held.acked))) for node, (relay, held) in kept.items()
+    }
+    _LOAD(self, everything)
+
+
+_LOAD = Distributor._load
+
+
+@mutant("a new distributor goes on after numbers that nobody holds", Distributor, "_load", CRASHES)
+def _highest(self: Distributor, kept: dict[str, tuple[ProcessId, Held]]) -> None:
+    _LOAD(self, kept)
+    if not self.needed and not self.starting:
+        return
+    last = max(max((*held.beyond, held.next - 1)) for _, held in kept.values())
+    self.begin = max(self.begin, last + 1)
+
+
+@mutant("crashes are no changes", Distributor, "_lose_member", CRASHES)
+def _no_change(self: Distributor, name: ProcessId, why: str) -> None:
+    del self.members[name]
+
+
+@mutant("a node that is gone is waited for", Distributor, "lose", ("nodes", "lans", "pressure"))
+def _waited_for(self: Distributor, node: str, why: str) -> None:
+    if self.starting:
+        _LOSE(self, node, why)
+
+
+_LOSE = Distributor.lose
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("a node without networked processes goes on", Dedos, "_look_round", ("crashes", "nodes", "lans", "boxes"))
+def _goes_on(self: Dedos, directory: Mapping[str, tuple[ProcessId, ...]]) -> None:
+    with mock.patch.object(self.host, "halt"):
+        _LOOK_ROUND(self, directory)
+
+
+_LOOK_ROUND = Dedos._look_round
+
+
+@mutant("presents go over the first network only", Nodes, "_speak", ("lans",))
+def _first_network(self: Nodes, time: int) -> None:
+    with mock.patch.object(self, "_parameters", dataclasses.replace(self._parameters, lans=1)):
+        _SPEAK(self, time)
+
+
+_SPEAK = Nodes._speak
+
+
+@mutant("the network is never changed", Nodes, "lan", ("lans",))
+def _never_changed(self: Nodes) -> int:
+    return 0
+
+
+@mutant("a node is gone after one round", Nodes, "_leaving", BETWEEN)
+def _one_round(self: Nodes, time: int) -> Any:
+    with mock.patch.object(self, "_patience", 0):
+        return _LEAVING(self, time)
+
+
+_LEAVING = Nodes._leaving
+
+
+@mutant("nodes that are silent stay", Nodes, "_leaving", ("nodes", "lans"))
+def _for_ever(self: Nodes, time: int) -> Any:
+    return []
+
+
+# --- within a node ----------------------------------------------------------------------------------------------------
+
+
+@mutant("erratum 15: Send leaves the element in Fset", intra_steps, "put", WITHIN)
+def _free_within(copy: Copy, element: Element, stamp: int, listed: int, done: int = 0, place: int = 0) -> bool:
+    return bool(_stays_free(copy, element, stamp, listed, done, place))
+
+
+@mutant("a number is given before all P-flags are set", Intra, "_may_send", WITHIN)
+def _sends_early(self: Intra, copy: Copy) -> bool:
+    return len(tuple(copy.entries())) < self.parameters.elements
+
+
+@mutant("erratum 9: nobody deletes who has failed within a node", Intra, "_delete_failed", WITHIN)
+def _stays_within(self: Intra, process: ProcessId) -> Procedure:
+    yield Nap(self.host.clock())
+    self.deleting -= 1
+
+
+@mutant("who joins is not listed in spare boxes", Intra, "_list", WITHIN)
+def _unlisted(self: Intra) -> Generator[Request, Any, None]:
+    yield Nap(self.host.clock())
+
+
+@mutant("a second crash during a recovery is not noticed", Intra, "_restore", WITHIN)
+def _once(self: Intra, copy: int) -> Generator[Request, Any, bool]:
+    kept = dict(self.kept)
+    found = yield from _RESTORE_WITHIN(self, copy)
+    if not found:
+        for number in kept:
+            self.kept.pop(number, None)
+    return found
+
+
+_RESTORE_WITHIN = Intra._restore
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def table() -> dict[str, dict[str, Any]]:
+    """What is checked in: mutant to what catches it."""
+    return sweeping.read_table(TABLE)
+
+
+def seeds(times: int = 1) -> list[int]:
+    """The seeds of a sweep that is so many times as long as the ordinary one, and those that mutants need."""
+    return sweeping.with_needed(table(), [*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
+
+
+def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:
+    """What a mutant (None: the protocol itself) violates in the run that a row of the table names."""
+    with patched(name) as make:
+        if "scenario" in row:
+            course = scripted.SCENARIOS[row["scenario"]]
+            return sweep.run(0, make, course.scenario, course.script).violated
+        return sweep.run(row["seed"], make).violated
+
+
+def _search(name: str) -> tuple[int, list[str]] | None:
+    found = MUTANTS[name]
+    likely = [seed for seed in range(SEARCHED) if sweep.family_of(seed) in found.families]
+
+    def run(seed: int, variant: Make | None) -> sweep.Outcome:
+        with patched(name if variant is not None else None) as make:
+            return sweep.run(seed, make)
+
+    return sweeping.first_that_catches(run, maker(), sweeping.known_first(TABLE, name, likely))
+
+
+if __name__ == "__main__":
+    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)
