@@ -6,6 +6,8 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +15,11 @@ import pytest
 from plainchant import Node
 from plainchant.live import supervisor
 from plainchant.live.crew import free_addresses
+from plainchant.live.inject import Injector
 from plainchant.live.memory import server
 from plainchant.live.memory.server import MailboxServer
+from plainchant.scenario.model import FAULTS as KINDS
+from plainchant.scenario.model import RandomFaults
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
 from plainchant.trace.reference import verify
@@ -83,6 +88,8 @@ g = ["n1.a", "n1.b", "n2.c1.a", "n2.c1.b", "n2.c2.a", "n3.a"]
 [parameters]
 lans = 2
 misses = 15
+present_every = "100ms"
+delta = "50ms"
 
 [[workload]]
 rate = 10
@@ -133,7 +140,7 @@ def test_modules_processors_nodes_and_networks_crash_for_real(
             servers.append(self)
 
     monkeypatch.setattr(supervisor, "MailboxServer", Noted)
-    result = live(scenario_of(FAULTS), tmp_path / "run")
+    result = live(scenario_of(FAULTS), tmp_path / "run", given=("present_every", "delta"))
     started.assert_gone()
     assert_well(result)
     assert [server.namespace.rpartition(" ")[2] for server in servers] == ["n1", "n2", "n3"]
@@ -155,3 +162,9 @@ def test_modules_processors_nodes_and_networks_crash_for_real(
     }
     assert [row["group"] for row in rows(tmp_path / "run", kind="join", process="n3.a#1")] == ["g"]
     assert result.summary.packets_lost > 0
+
+
+def test_every_kind_of_fault_can_happen_live() -> None:
+    crew: Any = SimpleNamespace()
+    injector = Injector(crew, (), RandomFaults(), Random(1))
+    assert set(injector._actions) == set(KINDS)

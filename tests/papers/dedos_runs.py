@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from plainchant.model import MS, SECOND, Duration
+from plainchant.model import MS, Duration
 from plainchant.protocols.dedos import DESCRIPTION, maker
 from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload

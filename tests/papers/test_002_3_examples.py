@@ -36,7 +36,8 @@ def test_97_otherwise_it_is_lost() -> None:
 def one_of_four(*, restore_buffers: bool) -> DedosRun:
     """n2.s sends; the multicast reaches n1 only; n1.a has read it, n1.b has not, when boxes, distributor and sender crash."""
     return simulate(
-        "n1.a n1.b n2.a n2.b n2.s", messages("n2.s", 300), senders=("n2.s",), rules={"restore_buffers": restore_buffers}, until=500,
+        "n1.a n1.b n2.a n2.b n2.s", messages("n2.s", 300), senders=("n2.s",), until=500,
+        rules={"restore_buffers": restore_buffers},
         faults=[
             fault("omit", 299, process="n2.r", packet="Multicast"), slow("n1.b", 299), *modules(306, "n1/1", "n2/1"),
             *crash(306, "n1.r", "n2.s"),
@@ -80,13 +81,14 @@ def test_99_nobody_stores_before_all_have_restored() -> None:
 
 
 def test_99_otherwise_the_box_is_full_and_the_buffer_too() -> None:
-    """n1.a cannot restore, since there is no free element; none gets free, since a new distributor needs what n1.a has to restore.
+    """n1.a cannot restore, since no element is free; and none gets free, since a new distributor waits for what n1.a restores.
 
     The thesis has the relay as the one who stores. Ours asks for all numbers from the first that is missing, so what it would
     store is what the receiver would restore; local senders do the damage.
     """
     run = full_buffer(restore_flags=False)
-    assert run.states("recovers", "n1.a") and not run.states("recovered")
+    assert run.states("recovers", "n1.a")
+    assert not run.states("recovered")
     assert not run.summary.quiet
     assert "n1.a has messages in g to send" in run.summary.not_quiet.values()
     assert run.violated == ["validity", "agreement"]

@@ -225,6 +225,21 @@ def test_c_1_nobody_goes_on_in_a_spare_box_without_one_who_has_just_joined() -> 
     assert result.delivered("a") == result.delivered("b") == [("d", 1), ("a", 1)]
 
 
+def test_errata_appendix_c_a_joiner_keeps_what_it_has_not_read() -> None:
+    """b has not read the first message of s; a, which has, and s crash with the box. d joined between the two messages and has read
+    the second: without the first in its Hbuffer b gets the second alone."""
+    keeps, forgets = both(
+        "joiner_keeps", "s a b", message("s", 1000), message("s", 1200), later="d", senders=("s",), poll=LATE,
+        script=Script({"b receive 1": [1, 1, 60]}, usual=1),
+        faults=[fault("join", 1050, process="d", group="g"), fault("crash", 1300, process="s"), fault("crash", 1300, process="a"),
+                fault("module", 1310, module=1)],
+    )  # fmt: skip
+    assert keeps.clean
+    assert keeps.delivered("b") == [("s", 1), ("s", 2)]
+    assert keeps.delivered("d") == forgets.delivered("d") == [("s", 2)]
+    assert forgets.violated == ["fifo"]
+
+
 @pytest.mark.parametrize("step", ["look 1", "list 3", "list 2", "join 1", "receive 1"])
 def test_trap_who_dies_in_the_middle_of_a_join_holds_up_nobody(step: str) -> None:
     script = Script(usual=1, after={f"d {step}": "d"})

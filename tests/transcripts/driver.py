@@ -7,7 +7,8 @@ directives: ``#: from 40ms`` and ``#: until 60ms`` (what comes earlier or later 
 (packets and kinds that are left out), ``#: tell block batch`` (the fields of packets that are written down; otherwise all are),
 ``#: matrix 10ms p2 g`` (newtop's Block Matrix at that process, as it is after that instant) and ``#: variant NaiveTimeout`` (a
 protocol with one rule as it is printed). The run itself is always drained and verified: a transcript that reads well and breaks
-a promise is no good, unless it is a variant's, which says what it breaks: ``#: breaks bounded``.
+a promise is no good, unless it is a variant's, which says what it breaks: ``#: breaks bounded``, and whether it waits for ever
+for something: ``#: waits``.
 
 Runs on common memory have ``#: rules extra=none`` for a variant, and may say how long operations take and what crashes after
 them, in the words of ``plainchant.sim.scripted``: ``#: usual 1``, ``#: lasts b decide 2 = 0 0 1``, ``#: after s flag 1 = s``.
@@ -37,8 +38,11 @@ import msgspec
 
 from plainchant.engine import Engine, Host, Layer
 from plainchant.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
-from plainchant.protocols import mailbox
-from plainchant.protocols.mailbox.rules import Rules
+from plainchant.protocols import dedos, mailbox
+from plainchant.protocols.dedos import packets as dedos_packets
+from plainchant.protocols.dedos.box import CHANGE, Element
+from plainchant.protocols.dedos.rules import Rules as DedosRules
+from plainchant.protocols.mailbox.rules import Rules as MailboxRules
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
@@ -197,7 +201,7 @@ class Tap(Layer):
 
 def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: ProcessId = "") -> str:
     """Its name and fields; if ``told`` is not empty, only those. A word of newtop's membership as the thesis writes it."""
-    epoch = getattr(packet, "epoch", 1)
+    epoch = _epoch(getattr(packet, "epoch", 1))
     name = type(packet).__name__ + (f"@{epoch}" if epoch != 1 else "")
     fields = [field for field in packet.__struct_fields__ if field not in _UNTOLD and getattr(packet, field) != _USUAL.get(field)]
     if isinstance(packet, Word):
@@ -210,7 +214,16 @@ def describe_packet(packet: Packet, told: frozenset[str] = frozenset(), source: 
     return " ".join([name, *(f"{field}={describe_value(field, getattr(packet, field), told)}" for field in fields)])
 
 
+def _epoch(epoch: int) -> int:
+    """The number of an epoch; one of dedos has its distributor in it too."""
+    return dedos_packets.count_of(epoch) or epoch
+
+
 def describe_value(field: str, value: Any, told: frozenset[str] = frozenset()) -> str:
+    if field in ("epoch", "later") and isinstance(value, int):
+        return str(_epoch(value))
+    if isinstance(value, Element):
+        return describe_element(value)
     if field in ("phase", "phase_over"):
         return f"{value // _PHASES_AN_EPOCH}.{value % _PHASES_AN_EPOCH}" if value else "0"
     if field in ("suspected_for", "silence", "patience"):
@@ -235,11 +248,20 @@ def describe_value(field: str, value: Any, told: frozenset[str] = frozenset()) -
             return describe_batch(value.sender, value.batch)
         return f"view{value.change.number}({','.join(value.change.members)})"
     if isinstance(value, tuple):
-        return ",".join(":".join(map(_nested, item)) if isinstance(item, tuple) else str(item) for item in value) or "none"
+        return ",".join(":".join(map(_nested, item)) if isinstance(item, tuple) else _nested(item) for item in value) or "none"
     return repr(value) if isinstance(value, str) and (" " in value or not value) else str(value)
 
 
+def describe_element(element: Element) -> str:
+    """What an element of a mailbox of dedos carries."""
+    if element.kind != CHANGE:
+        return describe_batch(element.sender, element.batch)
+    return f"change({','.join(dedos_packets.change_from_bytes(element.batch.body).members)})"
+
+
 def _nested(value: Any) -> str:
+    if isinstance(value, Element):
+        return describe_element(value)
     return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -297,6 +319,8 @@ class Played:
     verification: Verification
     breaks: tuple[str, ...]
     """The promises that a variant breaks."""
+    waits: bool
+    """Whether a variant waits for ever."""
 
 
 def split(text: str) -> tuple[str, str]:
@@ -313,21 +337,26 @@ def play(file: Path) -> Played:
     trace = TraceBuffer()
     variant = "".join(_directive(header, "variant"))
     make = VARIANTS[variant] if variant else describe(scenario.protocol).make
-    if rules := _directive(header, "rules"):
-        make = mailbox.maker(Rules(**{name: _rule(value) for name, value in (rule.split("=") for rule in rules)}))
-    summary = scripted.ScriptedSimulation(
+    if given := _directive(header, "rules"):
+        rules = {name: _rule(value) for name, value in (rule.split("=") for rule in given)}
+        make = dedos.maker(DedosRules(**rules)) if scenario.protocol == "dedos" else mailbox.maker(MailboxRules(**rules))
+    simulation = scripted.ScriptedSimulation(
         memory_script(header),
         scenario,
         trace=trace,
         make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script),
-    ).run()
+    )
+    summary = simulation.run()
     table = trace.table()
     lines = _with_matrices(_with_facts(script.lines, table.to_pylist()), script, header)
     since = parse_duration("".join(_directive(header, "from")) or "0s")
     until = parse_duration("".join(_directive(header, "until")) or "1h")
     hidden = _directive(header, "hide")
     shown = [line for line in lines if since <= line.time < until and not _hidden(line, hidden)]
-    return Played("".join(write(shown, scenario)), summary, verify(table), tuple(_directive(header, "breaks")))
+    waits = "#: waits\n" in header
+    promises = simulation.description.promises(simulation.parameters, simulation.groups)
+    verification = verify(table, [promise.name for promise in promises] if waits else None)
+    return Played("".join(write(shown, scenario)), summary, verification, tuple(_directive(header, "breaks")), waits)
 
 
 def memory_script(header: str) -> scripted.Script | None:

@@ -589,11 +589,22 @@ class SimMemory:
         if request.__class__ is Directory:
             self._resume(running, self.server.directory())
             return
+        self._drop_stale(request.mailbox)
         if request.mailbox not in self.server.mailboxes:
             self.server.create(request.mailbox, request.layout, host.clock_.read(self._kernel.now))
         if request.process:
             self._acting[request.process] = host
         self._resume(running, self.server.connect(request.mailbox, request.layout, request.process or host.me))
+
+
+    def _drop_stale(self, name: str) -> None:
+        """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does a
+        live mailbox server. With time-outs whatever they left behind is waited for."""
+        mailbox = self.server.mailboxes.get(name)
+        if mailbox is None or self._timely or not mailbox.places:
+            return
+        if not any(who in self._hosts and self._hosts[who].alive for who in mailbox.places.values()):
+            del self.server.mailboxes[name]
 
 
 def _notice(host: SimHost, failure: Failure) -> None:

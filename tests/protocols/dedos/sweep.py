@@ -370,7 +370,7 @@ def course_of(seed: int) -> tuple[Scenario, Script | None]:
     plan.draw()
     scenario = Scenario(
         protocol="dedos", name=f"dedos-{seed}", about=f"{plan.family}, {len(plan.nodes)} nodes, {plan.boxes} boxes", seed=seed,
-        duration=plan.duration, drain=Duration(4 * SECOND), members=plan.members, later=plan.later, groups=plan.groups,
+        duration=plan.duration, drain=Duration(5 * SECOND // 2), members=plan.members, later=plan.later, groups=plan.groups,
         parameters=plan.parameters, network=plan.network(), memory=plan.memory, workload=plan.workload(), clock=plan.clocks(),
         fault=plan.sorted(),
     )  # fmt: skip

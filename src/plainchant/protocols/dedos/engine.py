@@ -260,7 +260,7 @@ class Dedos(Engine):
         if packet.why == "promised":
             self.refused[packet.group] = max(self.refused.get(packet.group, 0), packet.promised)
             distributor = self.distributors.get(packet.group)
-            if distributor is not None and distributor.epoch == packet.epoch:
+            if distributor is not None and distributor.epoch == packet.epoch < packet.promised:
                 distributor.step_down(packet.promised)
         elif relay is not None and source == relay.distributor:
             relay.heard()

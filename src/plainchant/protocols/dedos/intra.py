@@ -21,6 +21,10 @@ the next number. Who is gone is deleted from all boxes, by every survivor that h
 *changes*, elements of the order with all receivers: in each step a receiver compares the list with the newest change, and puts
 another one if they differ. So a change that was lost with its box, or for which there was no room, is made up for.
 
+**Joining.** Who enters takes what is in the mailbox into its Hbuffer, though it will not read it. For everybody who keeps a
+message has to keep those before it that not everybody has read: otherwise a sender's message could be lost with all who had read
+it, and a later one of the same sender survive with one who came in between.
+
 **Leaving** restores what this process keeps in all spare boxes, in the order in which they become active: if it dies meanwhile,
 a box that has a message of its is not after one that has not. (Otherwise a number could be given again in one box, and the old
 message come back with the next.) Then it deletes itself.
@@ -139,12 +143,15 @@ class Intra(Engine):
         told = -1
         while box.active >= 0:
             copy = box.active
-            header = yield box.operate(copy, "join", self._enter_at)
-            if header is FAILED:
+            seen = yield box.operate(copy, "join", self._enter_at)
+            if seen is FAILED:
                 box.found_dead(copy)
-            elif header is not None:
+            elif seen is not None:
+                header, elements = seen
                 self.restored = copy
                 self.entry, self.last = header.next, header.next - 1
+                for number, element in elements:
+                    self._keep(number, element)
                 self._learn(header)
                 self.host.record("state", self.group, state="entered", entry=self.entry, box=copy)
                 yield from self._serve()
@@ -166,8 +173,9 @@ class Intra(Engine):
             if (yield box.operate(copy, "list", partial(steps.list_at, place=box.place, connection=connection))) is FAILED:
                 box.found_dead(copy)
 
-    def _enter_at(self, copy: Copy) -> Header | None:
-        """Enters the list at the next number, unless somebody restores this box, or the group is being formed by others."""
+    def _enter_at(self, copy: Copy) -> tuple[Header, list[tuple[int, Element]]] | None:
+        """Enters the list at the next number, unless somebody restores this box, or the group is being formed by others. Gives
+        what is in the mailbox."""
         box, header = self.box, copy.header()
         forming = header.next == 1 and not self.forms and bool(steps.receivers_listed(copy, but=box.place))
         if forming or not steps.everybody_is_present(copy, but=box.place):
@@ -176,7 +184,9 @@ class Intra(Engine):
                 steps.list_at(copy, box.place, Connection(self.host.me, sends=True, present=True))
             return None
         steps.list_at(copy, box.place, Connection(self.host.me, 0 if self.only_sends else header.next, sends=True, present=True))
-        return header
+        if self.only_sends or not self.rules.joiner_keeps:
+            return header, []
+        return header, [(number, boxes.element_of(copy, *found)) for number, found in sorted(boxes.numbered(copy).items())]
 
     # --- Receive ------------------------------------------------------------------------------------------------------
 
@@ -415,8 +425,8 @@ class Intra(Engine):
         return True
 
     def _flag(self, number: int) -> int:
-        """This process's flag on a message that it restores: not on what it has sent and not read."""
-        has_read = not self.only_sends and (number <= self.last or not self.rules.flag_of_read)
+        """This process's flag on a message that it restores: on what it has read, not on all that it keeps."""
+        has_read = not self.only_sends and (self.entry <= number <= self.last or not self.rules.flag_of_read)
         return self.box.mask if has_read and self.rules.own_flag else 0
 
     def _set_present(self, copy: int) -> Generator[Request, Any, bool]:

@@ -331,7 +331,10 @@ class Relay:
 
     def report(self) -> None:
         self._reported_at = self.host.now
+        self.members = tuple(member for member in self.members if member.process not in self.failed)
         self.tell(Report(*self.said(), self.members))
+        if not self.unanswered_since:
+            self.unanswered_since = self.host.now
 
     # --- incoming -----------------------------------------------------------------------------------------------------
 
@@ -354,7 +357,8 @@ class Relay:
                 # It has not been said yet where that epoch begins.
                 self.report()
             return True
-        self.transmit((source,), NotSent(self.group, epoch, "promised", self.promised))
+        if epoch < self.promised:
+            self.transmit((source,), NotSent(self.group, epoch, "promised", self.promised))
         return False
 
     def heard(self) -> None:

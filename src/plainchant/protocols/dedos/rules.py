@@ -39,6 +39,8 @@ class Rules:
     """StartRecovery raises Nextseqnr: without it numbers begin anew if there is nothing to restore (appendix C)."""
     skip_when_restored: bool = True
     """Within a node a receiver skips a number only when all P-flags are set."""
+    joiner_keeps: bool = True
+    """Within a node who joins keeps what is in the mailbox, like those who have read it: it will keep later messages too."""
     spares_unset: bool = True
     """Who joins lists itself in spare boxes without its P-flag (erratum 10)."""
     leave_ascending: bool = True

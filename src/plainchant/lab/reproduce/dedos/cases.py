@@ -85,3 +85,10 @@ def rebuild(rules: Rules = RULES) -> Plan:
         late("n2.b", AT - 2, 60, 300), fault("crash", CRASH, process="n1.r"), fault("module", CRASH + 100, module=1, node="n2"),
     ]  # fmt: skip
     return stage("n1.s n1.a n2.b", message("n1.s", AT), faults=faults, rules=rules, senders="n1.s", label="rebuild")
+
+
+def gap(rules: Rules = RULES) -> Plan:
+    """On n2, one message was read, one from elsewhere was not, and a local one comes after it. Then the mailbox crashes."""
+    faults = [late("n1.a", AT - 6, 4), late("n2.b", AT - 2, 4, 8), fault("module", AT + 3, module=1, node="n2")]
+    load = [message("n1.s", AT - 4), message("n1.s", AT), message("n2.s", AT + 1)]
+    return stage("n1.s n1.a n2.s n2.b", *load, faults=faults, rules=rules, senders="n1.s n2.s", label="gap")

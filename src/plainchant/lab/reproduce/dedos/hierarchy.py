@@ -161,43 +161,55 @@ def figures(found: Sequence[Cost]) -> tuple[Figure, ...]:
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 
-NODES: Final = 4
-MEMBERS: Final = 4
-CRASHES: Final = ("none", "receiver", "sender", "box", "relay", "distributor", "node", "distributor's node")
+CRASHES: Final = ("none", "receiver", "sender", "box", "relay", "distributor", "node", "distributor's node", "full history")
+"""The last one is no crash: the distributor's history holds eight messages, and messages come faster."""
 FLAT_CRASHES: Final = ("none", "receiver", "sender", "distributor", "node", "distributor's node")
 """The flat protocol's distributor is the sequencer; it has no boxes and no relays."""
-_EVERY: Final = 4.0
-"""A message every so many ms."""
+CRASHED_AT: Final = FORMED + 200
 
 
-def crash(protocol: str, kind: str, at: float, seed: int = 0) -> Plan:
-    """Four nodes with four members each. The second process of the second node sends; the first process of the first node is the
-    distributor, or the sequencer, and something crashes."""
-    names = town(NODES, MEMBERS)
-    sender = "n0002.p02"
-    faults = {
-        "none": [],
-        "receiver": [fault("crash", at, process="n0003.p03")],
-        "sender": [fault("crash", at, process="n0003.p02")],
-        "box": [fault("module", at, module=1, node="n0003")],
-        "relay": [fault("crash", at, process="n0003.p01")],
-        "distributor": [fault("crash", at, process="n0001.p01")],
-        "node": _whole_node(protocol, "n0003", at),
-        "distributor's node": _whole_node(protocol, "n0001", at),
-    }[kind]
-    senders = [sender, "n0003.p02"] if kind == "sender" else [sender]
-    streams = [load([name], 1000 / _EVERY, FORMED, at + 1500, arrivals="regular") for name in senders]
-    room: dict[str, Any] = {"history": 1024, "elements": 1024} if protocol == "dedos" else {"history": 1024}
-    return plan(
-        names, *streams, length=at + 1700, faults=faults, protocol=protocol.split()[0], seed=seed, label=f"{protocol}, {kind}",
-        **room, **parameters_of(protocol, MEMBERS),
-    )  # fmt: skip
+@dataclasses.dataclass(frozen=True, slots=True)
+class Crash:
+    """So many nodes with so many members each. The second process of the second node sends; the first process of the first node is
+    the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms more."""
 
+    protocol: str
+    kind: str
+    nodes: int = 4
+    members: int = 4
+    at: float = CRASHED_AT
+    after: float = 900.0
+    every: float = 4.0
+    """From one message to the next, ms."""
+    seed: int = 0
 
-def _whole_node(protocol: str, where: str, at: float) -> list[Any]:
-    if protocol == "dedos":
-        return [fault("node", at, node=where)]
-    return [fault("crash", at, process=name) for name in town(NODES, MEMBERS) if node(name) == where]
+    def plan(self) -> Plan:
+        names = town(self.nodes, self.members)
+        at = self.at
+        faults = {
+            "receiver": [fault("crash", at, process=names[-1])],
+            "sender": [fault("crash", at, process=names[-2])],
+            "box": [fault("module", at, module=1, node=node(names[-1]))],
+            "relay": [fault("crash", at, process=names[-self.members])],
+            "distributor": [fault("crash", at, process=names[0])],
+            "node": self._whole_node(node(names[-1])),
+            "distributor's node": self._whole_node(node(names[0])),
+        }.get(self.kind, [])
+        full = self.kind == "full history"
+        every = 1.0 if full else self.every
+        senders = [names[self.members + 1], *([names[-2]] if self.kind == "sender" else [])]
+        streams = [load([name], 1000 / every, FORMED, at + self.after, arrivals="regular") for name in senders]
+        history = 8 if full else 1024
+        room: dict[str, Any] = {"history": history, "elements": 1024} if self.protocol == "dedos" else {"history": history}
+        return plan(
+            names, *streams, length=at + self.after + 100, faults=faults, protocol=self.protocol.split()[0], seed=self.seed,
+            label=f"{self.protocol}, {self.kind}", **room, **parameters_of(self.protocol, self.members),
+        )  # fmt: skip
+
+    def _whole_node(self, where: str) -> list[Any]:
+        if self.protocol == "dedos":
+            return [fault("node", self.at, node=where)]
+        return [fault("crash", self.at, process=name) for name in town(self.nodes, self.members) if node(name) == where]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,30 +229,32 @@ class Recovery:
     violated: tuple[str, ...]
 
 
-def recovery_of(item: tuple[str, str, float, int]) -> Recovery:
-    protocol, kind, at, seed = item
-    one = crash(protocol, kind, at, seed)
-    run = Run(one)
-    before = run.latencies(FORMED + 50, at - 50)
-    after = run.latencies(at - 50, at + 1500)
+def recovery_of(one: Crash) -> Recovery:
+    run = Run(one.plan())
+    before = run.latencies(FORMED + 50, one.at - 20)
+    after = run.latencies(one.at - 20)
     gone = [
-        row["true_time"] / MS - at
+        row["true_time"] / MS - one.at
         for name in ("state", "view")
         for row in rows_of(run.table, name)
-        if row["true_time"] > at * MS and (row["detail"].get("gone") or row["detail"].get("left"))
+        if row["true_time"] > one.at * MS and (row["detail"].get("gone") or row["detail"].get("left"))
     ]
     started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
-    return Recovery(
-        protocol, kind, max(before) * US / MS, max(after) * US / MS, max(gone, default=-1.0), started, run.violated
-    )
+    usual, stall = max(before) * US / MS, max(after) * US / MS
+    return Recovery(one.protocol, one.kind, usual, stall, max(gone, default=-1.0), started, run.violated)
 
 
 def recoveries(context: Context) -> list[Recovery]:
-    moments = [FORMED + 200 + 7.3 * number for number in range(context.of(1, 10))]
-    kinds = {"dedos": CRASHES, "sequencer": FLAT_CRASHES}
-    if not context.quick:
-        kinds["sequencer alike"] = FLAT_CRASHES
-    items = [(protocol, kind, at, number) for protocol in kinds for kind in kinds[protocol] for number, at in enumerate(moments)]
+    if context.quick:
+        small = {"nodes": 3, "members": 3, "after": 60.0}
+        kinds = ("none", "receiver", "sender", "box", "relay", "distributor")
+        return context.sweep(recovery_of, [Crash("dedos", kind, **small) for kind in kinds])  # type: ignore[arg-type]
+    items = [
+        Crash(protocol, kind, at=CRASHED_AT + 7.3 * number, seed=number)
+        for protocol in PROTOCOLS
+        for kind in (CRASHES if protocol == "dedos" else FLAT_CRASHES)
+        for number in range(5)
+    ]
     return context.sweep(recovery_of, items)
 
 
@@ -254,7 +268,7 @@ def recovery_table(found: Sequence[Recovery]) -> Table:
             f"{max(one.stall for one in mine):.1f}", f"{max(noticed):.0f}" if noticed else "-",
         ))
     return Table(
-        f"crashes, {NODES} nodes with {MEMBERS} members each, a message every {_EVERY:g} ms (ms)",
+        "what crashes, and how long it is felt: a message every 4 ms, 4 nodes with 4 members each (ms)",
         ("protocol", "what crashes", "runs", "longest before", "longest after, mean", "longest after", "out of the group"),
         rows,
     )

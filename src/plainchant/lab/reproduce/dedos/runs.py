@@ -24,8 +24,11 @@ from ....memory import Layout, Operate, Port, Request
 from ....model import MS, SECOND, US, Duration, Packet, ProcessId
 from ....protocols import dedos
 from ....protocols.dedos import invariants
+from ....protocols.dedos.distributor import Distributor
 from ....protocols.dedos.engine import Dedos
 from ....protocols.dedos.intra import Intra
+from ....protocols.dedos.nodes import Appeared, Gone, NodesEvent
+from ....protocols.dedos.nodes_packets import NewGroup
 from ....protocols.dedos.parameters import Parameters
 from ....protocols.dedos.ports import Ports
 from ....protocols.dedos.rules import RULES, Rules
@@ -86,7 +89,8 @@ class Plan:
     lemmas: bool = False
     """Whether the seed's invariants are asked."""
     variant: str = ""
-    """``one distributor``: the first node distributes all groups; ``tight``: a mailbox has its elements, and no more."""
+    """``one distributor``: the first node distributes all groups; ``tight``: a mailbox has its elements, and no more; ``told``: what
+    a process is told of nodes is written down."""
     label: str = ""
 
 
@@ -155,6 +159,8 @@ class Meter:
         """Packets to other nodes, by process."""
         self.operations: Counter[str] = Counter()
         """On common memory, by name."""
+        self.hails: dict[str, int] = {}
+        """When each node has asked for a new group, the first time."""
         self._codec = Codec(describe(one.scenario.protocol).packets)
         self._broadcast = one.scenario.network.broadcast
 
@@ -162,6 +168,8 @@ class Meter:
         return self.one.begin <= now < self.one.end
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet, now: int) -> None:
+        if isinstance(packet, NewGroup):
+            self.hails.setdefault(node(me), now)
         if not self._counts(now):
             return
         home = node(me)
@@ -224,7 +232,21 @@ class Tight(Dedos):
         self.ports = _TightPorts(host, parameters)
 
 
-_VARIANTS: Final = {"one distributor": OneDistributor, "tight": Tight}
+class Told(Dedos):
+    """Writes down what it is told of nodes."""
+
+    def __init__(self, host: Host, parameters: Parameters, rules: Rules) -> None:
+        self.told: list[tuple[int, str, str]] = []
+        """When, what, and of which node."""
+        super().__init__(host, parameters, rules)
+
+    def _nodes_changed(self, event: NodesEvent) -> None:
+        where = event.node if isinstance(event, Gone) else event.state.node if isinstance(event, Appeared) else ""
+        self.told.append((self.host.now, type(event).__name__, where))
+        super()._nodes_changed(event)
+
+
+_VARIANTS: Final = {"one distributor": OneDistributor, "tight": Tight, "told": Told}
 
 
 class Run:
@@ -238,6 +260,8 @@ class Run:
         self.broken: list[str] = []
         self.asked: Counter[str] = Counter()
         """How often each lemma was asked."""
+        self.holes = 0
+        """How often numbers in a mailbox had a gap."""
         trace = TraceBuffer()
         self.simulation = Simulation(one.scenario, trace=trace, make=self._make, watch=self._watch)
         self.summary: Summary = self.simulation.run()
@@ -274,11 +298,11 @@ class Run:
         else:
             self._ask_between(request.mailbox, copy, node(host.me))
 
-    def _listening(self, where: str = "") -> list[tuple[ProcessId, Any]]:
+    def _listening(self) -> list[tuple[ProcessId, Any]]:
         return [
             (host.me, self.engines[host.me])
             for host in self.simulation.hosts
-            if host.alive and not host.processor.busy and host.me in self.engines and where in ("", node(host.me))
+            if host.alive and not host.processor.busy and host.me in self.engines
         ]
 
     def _ask(self, name: str, wrong: list[str]) -> None:
@@ -296,25 +320,30 @@ class Run:
             self._ask(lemma.__name__, lemma(copy, receivers))
 
     def _ask_between(self, group: str, copy: Any, where: str) -> None:
-        receivers: dict[ProcessId, Any] = {}
-        for me, engine in self._listening(where):
+        members: dict[ProcessId, Any] = {}
+        distributors: list[Distributor] = []
+        for me, engine in self._listening():
+            assert isinstance(engine, Dedos)
             member = engine.members.get(group)
-            if member is not None and member.entered and not member.only_sends and not member.gone:
-                receivers[me] = member
-        for lemma in (
-            invariants.flags_in_order, invariants.flags_mean_read, invariants.removed_is_read, invariants.read_is_kept,
-        ):  # fmt: skip
-            self._ask(lemma.__name__, lemma(copy, receivers))
-        self._ask("consecutive", invariants.consecutive(copy))
-        distributor = max(
-            (engine.distributors[group] for _, engine in self._listening() if group in engine.distributors),
-            key=lambda each: each.epoch, default=None,
-        )  # fmt: skip
-        if distributor is not None and not distributor.starting and not distributor.stopped:
+            if member is not None and member.entered and not member.gone:
+                members[me] = member
+            if group in engine.distributors:
+                distributors.append(engine.distributors[group])
+        receivers = {me: member for me, member in members.items() if not member.only_sends}
+        here = {me: member for me, member in receivers.items() if node(me) == where}
+        for lemma in invariants.BETWEEN:
+            self._ask(lemma.__name__, lemma(copy, here))
+        stored = {me: member.number - member.sending for me, member in members.items() if node(me) == where}
+        self._ask("sent_is_there", invariants.sent_is_there(copy, stored))
+        self._ask("removed_is_read", invariants.acknowledged_is_read(copy.header().oldest - 1, receivers))
+        self.holes += bool(invariants.consecutive(copy))
+        for distributor in distributors:
+            if distributor.starting or distributor.stopped:
+                continue
             self._ask("history_consecutive", invariants.history_consecutive(distributor.history, distributor.next))
-            peer = distributor.peers.get(where)
-            if peer is not None:
-                self._ask("acknowledged_is_read", invariants.acknowledged_is_read(peer.acked, receivers))
+            for peer in distributor.peers.values():
+                there = {me: member for me, member in receivers.items() if node(me) == peer.node}
+                self._ask("acknowledged_is_read", invariants.acknowledged_is_read(peer.acked, there))
 
     # --- what is read off ---------------------------------------------------------------------------------------------
 
