@@ -69,6 +69,8 @@ class Connection(msgspec.Struct, frozen=True):
     """What it asks for: a code of the protocol's."""
     last: int = 0
     """Its own number of the last of its messages that has been removed."""
+    read: int = 0
+    """The last sequence number that it had read when it restored what it knows of."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -123,6 +125,8 @@ class Header(msgspec.Struct, frozen=True):
     """Of the distributor whose numbers are here."""
     promised: int = 0
     """The latest epoch that this node has promised to listen to, and to no earlier one."""
+    before: int = 0
+    """What it had promised before that."""
 
 
 class Copy(Protocol):

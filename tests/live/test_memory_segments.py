@@ -68,7 +68,7 @@ def test_an_entry_is_for_others_what_was_put(entry: Entry, segment: Segment, oth
 
 
 def test_a_connection_is_for_others_what_was_put(segment: Segment, other: Segment) -> None:
-    flagged = Connection("p3", sends=True), Connection("p3", present=True), Connection("p3", 1, wish=-2, last=2**50)
+    flagged = Connection("p3", sends=True), Connection("p3", present=True), Connection("p3", 1, wish=-2, last=2**50, read=7)
     for connection in (Connection("p1", 5, 9, True), Connection("p2"), Connection("x" * 64, 2**62), *flagged):
         segment.operate(partial(Segment.connect, place=2, connection=connection))
         assert other.operate(lambda copy: copy.connection(2)) == connection
@@ -97,7 +97,7 @@ def test_who_is_disconnected_is_nobody_until_somebody_is_connected(segment: Segm
 def test_a_header_is_for_others_what_was_put(segment: Segment, other: Segment) -> None:
     assert other.operate(lambda copy: copy.header()) == Header()
     for number in (5, 2**60, 7):
-        header = Header(number, number - 1, -number, 3, number + 1)
+        header = Header(number, number - 1, -number, 3, number + 1, 9)
         segment.operate(partial(Segment.put_header, header=header))
         assert other.operate(lambda copy: copy.header()) == header
 

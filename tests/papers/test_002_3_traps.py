@@ -108,7 +108,7 @@ def test_a_new_distributor_waits_for_all_who_are_alive() -> None:
 
 def test_otherwise_who_answers_late_is_taken_for_lost() -> None:
     run = unanswered(wait_for_answers=False)
-    assert run.halted() == ["n2.a"]
+    assert "n2.a" in run.halted()
 
 
 def unanswered(**rules: bool) -> DedosRun:

@@ -226,8 +226,8 @@ def test_c_1_nobody_goes_on_in_a_spare_box_without_one_who_has_just_joined() -> 
 
 
 def test_errata_appendix_c_a_joiner_keeps_what_it_has_not_read() -> None:
-    """b has not read the first message of s; a, which has, and s crash with the box. d joined between the two messages and has read
-    the second: without the first in its Hbuffer b gets the second alone."""
+    """b has not read the first message of s; a, which has, and s crash with the box. d joined between the two messages and has
+    read the second: without the first in its Hbuffer b gets the second alone."""
     keeps, forgets = both(
         "joiner_keeps", "s a b", message("s", 1000), message("s", 1200), later="d", senders=("s",), poll=LATE,
         script=Script({"b receive 1": [1, 1, 60]}, usual=1),

@@ -438,7 +438,7 @@ def write(lines: list[Line], scenario: Scenario) -> Iterator[str]:
     for line in lines:
         if line.kind == PACKET:
             assert line.to is not None
-            to = " ".join(name + _fate(late, plain) for name, late in line.to.items())
+            to = " ".join(name + ("" if late == [0] else _fate(late, plain)) for name, late in line.to.items())
             yield _line(line.time, f"{line.process} -> {to}", line.text)
         elif processes := together.pop((line.time, line.kind, line.text), None):
             yield _line(line.time, f"{' '.join(_counted(processes))} {line.kind}", line.text)

@@ -221,8 +221,8 @@ class LiveHost:
         self.only_sends = False
         """Whether this process is in groups without ever being a member that receives."""
         self._transport = transport
-        self._senders = transport.senders() if isinstance(transport, Lans) else (transport.send,)
-        """What sends on each network."""
+        self._further = transport.senders()[1:] if isinstance(transport, Lans) else ()
+        """What sends on each network but the first."""
         self._codec = codec
         self._stopped = stopped
         self._owner = owner
@@ -325,8 +325,8 @@ class LiveHost:
             self._out.append((_tell_rejected, group, stream, reason))
 
     def send(self, to: Sequence[str], packet: Packet, lan: int = 0) -> None:
-        if lan and lan >= len(self._senders):
-            raise ProtocolError(f"{self.me} sends on network {lan + 1}, and there are {len(self._senders)}")
+        if lan > len(self._further):
+            raise ProtocolError(f"{self.me} sends on network {lan + 1}, and there are {1 + len(self._further)}")
         self._out.append((_send, to if to.__class__ is tuple else tuple(to), packet, lan))
 
     def set_timer(self, timer: Timer, at: int) -> None:
@@ -489,7 +489,7 @@ class LiveHost:
                 return
         if leaving:
             self._leaving = []
-            senders, encode = self._senders, self._codec.encode_frame
+            senders, encode = (self._transport.send, *self._further), self._codec.encode_frame
             try:
                 for addresses, packet, lan in leaving:
                     senders[lan](addresses, encode(packet))

@@ -44,7 +44,7 @@ from plainchant.protocols.dedos.box import is_restored
 from plainchant.protocols.dedos.invariants import consecutive
 from plainchant.protocols.dedos.packets import McRequest, Multicast, SyncInit
 from plainchant.protocols.dedos.parameters import Parameters
-from plainchant.protocols.dedos.places import base, node_of
+from plainchant.protocols.dedos.places import base, is_networked, node_of
 from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
@@ -155,8 +155,14 @@ class Outcome(sweeping.Outcome):
     def halted(self) -> list[str]:
         """Who stopped though nobody made it to."""
         allowed = {"node crashed"} | ({"fenced"} if family_of(self.seed) == "pauses" else set())
-        stopped = [row for row in self.rows("crash") if row["detail"].get("by") != "fault"]
+        stopped = [row for row in self.rows("crash") if row["detail"].get("by") != "fault" and self._is_connected(row["process"])]
         return [f"{row['process']}: {row['detail']}" for row in stopped if row["detail"].get("reason") not in allowed]
+
+    def _is_connected(self, process: ProcessId) -> bool:
+        """Whether somebody on its node could relay for it in the end."""
+        alive = [name for name, end in self.summary.processes.items() if end.state != "crashed"]
+        node = node_of(self.parameters, process)
+        return any(is_networked(self.parameters, name) and node_of(self.parameters, name) == node for name in alive)
 
     def shut_out(self) -> list[str]:
         """Who was not let in though somebody is in the group, and was before."""
@@ -164,7 +170,7 @@ class Outcome(sweeping.Outcome):
         for row in self.rows("join"):
             if self.summary.processes[row["process"]].state == "alive":
                 staying[row["group"]] = min(row["true_time"], staying.get(row["group"], 1 << 62))
-        refused = self.rows("refused")
+        refused = [row for row in self.rows("refused") if self._is_connected(row["process"])]
         return [f"{row['process']}: {row['group']}" for row in refused if staying.get(row["group"], 1 << 62) < row["true_time"]]
 
     def views(self) -> list[str]:
@@ -517,7 +523,7 @@ class _Plan:
         kinds = {
             "steady": [],
             "crashes": self.random.choices(("crash", "crash", "relay", "processor"), k=several),
-            "boxes": ["box", *self.random.choices(("box", "box_again", "crash", "relay"), k=several)],
+            "boxes": ["box", *self.random.choices(("box", "box_again", "box_again", "crash", "relay", "gap"), k=several)],
             "primitives": [
                 *self.random.choices(("crash_inside", "box_inside"), k=several + 1), *self.random.choices(("crash", "box"), k=1)
             ],
@@ -613,7 +619,7 @@ class _Plan:
             self.faults.append(Fault(kind="module", at=at, module=module, node=node))
 
     def _box_again(self, at: Duration) -> None:
-        """Another box crashes while the processes of its node recover the next one, or about then."""
+        """Another box crashes while somebody recovers it, or soon after its predecessor."""
         dead = [fault for fault in self.faults if fault.kind == "module" and self.boxes_left[fault.node] > 1]
         if not dead:
             self._box(at)
@@ -622,8 +628,26 @@ class _Plan:
         gone = [other.module for other in self.faults if other.kind == "module" and other.node == fault.node]
         module = next(number + 1 for number in range(self.boxes) if number + 1 not in gone)
         self.boxes_left[fault.node] -= 1
-        later = Duration(fault.at + self.random.randrange(1, self.random.choice((1, 3, 12)) * MS))
-        self.faults.append(Fault(kind="module", at=later, module=module, node=fault.node))
+        if self.random.random() < 0.3:
+            later = Duration(fault.at + self.random.randrange(1, self.random.choice((1, 3, 12)) * MS))
+            self.faults.append(Fault(kind="module", at=later, module=module, node=fault.node))
+        else:
+            there = [name for name in self.receivers if _node(name) == fault.node and name not in self.senders]
+            operation = self.random.choice(("start", "recover", "recover") if self.within else ("restore", "restore", "present"))
+            for process in there:
+                self.after[f"{process} {operation} {module}"] = f"module {module}"
+
+    def _gap(self, at: Duration) -> None:
+        """A box crashes when nobody on its node has read for a while."""
+        possible = [node for node, left in self.boxes_left.items() if left == self.boxes > 1]
+        if possible:
+            node = self.random.choice(possible)
+            for process in self.receivers:
+                if _node(process) == node and process not in self.senders:
+                    self.faults.append(Fault(kind="sluggish", at=at, process=process, length=Duration(60 * MS), count=1))
+            self.boxes_left[node] -= 1
+            later = Duration(at + self.random.randrange(10 * MS, 60 * MS))
+            self.faults.append(Fault(kind="module", at=later, module=1, node=node))
 
     def _operation(self) -> str:
         if self.within:

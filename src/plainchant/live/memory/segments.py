@@ -49,8 +49,8 @@ _LAYOUT_AT: Final = 16
 _PREFACE: Final = 64
 _COUNT: Final = struct.Struct("<I")
 _CHANGE: Final = struct.Struct("<IB")
-_HEADER: Final = struct.Struct("<qqqqq")
-_CONNECTION: Final = struct.Struct(f"<qqqqBB{LONGEST_PROCESS}s")
+_HEADER: Final = struct.Struct("<qqqqqq")
+_CONNECTION: Final = struct.Struct(f"<qqqqqBB{LONGEST_PROCESS}s")
 _ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
 # Selectors: nothing yet, the first or second bank; of entries also: removed, with what is left in the first or second bank.
@@ -294,7 +294,8 @@ class Segment:
         position = self._at.header_selector
         bank = 2 if self._memory[position] == 1 else 1
         at = self._at.header + (bank - 1) * _HEADER.size
-        _HEADER.pack_into(self._memory, at, header.next, header.oldest, header.state, header.epoch, header.promised)
+        numbers = (header.next, header.oldest, header.state, header.epoch, header.promised, header.before)
+        _HEADER.pack_into(self._memory, at, *numbers)
         self._changes[position] = bank
 
     def connections(self) -> Iterator[tuple[int, Connection]]:
@@ -313,9 +314,10 @@ class Segment:
         known = self._known_connections[place]
         if known is not None and known[0] == raw:
             return known[1]
-        entry, exit_, wish, last, flags, length, name = _CONNECTION.unpack(raw)
+        entry, exit_, wish, last, read, flags, length, name = _CONNECTION.unpack(raw)
         connection = Connection(
-            name[:length].decode(), entry, exit_, bool(flags & _GONE), bool(flags & _SENDS), bool(flags & _PRESENT), wish, last
+            name[:length].decode(), entry, exit_, bool(flags & _GONE), bool(flags & _SENDS), bool(flags & _PRESENT), wish, last,
+            read,
         )
         self._known_connections[place] = (raw, connection)
         return connection
@@ -328,9 +330,8 @@ class Segment:
         flags = (
             (_GONE if connection.gone else 0) | (_SENDS if connection.sends else 0) | (_PRESENT if connection.present else 0)
         )
-        _CONNECTION.pack_into(
-            self._memory, at, connection.entry, connection.exit, connection.wish, connection.last, flags, len(name), name
-        )
+        numbers = (connection.entry, connection.exit, connection.wish, connection.last, connection.read)
+        _CONNECTION.pack_into(self._memory, at, *numbers, flags, len(name), name)
         self._changes[position] = bank
 
     def disconnect(self, place: int) -> None:

@@ -233,5 +233,5 @@ def set_present(copy: Copy, place: int, last: int, oldest: int) -> Header:
     for slot, entry in tuple(copy.entries()):
         if 0 < entry.stamp <= last and entry.listed & ~entry.done & mask:
             copy.put(slot, changed(entry, done=entry.done | mask))
-    copy.connect(place, changed(connection, present=True))
+    copy.connect(place, changed(connection, present=True, read=max(last, connection.read)))
     return copy.header()

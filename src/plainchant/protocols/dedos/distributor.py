@@ -52,6 +52,8 @@ from .rules import Rules
 _OVERHEAD: Final = 96
 """Bytes of an element in a packet beside its body, about."""
 _LOADED_AT_ONCE: Final = 64
+_ASKED_AGAIN: Final = 4
+"""Nodes that have not acknowledged everything are asked every so many times that the others are reminded."""
 _FORMING: Final = 4
 """Those who form a group are waited for so many times as long as a node that is silent."""
 
@@ -108,8 +110,13 @@ class Distributor:
         """Who wants to join: its node, the life of the mailbox there, the relay."""
         self.going: dict[ProcessId, str] = {}
         """Who is no member any more, and why, and is still named in the last change."""
+        self.first_nodes: tuple[str, ...] = ()
+        """Those that were there when the epoch began."""
+        self.reported: dict[str, int] = {}
+        """When the last report of each node was made."""
         self.syncing = False
         self._told_oldest = 1
+        self._ticks = 0
         self._before = 0
         """The next number, when the others were last reminded of it."""
         self._out: list[tuple[int, Element]] = []
@@ -173,8 +180,7 @@ class Distributor:
         kept = {node: each for node, each in self.held.items() if each[1].line and not each[1].fresh}
         if self.rules.fencing:
             for node, (relay, held) in list(kept.items()):
-                promised = max(held.before, held.line)
-                if promised < line:
+                if not self._went_along(held, line):
                     self._fence(relay, held)
                     del kept[node]
         if kept:
@@ -183,6 +189,18 @@ class Distributor:
             # All who were in the group are gone: who wants to join goes on after them.
             self.oldest = self.begin = max(held.next for held in known)
             self._begin({})
+
+    def _went_along(self, held: Held, line: int) -> bool:
+        """Whether a node can go on from the latest epoch: it knows it, or was there when it began, and lacks nothing that is
+        not to be had any more."""
+        known = [other for _, other in self.held.values()]
+        oldest = max(other.oldest for other in known if other.line == line)
+        if held.receives and held.acked < oldest - 1 and held.next < oldest:
+            return False
+        if held.line == line:
+            return True
+        nodes = {node for other in known if other.line == line for node in other.nodes}
+        return held.before >= line and held.node in nodes
 
     def _form(self, known: list[Held]) -> None:
         """Nobody has ever numbered anything: the group is new."""
@@ -198,7 +216,7 @@ class Distributor:
     def _load(self, kept: dict[str, tuple[ProcessId, Held]]) -> None:
         """Which numbers are needed, and who has them."""
         if self.rules.load_unread:
-            base_ = min(held.acked for _, held in kept.values())
+            base_ = max(min(held.acked for _, held in kept.values()), max(held.oldest for _, held in kept.values()) - 1)
         else:
             base_ = min(held.next for _, held in kept.values()) - 1
         number = base_ + 1
@@ -254,7 +272,7 @@ class Distributor:
             self.peers[node] = Peer(node, relay, held.life, held.acked, min(held.next, self.begin))
             for member in held.members:
                 floors[member.process] = max(floors.get(member.process, 0), member.floor)
-                if member.wish != JOINS:
+                if member.wish != JOINS and not member.left:
                     self.members[member.process] = node
         for number in sorted(self.history):
             element = self.history[number]
@@ -267,6 +285,7 @@ class Distributor:
             "elect", self.group, stage="begin", epoch=self.epoch, begin=self.begin, oldest=self.oldest, loaded=len(self.history),
             nodes=sorted(self.peers),
         )  # fmt: skip
+        self.first_nodes = tuple(self.peers)
         for peer in self.peers.values():
             self._tell_where(peer)
         for _, (relay, held) in sorted(self.held.items()):
@@ -292,7 +311,8 @@ class Distributor:
 
     def _tell_where(self, peer: Peer, *, sync: bool = False) -> None:
         self.transmit(
-            [peer.relay], SyncInit(self.group, self.epoch, self.begin, peer.start, self.next - 1, self.oldest, sync)
+            [peer.relay],
+            SyncInit(self.group, self.epoch, self.begin, peer.start, self.next - 1, self.oldest, self.first_nodes, sync),
         )
 
     def _fence(self, relay: ProcessId, said: Said) -> None:
@@ -310,7 +330,11 @@ class Distributor:
             self.step_down(packet.epoch)
             return
         if isinstance(packet, Held):
-            self.answered(source, packet)
+            if self.starting:
+                self.answered(source, packet)
+            elif packet.epoch == self.epoch and packet.node not in self.peers and packet.line and not packet.fresh:
+                # It answers too late: the epoch has begun without it.
+                self._from_stranger(source, packet)
             return
         if isinstance(packet, DistLoaded):
             self.loaded(source, packet)
@@ -318,6 +342,10 @@ class Distributor:
         if self.starting:
             self.transmit([source], NotSent(self.group, self.epoch, "starting", self.epoch))
             return
+        if isinstance(packet, Report):
+            if packet.at <= self.reported.get(packet.node, -1):
+                return
+            self.reported[packet.node] = packet.at
         peer = self.peers.get(packet.node)
         if peer is not None and (packet.life > peer.life or packet.life < 0):
             # The mailbox that the node had is no more.
@@ -502,6 +530,8 @@ class Distributor:
     def _compare(self, source: ProcessId, peer: Peer, report: Report) -> None:
         """Compares who is connected on a node with who is a member."""
         there = {member.process: member for member in report.members}
+        for name in [name for name, each in self.joining.items() if each[0] == peer.node and name not in there]:
+            del self.joining[name]
         for name, node in list(self.members.items()):
             if node == peer.node and name not in there:
                 self._lose_member(name, "crashed")
@@ -521,14 +551,17 @@ class Distributor:
         self.going[name] = why
         self.early.pop(name, None)
 
-    def lose(self, node: str, why: str) -> None:
-        """A node has crashed, or its mailbox is another one now."""
+    def lose(self, node: str, why: str, life: int | None = None) -> None:
+        """A node has crashed, or its mailbox is another one now; ``life``: that of the node that has come instead."""
+        peer = self.peers.get(node)
+        if life is not None and peer is not None and peer.life >= life:
+            return
         self.held.pop(node, None)
         self.absent.discard(node)
         if self.peers.pop(node, None) is not None:
             for name in [name for name, where in self.members.items() if where == node]:
                 self._lose_member(name, why)
-        for name in [name for name, each in self.joining.items() if each[0] == node]:
+        for name in [name for name, each in self.joining.items() if each[0] == node and (life is None or each[1] < life)]:
             del self.joining[name]
         if self.starting:
             if any(where == node for where in self.needed.values()):
@@ -562,7 +595,9 @@ class Distributor:
             self.expected.setdefault(name, 1)
             peer = self.peers.get(node)
             if peer is None:
-                peer = self.peers[node] = Peer(node, relay, life, self.next - 1, self.next, start=self.next)
+                # It gets everything that somebody has not read, so that who has read a number holds all before it.
+                start = self.oldest if self.rules.joiner_keeps else self.next
+                peer = self.peers[node] = Peer(node, relay, life, start - 1, start, start)
                 self._tell_where(peer)
         gone = tuple(sorted(self.going.items()))
         members = tuple(sorted(name for name in self.members if base(name) not in self.parameters.senders))
@@ -592,7 +627,10 @@ class Distributor:
     def _tick(self) -> None:
         """Says again what somebody may have missed."""
         if self.rules.tail:
+            self._ticks += 1
             lagging = [peer.relay for peer in self.peers.values() if peer.next < self._before]
+            if not self._ticks % _ASKED_AGAIN:
+                lagging = [peer.relay for peer in self.peers.values() if peer.acked < self._before - 1]
             if lagging:
                 self.transmit(lagging, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
             others = [peer.relay for peer in self.peers.values() if peer.relay not in lagging]

@@ -231,10 +231,10 @@ class Dedos(Engine):
         relay = self.relays.get(packet.group)
         if relay is None:
             if isinstance(packet, Highest) and self.relay == self.host.me:
-                said = (packet.group, packet.epoch, self.node, -1, 0, True, 0, 1)
-                self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), ()))
+                said = (packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1)
+                self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), (), (), False))
             elif isinstance(packet, Multicast | SyncInit) and self.relay == self.host.me:
-                self._transmit((source,), Report(packet.group, packet.epoch, self.node, -1, 0, True, 0, 1, ()))
+                self._transmit((source,), Report(packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1, ()))
             return
         if isinstance(packet, Highest):
             relay.highest(source, packet)
@@ -317,8 +317,9 @@ class Dedos(Engine):
 
     def _nodes_changed(self, event: NodesEvent) -> None:
         if isinstance(event, Gone):
+            state = self.nodes.alive.get(event.node)
             for distributor in list(self.distributors.values()):
-                distributor.lose(event.node, "node crashed")
+                distributor.lose(event.node, "node crashed", None if state is None else state.life)
         elif isinstance(event, Replaced):
             for distributor in list(self.distributors.values()):
                 distributor.replace(event.state.node, event.state.relay)

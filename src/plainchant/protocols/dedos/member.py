@@ -48,6 +48,8 @@ class Reading(msgspec.Struct, frozen=True):
     connection: Connection | None = None
     elements: tuple[tuple[int, Element], ...] = ()
     oldest: int = 1
+    earlier: tuple[tuple[int, Element], ...] = ()
+    """Of who has just become a member: what others may still have to read."""
 
 
 class Member:
@@ -133,6 +135,8 @@ class Member:
             else:
                 if found.status == "read" and not self.entered:
                     self._begin(found.connection)
+                    if self.rules.restore_buffers:
+                        self.kept.update(found.earlier)
                 self._purge(found.oldest)
                 leaves = self._take_in(found.elements)
                 if leaves or (self.only_sends and found.connection.exit):
@@ -190,9 +194,16 @@ class Member:
         if not connection.present:
             return Reading("restore", connection)
         found: list[tuple[int, Element]] = []
+        there = boxes.numbered(copy)
+        earlier: list[tuple[int, Element]] = []
+        if not self.entered and self.rules.joiner_keeps:
+            earlier = [
+                (number, boxes.element_of(copy, slot, entry))
+                for number, (slot, entry) in there.items()
+                if number < connection.entry
+            ]
         if not self.pressed:
             number = self.last or connection.entry - 1
-            there = boxes.numbered(copy)
             while (next_one := there.get(number + 1)) is not None and len(found) < _READ_AT_ONCE:
                 slot, entry = next_one
                 number += 1
@@ -201,12 +212,11 @@ class Member:
                 found.append((number, boxes.element_of(copy, slot, entry)))
                 if not entry.done & box.mask:
                     copy.put(slot, boxes.changed(entry, done=entry.done | box.mask))
-        return Reading("read", connection, tuple(found), header.oldest)
+        return Reading("read", connection, tuple(found), header.oldest, tuple(earlier))
 
     def _begin(self, connection: Connection) -> None:
         self.entered = True
         self.last = max(0, connection.entry - 1)
-        self.oldest = connection.entry
         self.host.record("state", self.group, state="entered", entry=connection.entry)
         if self.only_sends:
             names = tuple(name for name in self.forms or self.contacts if base(name) not in self.parameters.senders)

@@ -49,6 +49,8 @@ class Local(msgspec.Struct, frozen=True, array_like=True):
     wish: int
     floor: int
     """All its messages up to this one of its own numbers were read by all receivers of its node."""
+    left: bool
+    """A change has said that it is no member any more."""
 
 
 class Said(Packet, frozen=True, array_like=True, gc=False):
@@ -57,6 +59,8 @@ class Said(Packet, frozen=True, array_like=True, gc=False):
     group: GroupId
     epoch: int
     """That of the distributor that it is meant for."""
+    at: int
+    """When this was said, by the clock: of two reports of a node the later one counts."""
     node: str
     life: int
     line: int
@@ -108,6 +112,10 @@ class Held(Said, frozen=True, array_like=True, gc=False, tag=85):
     beyond: tuple[int, ...]
     """Numbers after ``next`` that are there."""
     members: tuple[Local, ...]
+    nodes: tuple[str, ...]
+    """The nodes that were there when the epoch of ``line`` began; none: that is not known here."""
+    receives: bool
+    """Whether somebody on the node receives."""
 
 
 class DistLoaded(Said, frozen=True, array_like=True, gc=False, tag=86):
@@ -156,6 +164,8 @@ class SyncInit(Packet, frozen=True, array_like=True, gc=False, tag=90):
     """The first number that this node gets; 0: it goes on with what it has."""
     last: int
     oldest: int
+    nodes: tuple[str, ...]
+    """The nodes that were there when the epoch began."""
     sync: bool
     """Whether this begins a synchronisation phase: UPTODATE is expected when everything up to ``last`` is there."""
 

@@ -66,6 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     restored: bool
     epoch: int
     promised: int
+    before: int
     oldest: int
     next: int
     """The first number that is not there."""
@@ -77,6 +78,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     requests: tuple[Element, ...]
     """Those of them that should be sent to the distributor now."""
     members: tuple[Local, ...]
+    receives: bool
 
 
 class Relay:
@@ -99,10 +101,10 @@ class Relay:
         self.stopped = False
         self.distributor: ProcessId = ""
         self.promised = 0
-        self.before = 0
-        """What was promised before."""
         self.epoch = 0
         """Whose numbers are in the mailbox."""
+        self.nodes: tuple[str, ...] = ()
+        """The nodes that were there when that epoch began."""
         self.next = 1
         self.oldest = 1
         self.purged = 1
@@ -208,14 +210,14 @@ class Relay:
                     requests.append(boxes.element_of(copy, slot, entry))
         acked = self._count_acked(copy, there, header.oldest, next_)
         members = tuple(
-            Local(connection.process, connection.wish, self._floor(copy, connection, acked))
+            Local(connection.process, connection.wish, self._floor(copy, connection, acked), connection.exit > 0)
             for _, connection in copy.connections()
             if connection.process not in self.failed
         )
         beyond = tuple(sorted(number for number in there if number > next_))
         return Snapshot(
-            header.state, restored, header.epoch, header.promised, header.oldest, next_, acked, beyond, len(waiting), tuple(requests),
-            members,
+            header.state, restored, header.epoch, header.promised, header.before, header.oldest, next_, acked, beyond, len(waiting),
+            tuple(requests), members, any(connection.entry for _, connection in copy.connections()),
         )  # fmt: skip
 
     def _count_acked(self, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
@@ -234,7 +236,9 @@ class Relay:
             if entry.listed & ~entry.done:
                 break
             number += 1
-        return number - 1
+        # Who has restored what it knows of has read more than is there, if others have removed it.
+        read = [max(connection.read, connection.entry - 1) for _, connection in copy.connections() if connection.entry]
+        return max(number - 1, min(read, default=0))
 
     def _floor(self, copy: Copy, connection: Connection, acked: int) -> int:
         floor = connection.last
@@ -269,10 +273,11 @@ class Relay:
 
     # --- outgoing -----------------------------------------------------------------------------------------------------
 
-    def said(self) -> tuple[GroupId, int, str, int, int, bool, int, int]:
+    def said(self) -> tuple[GroupId, int, int, str, int, int, bool, int, int]:
         """What every packet to the distributor begins with."""
         self._told_acked, self._told_at = self.acked, self.host.now
-        return (self.group, self.promised, self.node, self.box.life, self.epoch, _is_fresh(self.members), self.acked, self.next)
+        at, life, fresh = self.host.clock(), self.box.life, _is_fresh(self.members)
+        return (self.group, self.promised, at, self.node, life, self.epoch, fresh, self.acked, self.next)
 
     def tell(self, packet: Packet) -> None:
         self.transmit((self.distributor,), packet)
@@ -468,6 +473,9 @@ class Relay:
     def _admit(self, copy: Copy, number: int, change: Change, is_active: bool) -> None:
         """A change says that processes of this node are members from now on, or none any more."""
         gone = {name for name, _ in change.gone}
+        here = {connection.process for _, connection in copy.connections()}
+        if any(node_of(self.parameters, name) == self.node and name not in here for name in change.joined):
+            self.wants_report = True
         for place, connection in tuple(copy.connections()):
             if connection.wish == JOINS and connection.process in change.joined:
                 entry = 0 if base(connection.process) in self.parameters.senders else number
@@ -493,7 +501,7 @@ class Relay:
             self.transmit((source,), NotSent(self.group, packet.epoch, "promised", self.promised))
             return
         if packet.epoch != self.promised:
-            self.before, self.promised = self.promised, packet.epoch
+            self.promised = packet.epoch
             self.early.clear()
             self.syncing = 0
             self.host.record("elect", self.group, stage="promise", epoch=packet.epoch, distributor=source)
@@ -508,7 +516,7 @@ class Relay:
         def promise(copy: Copy) -> None:
             header = copy.header()
             if header.promised < packet.epoch:
-                copy.put_header(boxes.changed(header, promised=packet.epoch))
+                copy.put_header(boxes.changed(header, promised=packet.epoch, before=header.promised))
 
         while (self._storing or self._turning or not self.ready) and not self.stopped:
             yield Nap(self.host.clock() + self.parameters.operation)
@@ -528,9 +536,12 @@ class Relay:
                 return
             elif found.restored:
                 self._seen(found)
-                group, epoch, node, life = self.said()[:4]
-                said = (group, epoch, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
-                answer = Held(*said, packet.round, True, self.before, found.oldest, found.beyond, found.members)
+                group, epoch, at, node, life = self.said()[:5]
+                said = (group, epoch, at, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
+                nodes = self.nodes if self.epoch == found.epoch else ()
+                answer = Held(
+                    *said, packet.round, True, found.before, found.oldest, found.beyond, found.members, nodes, found.receives
+                )
                 if packet.epoch == self.promised:
                     self.tell(answer)
                 return
@@ -579,13 +590,14 @@ class Relay:
         self.heard()
         if packet.epoch != self.epoch or packet.start > max(self.next, self.oldest):
             if packet.epoch != self.promised:
-                self.before, self.promised = self.promised, packet.epoch
+                self.promised = packet.epoch
                 self.early.clear()
             if not self._turning:
                 self._turning = True
                 self._spawn("turn", self._turn(packet))
             return
         self.wants_report = False
+        self.nodes = packet.nodes
         self.high = max(self.high, packet.last)
         self.oldest = max(self.oldest, packet.oldest)
         if packet.sync:
@@ -602,12 +614,16 @@ class Relay:
         box = self.box
         while (self._storing or not self.ready) and not self.stopped:
             yield Nap(self.host.clock() + self.parameters.operation)
+        if packet.epoch < self.promised:
+            self._turning = False
+            return
         for copy in list(box.spares_first()):
             if (yield box.operate(copy, "turn", partial(self._turn_box, packet=packet), news=True)) is FAILED:
                 box.found_dead(copy)
                 self._forget()
         self.host.record("state", self.group, state="epoch begins", epoch=packet.epoch, begin=packet.begin, start=packet.start)
         self.epoch = packet.epoch
+        self.nodes = packet.nodes
         self.high = max(packet.last, 0)
         self.oldest = max(self.oldest, packet.oldest, packet.start)
         self.requested.clear()
@@ -625,6 +641,8 @@ class Relay:
 
     def _turn_box(self, copy: Copy, *, packet: SyncInit) -> None:
         begin, header = packet.begin, copy.header()
+        if header.epoch > packet.epoch or (header.epoch == packet.epoch and header.oldest >= packet.start):
+            return
         here = {connection.process for _, connection in copy.connections()}
         for slot, entry in tuple(copy.entries()):
             if packet.start:
