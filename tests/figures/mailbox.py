@@ -27,6 +27,7 @@ class Picture:
     directory: str
     name: str
     settings: tuple[str, ...]
+    message: tuple[str, str, int] = MESSAGE
 
     @property
     def path(self) -> Path:
@@ -36,7 +37,7 @@ class Picture:
     def commands(self) -> tuple[str, str]:
         """The commands by which a reader gets it."""
         chosen = " ".join(f"--set {shlex.quote(setting)}" for setting in self.settings)
-        message = "/".join(map(str, MESSAGE))
+        message = "/".join(map(str, self.message))
         return (
             f"plainchant run first-steps {chosen} --out {self.directory}",
             f"plainchant trace {self.directory} --timing {self.name} --message {message}",

@@ -53,7 +53,9 @@ _MARKS: Final = {"deliver": "delivers", "sent": "has sent", "send": "", "decide"
 
 OPERATIONS: Final = {
     "write": "write a message", "flag": "set its availability flag", "decide": "decide", "read": "read a message",
-    "finish": "set decision flags and remove", "look": "look for messages", "list": "enter the list of receivers",
+    "finish": "set decision flags and remove", "store": "store a message", "restore": "restore a message",
+    "present": "say that all is restored", "purge": "remove what all have read", "delete": "delete a member",
+    "look": "look for messages", "list": "enter the list of receivers",
 }
 """Operations by name, in the legend's order, with their meanings."""
 
@@ -64,6 +66,7 @@ text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328
 .inside{font-size:10px;text-anchor:middle;pointer-events:none}
 .box{stroke:#5b6670;stroke-width:.8}.failed{stroke:#b3261e;stroke-width:1.6;stroke-dasharray:3 2;fill-opacity:.35}
 .write{fill:#8fbbe3}.flag{fill:#9fd3a9}.decide{fill:#e3c07a}.read{fill:#cfaee0}.finish{fill:#8fd3cf}.look{fill:#e9edf1}.list{fill:#d9d9d0}
+.store{fill:#8fbbe3}.restore{fill:#e8a6b5}.present{fill:#9fd3a9}.purge{fill:#8fd3cf}.delete{fill:#e3c07a}
 .mark{stroke:#1d2328;stroke-width:1.6}.bad{stroke:#b3261e;stroke-width:2}.marktext{font-size:10px;fill:#1d2328}
 .bound{stroke:#b3261e;stroke-width:1.1;stroke-dasharray:5 3}.boundtext{fill:#b3261e;font-size:10px;text-anchor:middle}
 """.strip()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...engine import Engine, Host, PerGroup
-from ...model import GroupId, ProcessId
+from ...model import MS, GroupId, ProcessId
 from ..registry import Description, Promise
 from .box import layout
 from .engine import Dedos
@@ -45,6 +45,8 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
 
 def settle(parameters: Any) -> int:
     """Until it is noticed that a node is gone, and a distributor with it, and another one is there."""
+    if parameters.reach == "node":
+        return int(4 * parameters.poll + 5 * MS)
     rounds = (2 * parameters.misses + 4) * parameters.present_every + 2 * parameters.delta
     return int(rounds + 10 * parameters.retry + 4 * parameters.poll)
 
@@ -77,7 +79,7 @@ DESCRIPTION = Description(
     packets=(*PACKETS, *NODES_PACKETS),
     make=maker(),
     promises=promises,
-    faults=("crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit"),
+    faults=("crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit", "sluggish"),
     settle=settle,
     check=check,
     tune=tune,

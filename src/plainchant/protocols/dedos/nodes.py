@@ -504,7 +504,7 @@ class Nodes:
         if packet.networked != state.networked:
             state.networked = packet.networked
             self._address(node, packet.networked)
-        if packet.identity != self.identity or not self.identity:
+        if packet.formed != self.identity or not self.identity:
             self._follow(packet)
         if source != state.relay:
             state.relay = source
@@ -572,16 +572,16 @@ class Nodes:
     def _follow(self, packet: Present) -> None:
         """Who has missed that a group was formed holds its rounds from now on."""
         if not self.identity:
-            self._told = max(self._told or packet.identity, packet.identity or self._told)
+            self._told = max(self._told or packet.formed, packet.formed or self._told)
             if not self._joins and not self._open and self._hail is None:
                 time = self._right(packet.time)
                 self._open[time] = False
                 self._next = self._following(time, time)
                 self._plan()
-        elif packet.identity in self._open or not packet.identity:
+        elif packet.formed in self._open or not packet.formed:
             return
-        elif self.identity < packet.identity <= self._host.clock() + self._delta:
-            self.identity = packet.identity
+        elif self.identity < packet.formed <= self._host.clock() + self._delta:
+            self.identity = packet.formed
             if self._next is not None:
                 self._next = self._following(self.identity, self._next - self._pi)
             self._plan()

@@ -33,13 +33,13 @@ class NewGroup(Packet, frozen=True, array_like=True, gc=False, tag=93):
 
 
 class Present(Packet, frozen=True, array_like=True, gc=False, tag=94):
-    """A node is there: in the round of ``time``, as a member of the processor group ``identity`` (0: of none yet). A table of
+    """A node is there: in the round of ``time``, as a member of the processor group ``formed`` (0: of none yet). A table of
     claims that does not fit into a packet goes in several, ``part`` of ``parts``."""
 
     node: str
     life: int
     time: int
-    identity: int
+    formed: int
     networked: tuple[ProcessId, ...]
     load: int
     claims: tuple[Claim, ...]

@@ -205,8 +205,10 @@ class Relay:
         requests: list[Element] = []
         if restored and self.distributor and self.epoch == self.promised and not self.syncing:
             since = self.host.now - self.parameters.retry
+            coming = {(element.sender, element.number) for element in self.early.values()}
             for slot, entry in waiting:
-                if self.requested.get((entry.sender, entry.number), -1) <= since or (entry.sender, entry.number) not in self.requested:
+                name = (entry.sender, entry.number)
+                if name not in coming and self.requested.get(name, since) <= since:
                     requests.append(boxes.element_of(copy, slot, entry))
         acked = self._count_acked(copy, there, header.oldest, next_)
         members = tuple(
@@ -375,7 +377,6 @@ class Relay:
         self.oldest = max(self.oldest, oldest)
         for number, element in elements:
             self.high = max(self.high, number)
-            self.requested.pop((element.sender, element.number), None)
             if number >= self.next and (self.rules.buffering or number == self.next + len(self.early)):
                 self.early[number] = element
         self._store_early()
@@ -409,6 +410,7 @@ class Relay:
                     self._dropped.add(number)
                 break
             self.early.pop(number, None)
+            self.requested.pop((element.sender, element.number), None)
             if self.next == number:
                 self.next += 1
         self._storing = False
@@ -426,13 +428,17 @@ class Relay:
             if copy != active and not is_local and change is None:
                 continue
             step = partial(self._place, number=number, element=element, change=change, is_local=is_local, is_active=copy == active)
-            result = yield box.operate(copy, "store", step, news=copy == active, size=len(element.batch.body))
+            is_first = number != self._told_full
+            result = yield box.operate(copy, "store", step, news=copy == active and is_first, size=len(element.batch.body))
             if result is FAILED:
                 box.found_dead(copy)
                 if copy == active:
                     self._forget()
                     return "recovering"
             elif copy == active:
+                if result == "stored" and not is_first:
+                    # Attempts that come to nothing are no news to anybody, or they would wake each other for ever.
+                    yield box.operate(copy, "ring", lambda copy: None, news=True)
                 return str(result)
         return "recovering"
 

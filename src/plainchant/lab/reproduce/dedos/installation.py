@@ -1,0 +1,269 @@
+"""A larger installation: a model of packets, latency and load of a group, and simulations of up to 1,000 nodes that check it.
+
+Theory of operation
+-------------------
+One group has M members on each of N nodes, which send R messages a second in all. Each number has its assumption:
+
+- **Requests**, R (N - 1) / N a second: every message is a packet of its own, because messages are rarer than a relay looks (R / N
+  is small against 1 / ``acknowledge``), and the distributor's own node needs none.
+- **Multicasts**, R: one broadcast each, whatever N is.
+- **Acknowledgements**, (N - 1) / (A + 1 / R): a relay acknowledges everything that came during A = ``acknowledge``; when it has
+  done so it waits for the next message, which comes 1 / R later on average.
+- **Reminders**, (1 - exp(-R T)) / (R T) for each of these intervals, T = ``retry``: what all have read is told with the next
+  message, or by the distributor's next tick if no message comes before.
+- **Presents**, N / pi: one broadcast of each relay every pi = ``present_every``, for all groups together.
+- **Loss** p: each of N - 1 relays misses a multicast with probability p and asks for it, and a request or an answer is lost as
+  well, so that 2 p (N - 1) R / (1 - p) packets come on top. (Requests that are lost are p R more.)
+- **Latency**: B + 3 operations of mean length o (a sender stores in B boxes, a relay looks, the other relay stores, a receiver
+  reads), and twice the LAN's delay d, except on the distributor's own node.
+- **Load**: a relay handles multicasts, reminders and presents, and sends its share of requests, its acknowledgements and its
+  presents. The distributor handles requests and acknowledgements of all. Time on the LAN is the sum of all packets' frames.
+- **G groups** on the same nodes: G times all but the presents; the load of distributors is divided by N if they are spread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from math import exp
+from statistics import mean
+from typing import Any, Final
+
+from ....model import MS, US, Batch, Duration
+from ....protocols import dedos
+from ....protocols.dedos.box import MESSAGES, Element
+from ....protocols.dedos.nodes_packets import Claim, Present
+from ....protocols.dedos.packets import AcksOnly, McRequest, Multicast, epoch_of
+from ....scenario.model import Delay, Network
+from ....wire import Codec
+from ..claims import Context, Figure, Series, Table
+from ..runs import rows_of
+from .runs import FORMED, Plan, Run, frame_time, load, plan, town
+
+DELAY: Final = 100.0
+"""One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes."""
+OPERATION: Final = 50.0
+"""The longest operation on common memory, µs; they take half of it on average: o = 25."""
+BOXES: Final = 2
+ACKNOWLEDGE: Final = 20.0
+RETRY: Final = 30.0
+SIZE: Final = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Installation:
+    """N nodes with M members each; R messages a second; times in ms."""
+
+    nodes: int
+    members: int
+    rate: float
+    present_every: float = 1000.0
+    loss: float = 0.0
+    groups: int = 1
+    seconds: float = 1.0
+    seed: int = 0
+
+    def plan(self) -> Plan:
+        """A simulation of one group of it, over whole rounds of presents."""
+        names = town(self.nodes, self.members)
+        end = FORMED + 1000 * self.seconds
+        delay = Delay("constant", Duration(round(DELAY * US)))
+        return plan(
+            names, load(names, self.rate, FORMED - 100, end, size=SIZE), length=end, drain=0, counted=(FORMED, end),
+            network=Network(delay=delay, loss=self.loss), seed=self.seed, handled=(names[0], names[self.members]),
+            places=max(4, self.members + 1), room=65536, boxes=BOXES, operation=Duration(round(OPERATION * US)),
+            acknowledge=Duration(round(ACKNOWLEDGE * MS)), retry=Duration(round(RETRY * MS)), poll=Duration(500 * MS),
+            present_every=Duration(round(self.present_every * MS)),
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the model says, or a simulation; a second."""
+
+    requests: float
+    multicasts: float
+    """Reminders included."""
+    acknowledgements: float
+    presents: float
+    repeats: float
+    """Requests for retransmissions, and retransmissions."""
+    latency: float
+    """Mean, µs."""
+    relay: float
+    """Packets that a relay sends and handles."""
+    distributor: float
+    """Packets that the relay with the distributor sends and handles."""
+    lan: float
+    """Share of the time for which an Ethernet of 100 Mbit/s is occupied."""
+
+    @property
+    def packets(self) -> float:
+        """On the LAN."""
+        return self.requests + self.multicasts + self.acknowledgements + self.presents + self.repeats
+
+
+def sizes() -> Mapping[str, float]:
+    """How long packets of each kind occupy the LAN, µs, with names as in these runs."""
+    sender = town(1, 1)[0]
+    epoch = epoch_of(1, sender)
+    batch = Batch(1, 1, bytes(SIZE + 8))
+    element = Element(sender, 100, MESSAGES, batch)
+    said = ("g", epoch, "n0001", 10**6, epoch, 100, 100)
+    codec = Codec(dedos.DESCRIPTION.packets)
+    claim = Claim("g", epoch, sender)
+    return {
+        "request": frame_time(len(codec.encode(McRequest(*said, (element,))))),
+        "multicast": frame_time(len(codec.encode(Multicast("g", epoch, 100, 90, 101, (element,))))),
+        "acknowledgement": frame_time(len(codec.encode(AcksOnly(*said)))),
+        "present": frame_time(len(codec.encode(_present(sender, claim)))),
+    }
+
+
+def _present(sender: str, claim: Claim) -> Present:
+    names = {field: value for field, value in (("node", "n0001"), ("relay", sender), ("networked", (sender,)), ("claims", (claim,)))}
+    known = {field: names.get(field, 10**9) for field in Present.__struct_fields__}
+    return Present(**known)
+
+
+def model(one: Installation) -> Estimate:
+    """The formulas above."""
+    nodes, rate, loss = one.nodes, one.rate, one.loss
+    others = nodes - 1
+    requests = rate * others / nodes / (1 - loss)
+    intervals = 1 / (ACKNOWLEDGE / 1000 + 1 / rate)
+    waits = rate * RETRY / 1000
+    reminders = intervals * (1 - exp(-waits)) / waits
+    acknowledgements = others * intervals
+    presents = nodes * 1000 / one.present_every
+    repeats = 2 * loss * others * rate / (1 - loss)
+    latency = (BOXES + 3) * OPERATION / 2 + 2 * DELAY * others / nodes
+    multicasts = rate + reminders
+    own = 1000 / one.present_every
+    relay = multicasts + presents + requests / others + intervals + repeats / others
+    distributor = requests + acknowledgements + multicasts + presents + repeats
+    frames = sizes()
+    lan = (
+        requests * frames["request"] + rate * frames["multicast"] + (reminders + acknowledgements) * frames["acknowledgement"]
+        + presents * frames["present"] + repeats / 2 * (frames["acknowledgement"] + frames["multicast"])
+    )  # fmt: skip
+    groups = one.groups
+    shared = presents - own
+    return Estimate(
+        groups * requests, groups * multicasts, groups * acknowledgements, presents, groups * repeats, latency,
+        groups * (relay - shared) + shared, distributor, (groups * (lan - presents * frames["present"]) + presents * frames["present"]) / 1e6,
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Checked:
+    """An installation, what was simulated, and what it took."""
+
+    installation: Installation
+    simulated: Estimate
+    sent: int
+    delivered: int
+    events: int
+
+
+def simulate(one: Installation) -> Checked:
+    run = Run(one.plan())
+    meter, seconds = run.meter, one.seconds
+    begin, end = FORMED, FORMED + 1000 * seconds
+    packets = {kind: count / seconds for kind, count in meter.packets.items()}
+    known = ("McRequest", "Multicast", "AcksOnly", "Present")
+    names = one.plan().scenario.members
+    busy = {name: (meter.interrupts[name] + meter.sent[name]) / seconds for name in (names[0], names[one.members])}
+    chosen = run.distributor()
+    relays = [value for name, value in busy.items() if name != chosen]
+    sends = sum(1 for row in rows_of(run.table, "send") if begin * MS <= row["true_time"] < end * MS)
+    latencies = run.latencies(begin, end - 50) or [0.0]
+    requests, multicasts, acknowledgements, presents = (packets.get(kind, 0.0) for kind in known)
+    simulated = Estimate(
+        requests, multicasts, acknowledgements, presents,
+        sum(value for kind, value in packets.items() if kind not in known), mean(latencies), mean(relays),
+        busy.get(chosen, 0.0), meter.lan_time / seconds / 1e6,
+    )  # fmt: skip
+    return Checked(one, simulated, sends, len(latencies), run.summary.events)
+
+
+FIELDS: Final = ("requests", "multicasts", "acknowledgements", "presents", "repeats", "latency", "relay", "distributor", "lan")
+
+
+def installations(context: Context) -> list[Installation]:
+    if context.quick:
+        return [Installation(8, 2, 20)]
+    grid = [Installation(nodes, members, 10) for nodes in (10, 30, 100, 300, 1000) for members in (1, 2) if nodes < 1000 or members == 1]
+    rates = [Installation(30, 2, rate) for rate in (2, 5, 20, 50, 100)]
+    lossy = [Installation(30, 1, 20, loss=loss, seconds=2.0) for loss in (0.01, 0.05)]
+    often = [Installation(30, 1, 20, present_every=every) for every in (100.0, 500.0)]
+    return sorted([*grid, *rates, *lossy, *often], key=lambda one: -one.nodes)
+
+
+def checked(context: Context) -> tuple[str, list[dict[str, Any]], tuple[Table, ...], tuple[Figure, ...]]:
+    """A sentence, the rows behind it, tables and a figure."""
+    found = sorted(
+        context.sweep(simulate, installations(context)),
+        key=lambda one: (one.installation.loss, one.installation.present_every, one.installation.nodes, one.installation.rate),
+    )
+    # The messages that were drawn are not exactly as many as asked for: the model is told how many there were.
+    models = [model(dataclasses.replace(one.installation, rate=one.sent / one.installation.seconds)) for one in found]
+    errors = [
+        max(abs(ours - theirs) / theirs for ours, theirs in ((est.packets, one.simulated.packets), (est.latency, one.simulated.latency)))
+        for est, one in zip(models, found, strict=True)
+    ]
+    largest = max(found, key=lambda one: one.installation.nodes)
+    text = (
+        f"The model's packets and latency are within {max(errors):.0%} of {len(found)} simulations, with up to "
+        f"{largest.installation.nodes:,} nodes"
+    )
+    rows = []
+    for est, one in zip(models, found, strict=True):
+        size = one.installation
+        rows.append((
+            size.nodes, size.members, one.sent, f"{size.loss:.0%}", f"{size.present_every:g}",
+            *(f"{_shown(getattr(est, name), name)} / {_shown(getattr(one.simulated, name), name)}" for name in FIELDS),
+            f"{est.packets / one.simulated.packets - 1:+.0%}",
+        ))
+    table = Table(
+        "model / simulation, a second (latency in µs; LAN: share of 100 Mbit/s)",
+        ("nodes", "members a node", "messages", "loss", "present every (ms)", *FIELDS, "error of all packets"), rows,
+    )
+    plain = [(est, one) for est, one in zip(models, found, strict=True) if one.installation.members == 1 and not one.installation.loss]
+    figure = Figure(
+        "installation", "packets a second on the LAN, 10 messages/s", "nodes", "packets/s",
+        (
+            Series("simulated", [one.installation.nodes for _, one in plain], [one.simulated.packets for _, one in plain]),
+            Series("model", [one.installation.nodes for _, one in plain], [est.packets for est, _ in plain], True),
+        ),
+        log_x=True, log_y=True,
+    )  # fmt: skip
+    data = [
+        {**dataclasses.asdict(one.installation), **{f"simulated_{name}": getattr(one.simulated, name) for name in FIELDS},
+         **{f"model_{name}": getattr(est, name) for name in FIELDS}}
+        for est, one in zip(models, found, strict=True)
+    ]  # fmt: skip
+    return text, data, (table, outlook()), (figure,)
+
+
+def outlook() -> Table:
+    """What the model says of installations that were not simulated."""
+    sizes_ = [
+        Installation(100, 16, 1000, 1000.0), Installation(1000, 16, 1000, 1000.0), Installation(1000, 16, 1000, 10_000.0),
+        Installation(1000, 16, 100, 10_000.0), Installation(100, 16, 100, 1000.0, groups=10),
+    ]  # fmt: skip
+    return Table(
+        "what the model says of larger ones (a second)",
+        ("nodes", "members a node", "messages", "groups", "present every (ms)", "LAN packets", "share of the LAN", "packets of a relay",
+         "packets of a distributor", "latency (µs)"),
+        [
+            (one.nodes, one.members, f"{one.rate:g}", one.groups, f"{one.present_every:g}", f"{est.packets:,.0f}", f"{est.lan:.1%}",
+             f"{est.relay:,.0f}", f"{est.distributor:,.0f}", f"{est.latency:.0f}")
+            for one in sizes_
+            for est in (model(one),)
+        ],
+    )  # fmt: skip
+
+
+def _shown(value: float, name: str) -> str:
+    return f"{value:.2%}" if name == "lan" else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
