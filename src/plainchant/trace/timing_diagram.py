@@ -58,6 +58,8 @@ OPERATIONS: Final = {
     "look": "look for messages", "list": "enter the list of receivers",
 }
 """Operations by name, in the legend's order, with their meanings."""
+_DRAWN_AS: Final = {"store": "write", "restore": "decide", "present": "flag", "purge": "finish", "delete": "list"}
+"""Operations of dedos that look like one of mailbox's: no run has both."""
 
 _SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
@@ -66,7 +68,6 @@ text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328
 .inside{font-size:10px;text-anchor:middle;pointer-events:none}
 .box{stroke:#5b6670;stroke-width:.8}.failed{stroke:#b3261e;stroke-width:1.6;stroke-dasharray:3 2;fill-opacity:.35}
 .write{fill:#8fbbe3}.flag{fill:#9fd3a9}.decide{fill:#e3c07a}.read{fill:#cfaee0}.finish{fill:#8fd3cf}.look{fill:#e9edf1}.list{fill:#d9d9d0}
-.store{fill:#8fbbe3}.restore{fill:#e8a6b5}.present{fill:#9fd3a9}.purge{fill:#8fd3cf}.delete{fill:#e3c07a}
 .mark{stroke:#1d2328;stroke-width:1.6}.bad{stroke:#b3261e;stroke-width:2}.marktext{font-size:10px;fill:#1d2328}
 .bound{stroke:#b3261e;stroke-width:1.1;stroke-dasharray:5 3}.boundtext{fill:#b3261e;font-size:10px;text-anchor:middle}
 """.strip()
@@ -241,7 +242,7 @@ class _Picture:
 
     def _box(self, operation: Operation, y: float) -> None:
         x, until = self.x(operation.began), self.x(operation.ended)
-        known = operation.name if operation.name in OPERATIONS else "look"
+        known = _DRAWN_AS.get(operation.name, operation.name) if operation.name in OPERATIONS else "look"
         told = f"{operation.process}: {operation.name} in copy {operation.copy + 1}, {_moment(operation.began)} to "
         told += f"{_moment(operation.ended)}, {span(operation.ended - operation.began)}"
         told += ", and the copy was lost" * operation.failed
@@ -275,7 +276,7 @@ class _Picture:
         x, y = float(_LEFT), self.bottom + 42.0
         for name, meaning in OPERATIONS.items():
             if name in used:
-                self.picture.box(x, y - 10, 16, 12, f"box {name}")
+                self.picture.box(x, y - 10, 16, 12, f"box {_DRAWN_AS.get(name, name)}")
                 self.picture.text(x + 22, y, meaning, "soft")
                 x += 22 + width_of(meaning) + 20
         notes = ["M1, M2, ...: the copies. Time is in true proportions"]

@@ -83,7 +83,7 @@ def cost_of(one: Plan) -> Cost:
     quiet = sum(meter.packets[kind] for kind in ("Present", "NewGroup", "Announce"))
     return Cost(
         one.label, len(where), len(one.scenario.members) // len(where), sends, meter.packets.total() / messages,
-        quiet * 1000 / (end - begin), meter.bytes / messages, meter.lan_time / messages,
+        quiet * 1000 / (end - begin), meter.bytes.total() / messages, meter.lan_time / messages,
         meter.interrupts.total() / messages, max(busy.values()) / messages, meter.operations.total() / messages, mean(latencies),
         max(latencies),
     )  # fmt: skip
@@ -170,8 +170,8 @@ CRASHED_AT: Final = FORMED + 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crash:
-    """So many nodes with so many members each. The second process of the second node sends; the first process of the first node is
-    the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms more."""
+    """So many nodes with so many members each. The second process of the second node sends; the first process of the first node
+    is the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms more."""
 
     protocol: str
     kind: str

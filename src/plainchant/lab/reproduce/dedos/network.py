@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from statistics import mean
-from typing import Any, Final
+from typing import Final
 
 from ....protocols.dedos.rules import RULES
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..runs import rows_of
 from . import hierarchy, installation
-from .hierarchy import Cost, cost_of, steady
+from .hierarchy import cost_of, steady
 from .runs import FORMED, LAN, Plan, Run, load, node, plan, town
 
 # --- 103: latency -----------------------------------------------------------------------------------------------------
@@ -34,11 +33,11 @@ def latency(context: Context) -> Measured:
     bad = [one for one in ours if one.violated]
     told = ", ".join(f"{kind} {value:.2f}" for kind, value in late.items())
     return Measured(
-        f"the longest delivery before any failure takes {usual:.2f} ms; in runs in which this crashes: {told}. Of {len(ours)} runs "
-        f"{len(bad)} violate a promise",
+        f"the longest delivery before any failure takes {usual:.2f} ms; in runs in which this crashes: {told}. Of {len(ours)} "
+        f"runs {len(bad)} violate a promise",
         judge(holds=calm and slow and not bad and late["relay"] <= _MORE * usual, nearly=calm and slow and not bad),
-        "crashes of senders, receivers and other nodes delay nobody; a mailbox, the distributor and a full history do, as 4.1 says. "
-        "It forgets the intermediate: while a node has none its members get nothing, until the crash is noticed",
+        "crashes of senders, receivers and other nodes delay nobody; a mailbox, the distributor and a full history do, as 4.1 "
+        "says. It forgets the intermediate: while a node has none its members get nothing, until the crash is noticed",
         [dataclasses.asdict(one) for one in found],
         tables=(hierarchy.recovery_table(found),),
     )
@@ -64,13 +63,15 @@ def broadcasts(context: Context) -> Measured:
     flat = hierarchy.ratios(compared)
     return Measured(
         "time on the LAN of a message, broadcast and point to point: "
-        + ", ".join(f"{one.lan_time:.0f} and {two.lan_time:.0f} µs ({one.nodes} nodes)" for one, two in zip(once, each, strict=True))
-        + f". Packets handled are {last.interrupts:.1f} and {many.interrupts:.1f} with {last.nodes} nodes. The flat sequencer needs "
-        + f"{min(row[3] for row in flat):.1f} to {max(row[3] for row in flat):.1f} times the time on the LAN, and "
+        + ", ".join(
+            f"{one.lan_time:.0f} and {two.lan_time:.0f} µs ({one.nodes} nodes)" for one, two in zip(once, each, strict=True)
+        )
+        + f". Packets handled are {last.interrupts:.1f} and {many.interrupts:.1f} with {last.nodes} nodes. The flat sequencer "
+        f"needs {min(row[3] for row in flat):.1f} to {max(row[3] for row in flat):.1f} times the time on the LAN, and "
         f"{min(row[4] for row in flat):.1f} to {max(row[4] for row in flat):.1f} times the packets handled",
         judge(holds=set(less) >= {nodes for nodes in counts if nodes > 2}),
-        "with two nodes there is one destination, and no difference; from there on point to point grows with the number of nodes. "
-        "Here a broadcast interrupts the relays only: who is not in the group, or not a relay, is not addressed",
+        "with two nodes there is one destination, and no difference; point to point grows with the number of nodes. Here a "
+        "broadcast interrupts the relays only: who is not in the group, or not a relay, is not addressed",
         [dataclasses.asdict(one) for one in (*once, *each, *compared)],
         (
             Figure(
@@ -131,8 +132,8 @@ def buffering(context: Context) -> Measured:
     bad = sum(bool(one.violated) for one in found)
     told = ", ".join(f"{share(loss, True):.2f} instead of {share(loss, False):.2f} ({loss:.0%} lost)" for loss in losses)
     return Measured(
-        f"messages sent again for each that is sent (400/s, four nodes), if what comes early is kept instead of discarded: {told}; "
-        f"{bad} of {len(found)} runs violate a promise",
+        f"messages sent again for each that is sent (400/s, four nodes), if what comes early is kept instead of discarded: {told}"
+        f"; {bad} of {len(found)} runs violate a promise",
         judge(holds=saved and not bad),
         "a gap lasts until the answer to a request is there; without a buffer everything that comes meanwhile is asked for, too",
         [dataclasses.asdict(one) for one in found],
@@ -208,22 +209,20 @@ def distributors(context: Context) -> Measured:
         for one, other in zip(spread, alone, strict=True)
     )
     return Measured(
-        f"packets of the busiest node, as a multiple of the average, with a distributor a group and with one node for all: {told}. "
-        f"Distributors by node: {'; '.join(', '.join(str(count) for _, count in one.distributors) for one in spread)}. {model}",
+        f"packets of the busiest node, as a multiple of the average, with a distributor a group and with one node for all: {told}"
+        f". Distributors by node: {'; '.join(', '.join(str(count) for _, count in one.distributors) for one in spread)}. {model}",
         judge(holds=better and even),
-        "a distributor handles every request and every acknowledgement of its group, so where it is makes the difference. What does "
-        "not spread is the time on the LAN: every broadcast needs it once, whoever sends it",
+        "a distributor handles every request and every acknowledgement of its group, so where it is makes the difference. What "
+        "does not spread is the time on the LAN: every broadcast needs it once, whoever sends it",
         [*(dataclasses.asdict(one) for one in (*spread, *alone)), *checked],
         figures,
         (
             Table(
-                "packets sent and handled, a message", ("groups", "distributors", *(f"node {number + 1}" for number in range(_NODES))),
+                "packets sent and handled, a message",
+                ("groups", "distributors", *(f"node {number + 1}" for number in range(_NODES))),
                 [(one.groups, one.label, *(f"{value:.2f}" for _, value in one.handled)) for one in (*spread, *alone)],
             ),
             *tables,
         ),
     )  # fmt: skip
 
-
-_ROW = Mapping[str, Any]
-_COST = Cost

@@ -153,7 +153,8 @@ class Meter:
         self.one = one
         self.packets: Counter[str] = Counter()
         """On the LAN, by kind."""
-        self.bytes = 0
+        self.bytes: Counter[str] = Counter()
+        """Theirs, by kind, without headers."""
         self.lan_time = 0.0
         """How long the LAN was occupied, µs."""
         self.interrupts: Counter[str] = Counter()
@@ -183,7 +184,7 @@ class Meter:
         size = len(self._codec.encode(packet))
         self.packets[type(packet).__name__] += copies
         self.sent[me] += copies
-        self.bytes += size * copies
+        self.bytes[type(packet).__name__] += size * copies
         self.lan_time += frame_time(size) * copies
 
     def receiving(self, me: ProcessId, source: ProcessId, now: int) -> None:
