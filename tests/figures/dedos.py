@@ -15,8 +15,9 @@ from tests.figures.mailbox import Picture
 
 MESSAGE: Final = ("g", "n2.b", 1)
 _COMMON: Final = (
-    "protocol=dedos", 'members=["n1.a", "n1.b", "n2.a", "n2.b"]', "duration=301ms", "network.delay=1ms", 'workload.0.senders=["n2.b"]',
-    "workload.0.start=300ms", "workload.0.count=1", "memory.operations=true", "memory.duration=max",
+    "protocol=dedos", 'members=["n1.a", "n1.b", "n2.a", "n2.b"]', "duration=301ms", "network.delay=1ms",
+    'workload.0.senders=["n2.b"]', "workload.0.start=300ms", "workload.0.count=1", "memory.operations=true",
+    "memory.duration=max",
 )  # fmt: skip
 PICTURES: Final = (Picture("message", "dedos-message.svg", _COMMON, MESSAGE),)
 

@@ -14,7 +14,7 @@ def test_a_picture_is_what_the_protocol_does(picture: Picture) -> None:
 
 
 def test_the_picture_shows_the_way_of_a_message() -> None:
-    """Into the boxes of its sender's node, spares first; to the distributor on n1 and back; into the mailboxes, and out of them."""
+    """Into the boxes of its sender's node, spares first; to the distributor on n1, and back; into the mailboxes, and out."""
     shown = draw(PICTURES[0])
     for operation in (
         "n2.b: store in copy 2, 300,050.0 µs", "n2.b: store in copy 1, 300,100.0 µs", "n1.a: store in copy 1, 301,200.0 µs",

@@ -176,7 +176,7 @@ class Bench:
         clock = self.host.clock() if time is None else time
         node = source.partition(".")[0]
         given: dict[str, Any] = {
-            "identity": 0, "networked": (source,), "load": 0, "claims": (), "part": 0, "parts": 1, "lan": 0, **fields,
+            "formed": 0, "networked": (source,), "load": 0, "claims": (), "part": 0, "parts": 1, "lan": 0, **fields,
         }
         assert self.nodes.receive(source, Present(node, life, clock, **given))
 
@@ -294,9 +294,9 @@ def test_a_group_that_others_have_formed_already_is_waited_for() -> None:
     bench = Bench()
     bench.run(161 * MS)
     bench.hear("n2.a", 160 * MS)
-    bench.hear("n2.a", 161 * MS, identity=160 * MS)
+    bench.hear("n2.a", 161 * MS, formed=160 * MS)
     assert bench.nodes.identity == 60 * MS
-    bench.hear("n2.a", 161 * MS, identity=140 * MS)
+    bench.hear("n2.a", 161 * MS, formed=140 * MS)
     assert bench.nodes.identity == 140 * MS
     bench.run(245 * MS)
     assert [packet.time for _, packet in bench.sent(Present)] == [60 * MS, 160 * MS, 240 * MS]
