@@ -275,7 +275,7 @@ class _Life:
             view = self._rows.view_at(event, self._group)
             if view is not None:
                 return list(view.members)
-        if self._why.mailbox.is_there and self._naming:
+        if self._why.mailbox.has_lists and self._naming:
             ranks = [event.rank for event in self._delivered.values() if event.rank is not None]
             sent = self._send.when if self._send is not None else self._naming[0].when
             return self._why.mailbox.members(self._message, ranks[0] if ranks else None, sent)

@@ -92,6 +92,8 @@ class Mailbox:
         self._moment = moment
         self.is_there = rows.protocol() == "mailbox"
         """Whether the run is one on common memory."""
+        self.has_lists = rows.protocol() in ("mailbox", "dedos")
+        """Whether who is in a group follows from the ranks of joins and leaves, not from views."""
 
     # --- rows about a message -----------------------------------------------------------------------------------------
 

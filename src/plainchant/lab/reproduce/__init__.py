@@ -3,7 +3,7 @@
 ``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
 ``baselines`` has the protocols that a document compares itself with, ``runs`` what makes scenarios, ``observe`` looks into runs.
 There is one package a document: ``sequencer`` (seed 004), ``newtop`` (seed 001, of which ``membership`` is one chapter),
-``rtcast`` (seed 003) and ``mailbox`` (seed 000). They may import what ``lab`` may, and not each other. Start with ``claims``,
+``rtcast`` (seed 003), ``mailbox`` (seed 000) and ``dedos`` (seed 002). They may import what ``lab`` may, and not each other. Start with ``claims``,
 then ``sequencer``. """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...model import UsageError
 from .claims import Claim
 
-NAMES = ("sequencer", "newtop", "membership", "rtcast", "mailbox")
+NAMES = ("sequencer", "newtop", "membership", "rtcast", "mailbox", "dedos")
 """What can be reproduced: documents, by the name of their protocol, and newtop's membership by itself."""
 
 

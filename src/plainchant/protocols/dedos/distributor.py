@@ -312,7 +312,10 @@ class Distributor:
     def _tell_where(self, peer: Peer, *, sync: bool = False) -> None:
         self.transmit(
             [peer.relay],
-            SyncInit(self.group, self.epoch, self.begin, peer.start, self.next - 1, self.oldest, self.first_nodes, sync),
+            SyncInit(
+                self.group, self.epoch, self.begin, peer.start, self.next - 1, self.oldest, self.first_nodes,
+                self.reported.get(peer.node, -1), sync,
+            ),
         )
 
     def _fence(self, relay: ProcessId, said: Said) -> None:
@@ -394,8 +397,9 @@ class Distributor:
         elif isinstance(packet, RetransRequest):
             self._retransmit(source, packet.numbers)
         elif isinstance(packet, Report):
-            self._tell_where(peer)
             self._compare(source, peer, packet)
+            if peer.node in self.peers:
+                self._tell_where(peer)
         elif isinstance(packet, AcksOnly):
             pass
         self.flush()

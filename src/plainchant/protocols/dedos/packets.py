@@ -166,6 +166,8 @@ class SyncInit(Packet, frozen=True, array_like=True, gc=False, tag=90):
     oldest: int
     nodes: tuple[str, ...]
     """The nodes that were there when the epoch began."""
+    reported: int
+    """When the last report of this node that the distributor has heeded was made."""
     sync: bool
     """Whether this begins a synchronisation phase: UPTODATE is expected when everything up to ``last`` is there."""
 

@@ -132,6 +132,8 @@ class Relay:
         self._told_at = 0
         self._asked_at = 0
         self._reported_at = -(1 << 62)
+        self.wants_report: int | None = host.clock()
+        """Since when (by the clock) there is something that the distributor has not been told; None: there is nothing."""
         self._fencing = False
         self._busy = 0
         """Procedures of this relay that run beside the one that looks at the mailbox."""
@@ -330,11 +332,8 @@ class Relay:
         """Wishes, and whoever is not here any more: said until it is done."""
         if not self.distributor or self.host.now - self._reported_at < self.parameters.retry:
             return
-        if self.wants_report or not self.members or any(member.wish for member in self.members):
+        if self.wants_report is not None or not self.members or any(member.wish for member in self.members):
             self.report()
-
-    wants_report = True
-    """Whether the distributor has not answered this relay yet."""
 
     def report(self) -> None:
         self._reported_at = self.host.now
@@ -481,7 +480,7 @@ class Relay:
         gone = {name for name, _ in change.gone}
         here = {connection.process for _, connection in copy.connections()}
         if any(node_of(self.parameters, name) == self.node and name not in here for name in change.joined):
-            self.wants_report = True
+            self.wants_report = self.host.clock()
         for place, connection in tuple(copy.connections()):
             if connection.wish == JOINS and connection.process in change.joined:
                 entry = 0 if base(connection.process) in self.parameters.senders else number
@@ -602,7 +601,7 @@ class Relay:
                 self._turning = True
                 self._spawn("turn", self._turn(packet))
             return
-        self.wants_report = False
+        self._answered(packet)
         self.nodes = packet.nodes
         self.high = max(self.high, packet.last)
         self.oldest = max(self.oldest, packet.oldest)
@@ -614,6 +613,10 @@ class Relay:
                     self.tell(UpToDate(*self.said()))
                 else:
                     self._ask_for_missing()
+
+    def _answered(self, packet: SyncInit) -> None:
+        if self.wants_report is not None and packet.reported >= self.wants_report:
+            self.wants_report = None
 
     def _turn(self, packet: SyncInit) -> Procedure:
         """Brings all boxes to the beginning of an epoch."""
@@ -633,7 +636,7 @@ class Relay:
         self.high = max(packet.last, 0)
         self.oldest = max(self.oldest, packet.oldest, packet.start)
         self.requested.clear()
-        self.wants_report = False
+        self._answered(packet)
         copy = box.active
         found: Any = FAILED if copy < 0 else (yield box.operate(copy, "look", self._look))
         self._turning = False
@@ -689,7 +692,7 @@ class Relay:
                 place = found
         yield Disconnect(self.group, place, process)
         self.host.record("state", self.group, state="deleted", who=process)
-        self.wants_report = True
+        self.wants_report = self.host.clock()
         if self.distributor:
             self.report()
 

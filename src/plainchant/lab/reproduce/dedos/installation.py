@@ -7,16 +7,16 @@ One group has M members on each of N nodes, which send R messages a second in al
 - **Requests**, R (N - 1) / N a second: every message is a packet of its own, because messages are rarer than a relay looks (R / N
   is small against 1 / ``acknowledge``), and the distributor's own node needs none.
 - **Multicasts**, R: one broadcast each, whatever N is.
-- **Acknowledgements**, (N - 1) / (A / 2 + 1 / R): a relay acknowledges after A = ``acknowledge`` at the latest, and when it looks
-  for the next message if that comes before, so after A / 2 or so; then it waits for a message, which comes after 1 / R on average.
+- **Acknowledgements**, (N - 1) / (A / 2 + 1 / R): a relay acknowledges after A = ``acknowledge`` at the latest, and when the next
+  message comes if that is before, so after A / 2 or so; then it waits for a message, which comes after 1 / R on average.
 - **Reminders**, (1 - exp(-R T)) / (R T) for each of these intervals, T = ``retry``: what all have read is told with the next
   message, or by the distributor's next tick if no message comes before.
 - **Presents**, N / pi: one broadcast of each relay every pi = ``present_every``, for all groups together.
 - **Loss** p: each of N - 1 relays misses a multicast with probability p and asks for it, and a request or an answer is lost as
   well, so that 2 p (N - 1) R / (1 - p) packets come on top. (Requests that are lost are p R more.)
 - **Latency**: B + 3 operations of mean length o (a sender stores in B boxes, a relay looks, the other relay stores, a receiver
-  reads), and twice the LAN's delay d, except on the distributor's own node. Of packets that are lost, a request is repeated after T,
-  and a multicast is missed when the next one comes or the second tick, after (1 - exp(-1.5 R T)) / R on average.
+  reads), and twice the LAN's delay d, except on the distributor's own node. Of packets that are lost, a request is repeated after
+  T, and a multicast is missed when the next one comes or the second tick, after (1 - exp(-1.5 R T)) / R on average.
 - **Load**: a relay handles multicasts, reminders and presents, and sends its share of requests, its acknowledgements and its
   presents. The distributor handles requests and acknowledgements of all. Time on the LAN is the sum of all packets' frames.
 - **G groups** on the same nodes: G times all but the presents; the load of distributors is divided by N if they are spread.
