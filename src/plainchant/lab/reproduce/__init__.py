@@ -3,8 +3,8 @@
 ``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
 ``baselines`` has the protocols that a document compares itself with, ``runs`` what makes scenarios, ``observe`` looks into runs.
 There is one package a document: ``sequencer`` (seed 004), ``newtop`` (seed 001, of which ``membership`` is one chapter),
-``rtcast`` (seed 003), ``mailbox`` (seed 000) and ``dedos`` (seed 002). They may import what ``lab`` may, and not each other. Start with ``claims``,
-then ``sequencer``. """
+``rtcast`` (seed 003), ``mailbox`` (seed 000) and ``dedos`` (seed 002). They may import what ``lab`` may, and not each other.
+Start with ``claims``, then ``sequencer``. """
 
 from __future__ import annotations
 

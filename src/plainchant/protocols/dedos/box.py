@@ -63,11 +63,8 @@ class Box:
         self.life = 0
         """When the mailbox was made: tells it from one that this node had before."""
         self.dead: set[int] = set()
-
-    @property
-    def active(self) -> int:
+        self.active = 0
         """The first box that this process has not found dead; -1: there is none."""
-        return next((copy for copy in range(self.copies) if copy not in self.dead), -1)
 
     def spares_first(self) -> Iterator[int]:
         """All boxes that are not known to be dead, the active one last."""
@@ -79,6 +76,7 @@ class Box:
             return
         was_active = copy == self.active
         self.dead.add(copy)
+        self.active = next((copy for copy in range(self.copies) if copy not in self.dead), -1)
         self.host.record("state", self.group, state="box crashed", box=copy, active=self.active, was_active=was_active)
         if self.active < 0:
             text = f"all {self.copies} boxes of {self.group} on this node have crashed"

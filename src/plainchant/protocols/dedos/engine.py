@@ -427,6 +427,10 @@ class Dedos(Engine):
         here = {self.node} | {node for node, state in self.nodes.alive.items() if any(claim.group == group for claim in state.claims)}
         here |= self.forming.get(group, frozenset())
         loads = {node: state.load for node, state in self.nodes.alive.items()} | {self.node: self._load()}
+        for other, (_, called) in self.tried.items():
+            node = node_of(self.parameters, called)
+            if other != group and node in loads:
+                loads[node] += 1
         alive = self._relays_alive()
         candidates = [node for node in alive if node in here and alive[node] not in lost] or [self.node]
         return alive[min(candidates, key=lambda node: (loads.get(node, 0), node))]

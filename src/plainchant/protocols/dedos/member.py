@@ -143,7 +143,7 @@ class Member:
                     yield from self._depart()
                     return
                 self._leave_if_idle()
-                if not found.elements:
+                if len(found.elements) < _READ_AT_ONCE:
                     if found.status == "wait" or found.connection.wish:
                         self._ask_again()
                     if found.status == "wait" and not self.forms and self.host.now - self._since > self._patience:

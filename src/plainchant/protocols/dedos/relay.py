@@ -185,7 +185,8 @@ class Relay:
         parameters = self.parameters
         if not found.restored or self.early or self.high >= self.next:
             return min(parameters.retry, parameters.acknowledge)
-        if self.acked < self.next - 1 or found.waiting or not found.members or any(member.wish for member in found.members):
+        owes = self.acked < self.next - 1 or self.acked != self._told_acked or self.wants_report is not None
+        if owes or found.waiting or not found.members or any(member.wish for member in found.members):
             return min(parameters.acknowledge, parameters.retry)
         return parameters.poll
 

@@ -31,11 +31,11 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     _claim(
         97, "3.6.2, first example", "A sender's message has to be kept on its node: otherwise it is lost with mailboxes and "
         "distributor.",
-        "Let all mailboxes and the distributor crash when nobody has read it, with the message in all boxes and in the mailbox only; "
-        "holds if it is delivered in the first case and validity is violated in the second.",
+        "Let all mailboxes and the distributor crash when nobody has read it, with the message in all boxes and in the mailbox "
+        "only; holds if it is delivered in the first case and validity is violated in the second.",
         examples.sender_buffer),
     _claim(
-        98, "3.6.2, second example", "Receivers have to keep what they have read: otherwise one may be the only one who has read it.",
+        98, "3.6.2, second example", "Receivers have to keep what they have read: otherwise one may be the only one who has.",
         "Let mailboxes, distributor and sender crash when one of four receivers has read the message, with and without buffers; "
         "holds if all get it in the first case and agreement is violated in the second.",
         examples.four_receivers),
@@ -55,8 +55,8 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         lemmas.appendix_c),
     _claim(
         102, "B", "A new distributor that loads what not every mailbox has loses nothing.",
-        "Let the distributor crash when a message is in all mailboxes and not read by all, and then a mailbox; holds if everybody "
-        "gets it.",
+        "Let the distributor crash when a message is in all mailboxes and not read by all, and then a mailbox; holds if "
+        "everybody gets it.",
         examples.rebuild, FAILS),
     _claim(
         103, "4.1", "There is no extra latency as long as mailboxes and distributor live and the history is not full.",
@@ -83,7 +83,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         membership.nodes),
     _claim(
         108, "3.2", "There is no order between groups.",
-        "Look for two members of the same two groups that deliver their messages interleaved differently; holds if there are any, "
-        "and the order within groups is always the same.",
+        "Look for two members of the same two groups that deliver their messages interleaved differently; holds if there are "
+        "any, and the order within groups is always the same.",
         membership.between_groups),
 )

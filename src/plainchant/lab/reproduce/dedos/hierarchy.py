@@ -15,10 +15,10 @@ from typing import Any, Final
 from ....model import MS, US, Duration
 from ..claims import Context, Figure, Series, Table
 from ..runs import fault, rows_of
-from .runs import FORMED, Plan, Run, load, node, plan, town
+from .runs import FORMED, LOADED, Plan, Run, load, node, plan, town
 
 RATE: Final = 200.0
-"""Messages a second, of all members together."""
+"""Messages a second, of all senders together."""
 ALIKE: Final[Mapping[str, Any]] = {
     "heartbeat": Duration(100 * MS), "quiet_after": Duration(100 * MS), "suspect_after": Duration(550 * MS),
     "patience": Duration(2000 * MS),
@@ -34,12 +34,12 @@ def parameters_of(protocol: str, members: int) -> dict[str, Any]:
 
 
 def steady(protocol: str, nodes: int, members: int, seconds: float, rate: float = RATE) -> Plan:
-    """All members send now and then, and nothing fails."""
+    """One member of each node sends now and then, and nothing fails."""
     names = town(nodes, members)
     end = FORMED + 1000 * seconds
     return plan(
-        names, load(names, rate, FORMED - 100, end), length=end, drain=0, counted=(FORMED, end), protocol=protocol.split()[0],
-        label=protocol, **parameters_of(protocol, members),
+        names, load(names[1::members], rate, LOADED, end), length=end, drain=0, counted=(FORMED, end),
+        protocol=protocol.split()[0], label=protocol, **parameters_of(protocol, members),
     )  # fmt: skip
 
 
@@ -233,12 +233,9 @@ def recovery_of(one: Crash) -> Recovery:
     run = Run(one.plan())
     before = run.latencies(FORMED + 50, one.at - 20)
     after = run.latencies(one.at - 20)
-    gone = [
-        row["true_time"] / MS - one.at
-        for name in ("state", "view")
-        for row in rows_of(run.table, name)
-        if row["true_time"] > one.at * MS and (row["detail"].get("gone") or row["detail"].get("left"))
-    ]
+    changes = [row for row in rows_of(run.table, "state") if row["detail"]["state"] == "change"]
+    changes += [row for row in rows_of(run.table, "view") if row["detail"].get("left")]
+    gone = [row["true_time"] / MS - one.at for row in changes if row["true_time"] > one.at * MS]
     started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     usual, stall = max(before) * US / MS, max(after) * US / MS
     return Recovery(one.protocol, one.kind, usual, stall, max(gone, default=-1.0), started, run.violated)

@@ -34,7 +34,7 @@ from ....model import MS, US, Duration
 from ....scenario.model import Delay, Network
 from ..claims import Context, Figure, Series, Table
 from ..runs import rows_of
-from .runs import FORMED, Plan, Run, frame_time, load, plan, town
+from .runs import FORMED, LOADED, Plan, Run, frame_time, load, plan, town
 
 DELAY: Final = 100.0
 """One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes."""
@@ -44,6 +44,7 @@ BOXES: Final = 2
 ACKNOWLEDGE: Final = 20.0
 RETRY: Final = 30.0
 SIZE: Final = 64
+_SENDERS: Final = 30
 BYTES: Final[Mapping[str, int]] = {"McRequest": 127, "Multicast": 113, "AcksOnly": 42, "Present": 72}
 """Of packets with one message of that size each, with names as in these runs."""
 
@@ -64,10 +65,12 @@ class Installation:
     def plan(self) -> Plan:
         """A simulation of one group of it, over whole rounds of presents."""
         names = town(self.nodes, self.members)
+        # With many nodes not all of them send: all senders send their first message at once.
+        senders = names[:: self.members] if self.nodes <= _SENDERS else names[self.members :: len(names) // _SENDERS]
         end = FORMED + 1000 * self.seconds
         delay = Delay("constant", Duration(round(DELAY * US)))
         return plan(
-            names, load(names, self.rate, FORMED - 100, end, size=SIZE), length=end, drain=0, counted=(FORMED, end),
+            names, load(senders, self.rate, LOADED, end, size=SIZE), length=end, drain=0, counted=(FORMED, end),
             network=Network(delay=delay, loss=self.loss), seed=self.seed, handled=(names[0], names[self.members]),
             places=max(4, self.members + 1), room=65536, boxes=BOXES, operation=Duration(round(OPERATION * US)),
             acknowledge=Duration(round(ACKNOWLEDGE * MS)), retry=Duration(round(RETRY * MS)), poll=Duration(20 * MS),
@@ -169,11 +172,12 @@ FIELDS: Final = ("requests", "multicasts", "acknowledgements", "presents", "repe
 def installations(context: Context) -> list[Installation]:
     if context.quick:
         return [Installation(8, 2, 20)]
-    grid = [Installation(nodes, 1, 10) for nodes in (10, 30, 100, 300, 1000)]
-    grid += [Installation(nodes, 2, 10) for nodes in (10, 100)]
-    rates = [Installation(30, 2, rate) for rate in (2, 5, 20, 50, 100)]
-    lossy = [Installation(30, 1, 20, loss=loss, seconds=2.0) for loss in (0.01, 0.05)]
-    often = [Installation(30, 1, 20, present_every=every) for every in (100.0, 500.0)]
+    grid = [Installation(nodes, 1, 10, seconds=4.0) for nodes in (10, 30, 100)]
+    grid += [Installation(300, 1, 10, seconds=2.0), Installation(1000, 1, 10)]
+    grid += [Installation(nodes, 2, 10, seconds=4.0) for nodes in (10, 100)]
+    rates = [Installation(30, 2, rate, seconds=4.0) for rate in (2, 5, 20, 50, 100)]
+    lossy = [Installation(30, 1, 20, loss=loss, seconds=8.0) for loss in (0.01, 0.05)]
+    often = [Installation(30, 1, 20, present_every=every, seconds=2.0) for every in (100.0, 500.0)]
     return sorted([*grid, *rates, *lossy, *often], key=lambda one: -one.nodes)
 
 

@@ -10,7 +10,7 @@ from ....model import MS, US, Duration
 from ....scenario.model import Delay, Network
 from ..claims import Context, Measured, judge
 from ..runs import fault, rows_of
-from .runs import FORMED, Plan, Run, Told, load, node, plan, town
+from .runs import LOADED, Plan, Run, Told, load, node, plan, town
 
 # --- 107: nodes -------------------------------------------------------------------------------------------------------
 
@@ -26,7 +26,8 @@ def changing(seed: int) -> Plan:
     first = town(5, 1)
     later = "n0006.p01"
     faults = [
-        fault("join", draw.uniform(500, 700), process=later), fault("crash", draw.uniform(1100, 1300), process=draw.choice(first)),
+        fault("join", draw.uniform(500, 700), process=later),
+        fault("crash", draw.uniform(1100, 1300), process=draw.choice(first)),
     ]  # fmt: skip
     network = Network(delay=Delay("uniform", Duration(1 * MS), Duration(round(0.9 * DELTA * MS))))
     return plan(
@@ -63,7 +64,7 @@ def noticed_of(one: Plan) -> Noticed:
     begun = run.meter.hails[new]
     joined = [(time - begun) / MS for time, what, where in told if (what, where) == ("Appeared", new)]
     gone = [time / MS for time, what, where in told if (what, where) == ("Gone", crashed)]
-    # Rounds are at identity + k pi, and the last identity before the crash is that of the join: its present was sent at T + delta.
+    # Rounds are at identity + k pi, and the last identity before the crash is that of the join, T + delta.
     origin = begun / MS + DELTA
     rounds = [origin + ROUND * number for number in range(40)]
     silent = min(time for time in rounds if time >= crash.at / MS)
@@ -81,8 +82,8 @@ def nodes(context: Context) -> Measured:
     everybody = all(len(one.joined) == 4 and len(one.gone) == one.others for one in found)
     in_time = max(joined, default=0) <= 2 * DELTA and max(gone, default=0) <= DELTA
     return Measured(
-        f"{len(found)} runs with broadcasts that take up to {0.9 * DELTA:g} ms, delta {DELTA:g} ms: a node that joins is known to "
-        f"all {min(joined, default=0):.1f} to {max(joined, default=0):.1f} ms after its new-group message, one that crashes "
+        f"{len(found)} runs with broadcasts that take up to {0.9 * DELTA:g} ms, delta {DELTA:g} ms: a node that joins is known "
+        f"to all {min(joined, default=0):.1f} to {max(joined, default=0):.1f} ms after its new-group message, one that crashes "
         f"{min(gone, default=0):.1f} to {max(gone, default=0):.1f} ms after the round in which it is silent, that is "
         f"{min(late, default=0):.0f} to {max(late, default=0):.0f} ms after the crash; all others were told in "
         f"{'all' if everybody else 'not all'} runs",
@@ -101,8 +102,8 @@ def two_groups(seed: int) -> Plan:
     names = ("n0001.p01", "n0002.p01")
     both = {"A": names, "B": names}
     network = Network(delay=Delay("uniform", Duration(100 * US), Duration(3 * MS)))
-    streams = [load([sender], 100, FORMED, FORMED + 300, group=group) for group in both for sender in names]
-    return plan(names, *streams, length=FORMED + 400, groups=both, network=network, seed=seed, label=f"groups {seed}")
+    streams = [load([sender], 100, LOADED, LOADED + 300, group=group) for group in both for sender in names]
+    return plan(names, *streams, length=LOADED + 400, groups=both, network=network, seed=seed, label=f"groups {seed}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,11 +144,11 @@ def between_groups(context: Context) -> Measured:
     clean = all(one.same_within and not one.violated for one in found)
     example = different[0].example if different else "none"
     return Measured(
-        f"two members of the same two groups, {sum(one.messages for one in found):,} messages in {len(found)} runs: the groups are "
-        f"interleaved differently in {len(different)} runs (messages of A and B: {example}), and within a group the order "
+        f"two members of the same two groups, {sum(one.messages for one in found):,} messages in {len(found)} runs: the groups "
+        f"are interleaved differently in {len(different)} runs (messages of A and B: {example}), and within a group the order "
         f"differs in {sum(not one.same_within for one in found)}",
         judge(holds=clean and bool(different)),
-        "each group has its own numbers and its own distributor, and nothing compares them; who wants one order over groups takes "
-        "newtop",
+        "each group has its own numbers and its own distributor, and nothing compares them; who wants one order over groups "
+        "takes newtop",
         [dataclasses.asdict(one) for one in found],
     )

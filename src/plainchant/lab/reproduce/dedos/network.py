@@ -11,7 +11,7 @@ from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..runs import rows_of
 from . import hierarchy, installation
 from .hierarchy import cost_of, steady
-from .runs import FORMED, LAN, Plan, Run, load, node, plan, town
+from .runs import FORMED, LAN, LOADED, Plan, Run, load, node, plan, town
 
 # --- 103: latency -----------------------------------------------------------------------------------------------------
 
@@ -92,9 +92,9 @@ def broadcasts(context: Context) -> Measured:
 def lossy(loss: float, buffering: bool, seed: int, seconds: float) -> Plan:
     """Four nodes on a LAN that loses packets."""
     names = town(4, 2)
-    end = FORMED + 1000 * seconds
+    end = LOADED + 1000 * seconds
     return plan(
-        names, load(names, 400, FORMED, end), length=end, network=dataclasses.replace(LAN, loss=loss), seed=seed,
+        names, load(names, 400, LOADED, end), length=end, network=dataclasses.replace(LAN, loss=loss), seed=seed,
         rules=dataclasses.replace(RULES, buffering=buffering), label=f"{loss:g} {'kept' if buffering else 'discarded'}", places=4,
         misses=9,
     )  # fmt: skip
@@ -157,7 +157,7 @@ def several(groups: int, variant: str, seconds: float) -> Plan:
     names = town(_NODES, groups)
     members = {f"g{number:02d}": tuple(name for name in names if int(name[-2:]) == number) for number in range(1, groups + 1)}
     end = FORMED + 1000 * seconds
-    streams = [load(there, 40, FORMED - 100, end, group=group) for group, there in members.items()]
+    streams = [load(there, 40, LOADED, end, group=group) for group, there in members.items()]
     return plan(
         names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variant=variant, places=4,
         label=variant or "a distributor a group",

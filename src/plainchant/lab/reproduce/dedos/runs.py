@@ -51,8 +51,10 @@ SMALLEST: Final = 84
 LAN: Final = Network(
     delay=Delay("constant", Duration(100 * US)), bandwidth=BANDWIDTH, shared=True, header=HEADER, minimum_frame=SMALLEST
 )
+LOADED: Final = 300.0
+"""By then every group here has formed (ms): senders may begin. All of them send their first message at once."""
 FORMED: Final = 700.0
-"""By then every group here has formed (ms)."""
+"""By then that is over: counting may begin."""
 Make = Callable[[Host, Any], Engine]
 
 
