@@ -131,3 +131,13 @@ def test_108_there_is_no_order_between_groups() -> None:
     assert run.is_good
     order = {process: [row["group"] for row in run.of("deliver", process)] for process in ("n1.a", "n2.a")}
     assert order == {"n1.a": ["h", "g"], "n2.a": ["g", "h"]}
+
+
+def test_4_2_distributors_are_spread_over_the_nodes() -> None:
+    """Six groups on three nodes that form at once."""
+    names = [f"g{number}" for number in range(6)]
+    run = simulate(
+        "n1.a n2.a n3.a", groups=dict.fromkeys(names, "n1.a n2.a n3.a"), relays="n1.r n2.r n3.r", until=300,
+    )  # fmt: skip
+    assert run.is_good
+    assert sorted(begin["process"] for begin in run.stages("begin")) == ["n1.r", "n1.r", "n2.r", "n2.r", "n3.r", "n3.r"]

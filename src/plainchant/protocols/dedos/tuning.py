@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Final
 
 from ...model import MS, SECOND, Duration
 from ..registry import Surroundings
 from .parameters import Parameters
 
 
+_BESIDE: Final = 1024
+"""Bytes of a packet beside a batch, at the most."""
+
+
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
-    """Live, nodes are given two seconds."""
+    """Live, nodes are given two seconds, and an element holds as much as a packet."""
     if not surroundings.live:
         return parameters
     wanted: dict[str, Any] = {
@@ -20,5 +24,6 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
         "delta": Duration(100 * MS),
         "retry": Duration(60 * MS),
         "operation": Duration(1 * SECOND),
+        "room": max(parameters.room, surroundings.packet - _BESIDE),
     }
     return dataclasses.replace(parameters, **{name: value for name, value in wanted.items() if name not in surroundings.given})
