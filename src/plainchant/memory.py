@@ -127,6 +127,8 @@ class Header(msgspec.Struct, frozen=True):
     """The latest epoch that this node has promised to listen to, and to no earlier one."""
     before: int = 0
     """What it had promised before that."""
+    nodes: int = 0
+    """Which nodes were there when the epoch began, as a mask of the protocol's (62 bits)."""
 
 
 class Copy(Protocol):

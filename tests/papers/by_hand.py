@@ -51,8 +51,8 @@ class _Host(FakeHost):
     def now(self) -> int:
         return self._group.time
 
-    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
-        super().send(to, packet)
+    def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
+        super().send(to, packet, lan)
         self._group.mail += [Letter(self.me, target, packet) for target in to]
 
 

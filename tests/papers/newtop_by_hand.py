@@ -85,8 +85,8 @@ class _Host(FakeHost):
             self.past.add(text)
         return batch
 
-    def send(self, to: Sequence[ProcessId], packet: Packet) -> None:
-        super().send(to, packet)
+    def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
+        super().send(to, packet, lan)
         hands = self._hands
         if isinstance(packet, Data):
             hands.data[packet.batch.body.decode()] = packet

@@ -123,14 +123,15 @@ def test_3_1_a_process_is_in_several_groups() -> None:
 
 
 def test_108_there_is_no_order_between_groups() -> None:
-    """Two groups of the same members. n2 misses the first multicast of h."""
+    """Two groups of the same members, whose distributors are on different nodes. Nothing fails, and nothing is lost."""
     run = simulate(
-        "n1.a n2.a", messages("n2.a", 300, group="h"), messages("n1.a", 303, group="g"), until=500,
-        groups={"g": "n1.a n2.a", "h": "n1.a n2.a"}, faults=[fault("omit", 299, process="n2.r", packet="Multicast")],
+        "n1.a n2.a", messages("n1.a", 300, group="g"), messages("n2.a", 300, group="h"), until=400,
+        groups={"g": "n1.a n2.a", "h": "n1.a n2.a"},
     )  # fmt: skip
     assert run.is_good
     order = {process: [row["group"] for row in run.of("deliver", process)] for process in ("n1.a", "n2.a")}
-    assert order == {"n1.a": ["h", "g"], "n2.a": ["g", "h"]}
+    assert order == {"n1.a": ["g", "h"], "n2.a": ["h", "g"]}
+
 
 
 def test_4_2_distributors_are_spread_over_the_nodes() -> None:

@@ -1,19 +1,132 @@
-"""Scenarios made for one rule each, which need a course of events that no seed is likely to find."""
+"""Scenarios made for one rule each, which need a course of events that no seed is likely to find.
+
+Between nodes times are in ms and relays are processes of their own (``n1.r``, and ``n1.t`` after it); within a node times are in
+µs, and an operation takes 10, or as many times that as its script says.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from plainchant.scenario.model import Scenario
+from plainchant.model import MS, SECOND, US, Duration
+from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.scripted import Script
+from tests.papers.dedos_runs import ONE_EACH, crash, fault, messages, modules, slow
+
+from . import within
+
+_LATE = within.us(5_000)
+"""How seldom who waits for news looks even so."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scripted:
-    """A scenario, and what crashes after which operation."""
+    """A scenario, and how long its operations take or what crashes after them."""
 
     scenario: Scenario
-    script: Script
+    script: Script | None
 
 
-SCENARIOS: dict[str, Scripted] = {}
+def _between(
+    members: str,
+    *workload: Workload,
+    faults: Sequence[Fault],
+    relays: str = "n1.r n1.t n2.r n2.t",
+    until: float = 500,
+    network: Mapping[str, Any] | None = None,
+    script: Script | None = None,
+    **parameters: Any,
+) -> Scripted:
+    idle, names = tuple(relays.split()), tuple(members.split())
+    return Scripted(
+        Scenario(
+            protocol="dedos", members=(*idle, *names), groups={"g": names}, workload=workload, fault=tuple(faults),
+            duration=Duration(round(until * MS)), drain=Duration(4 * SECOND), network=Network(**(network or {})),
+            memory=Memory(duration="max"), parameters={"networked": idle, "senders": (), **parameters},
+        ),
+        script,
+    )  # fmt: skip
+
+
+def _within(
+    members: str, *workload: Workload, faults: Sequence[Fault], script: Script, later: str = "", **parameters: Any
+) -> Scripted:
+    names = tuple(members.split())
+    return Scripted(
+        Scenario(
+            protocol="dedos", members=names, groups={"g": names}, later=tuple(later.split()), workload=workload,
+            fault=tuple(faults), duration=within.us(6_000), drain=Duration(3 * SECOND), memory=Memory(detection=within.us(100)),
+            parameters={
+                "reach": "node", "senders": (), "reserve": 0, "elements": 8, "places": 8, "room": 256,
+                "operation": within.us(within.OPERATION), "poll": within.us(within.POLL), "present_every": Duration(10 * MS),
+                "delta": Duration(1 * MS), "retry": Duration(1 * MS), **parameters,
+            },
+        ),
+        script,
+    )  # fmt: skip
+
+
+SCENARIOS: dict[str, Scripted] = {
+    # n1.a has read 20 messages that n2 has not got, as many as the box has elements. The box and the distributor crash, and n1.a
+    # sends while it restores.
+    "a full Hbuffer": _between(
+        "n1.a n2.a n2.s", messages("n2.s", 250, 20), messages("n1.a", 300.1, 30), senders=("n2.s",), relays="n1.r n1.t n2.r",
+        elements=20, reserve=0, window=64, places=3, network=ONE_EACH, script=Script({"n1.a restore": 8}, {}, None),
+        faults=[fault("cut", 249, source="n1.r", target="n2.r", length=80), *modules(300, "n1/1"), *crash(300, "n1.r")],
+    ),
+    # Both mailboxes have the message and n1.a has read it; n2.a has not when the distributor crashes, and then the box of n2.
+    "a message that every mailbox has": _between(
+        "n1.s n1.a n2.a", messages("n1.s", 300), senders=("n1.s",),
+        faults=[slow("n2.a", 299, 10, 80), *crash(306, "n1.r"), *modules(350, "n2/1")],
+    ),
+    # The acknowledgement of 2 is overtaken by that of 3.
+    "a late acknowledgement": _between(
+        "n1.s n1.a n2.a", messages("n1.s", 300), messages("n1.s", 310), senders=("n1.s",), until=600,
+        faults=[fault("clog", 311, source="n2.r", target="n1.r", delay=60, length=5)],
+    ),
+    # n2.a leaves and is slow: what comes after its leave is for nobody on n2, and so has been read by all.
+    "a slow leaver": _between(
+        "n1.s n1.a n2.a", messages("n1.s", 300), messages("n1.s", 310), messages("n1.s", 320), senders=("n1.s",), until=700,
+        faults=[fault("leave", 300, process="n2.a"), slow("n2.a", 300.3, 20, 200)],
+    ),
+    # n1.b has read what n1.a has not, and n2 has not got; it leaves, and the box, the distributor and the sender crash.
+    "a leaver that has read more": _between(
+        "n1.a n1.b n2.a n2.s", messages("n2.s", 300), messages("n2.a", 600), senders=("n2.s",), until=700,
+        faults=[
+            fault("cut", 299, source="n1.r", target="n2.r", length=50), slow("n1.a", 299, 8, 40),
+            fault("leave", 304, process="n1.b"), *modules(315, "n1/1"), *crash(315, "n1.r", "n2.s"),
+        ],
+    ),
+    # t restores its message before s, whose has a lower number.
+    "a lower number is restored late": _within(
+        "s t a", within.message("s", 1000), within.message("t", 1005), senders=("s", "t"),
+        script=Script({"a receive 1": 10, "s start 2": 20}, usual=1), faults=[within.fault("module", 1030, module=1)],
+    ),
+    # t does not know that s has used a number; s is slow to restore what has it.
+    "a sender that restores late": _within(
+        "s t a", within.message("s", 1000), within.message("t", 1600), senders=("s", "t"),
+        script=Script({"a receive 1": 20, "s start 2": 200}, usual=1), faults=[within.fault("module", 1060, module=1)],
+    ),
+    # a restores its messages in a spare box while it leaves, and dies; then the other boxes crash, one after the other.
+    "a leaver that dies": _within(
+        "a b c", Workload(senders=("a",), closed=2, count=2, start=Duration(1000 * US), size=200), within.message("b", 2500),
+        boxes=3, poll=_LATE,
+        script=Script(
+            {"b receive 1": [1, 1, 60], "c receive 1": [1, 1, 60], "c receive 2": [1, 1, 60]}, usual=1,
+            after={"a recover 3 #2": "a", "b send 2": "module 2"},
+        ),
+        faults=[within.fault("leave", 1005, process="a"), within.fault("module", 1120, module=1)],
+    ),
+    # b has not read the first message of s; a, which has, and s crash with the box. d joined between the two messages and has
+    # read the second.
+    "a joiner between two messages": _within(
+        "s a b", within.message("s", 1000), within.message("s", 1200), later="d", senders=("s",), poll=_LATE,
+        script=Script({"b receive 1": [1, 1, 60]}, usual=1),
+        faults=[
+            within.fault("join", 1050, process="d", group="g"), within.fault("crash", 1300, process="s"),
+            within.fault("crash", 1300, process="a"), within.fault("module", 1310, module=1),
+        ],
+    ),
+}  # fmt: skip

@@ -20,7 +20,9 @@ verified:
 - *halted*: nobody stops but who was made to, has no networked process left on its node, or was paused for long;
 - *views*: those of processes that stay agree and stand in the order of the messages;
 - *left over*: in the end no active mailbox holds a message that somebody has not read, and only who is alive has a place;
-- *shut out*: who asks to be let in is let in, if the group has somebody left.
+- *shut out*: who asks to be let in is let in, if the group has somebody left;
+- *taken along*: what a process has read that leaves, those on its node read who stay;
+- *not synchronised*: no synchronisation phase ends before all nodes have what there was when it began.
 """
 
 from __future__ import annotations
@@ -94,6 +96,10 @@ class Watched(sweeping.Watched):
     """When it was multicast first."""
     highest: dict[tuple[GroupId, int], int] = dataclasses.field(default_factory=dict)
     """The highest number that was multicast, by group and epoch."""
+    phases: dict[tuple[GroupId, ProcessId], int] = dataclasses.field(default_factory=dict)
+    """The last number when a synchronisation phase began, by group and distributor."""
+    behind: list[str] = dataclasses.field(default_factory=list)
+    """Nodes that did not have that when it ended."""
     found: dict[str, None] = dataclasses.field(default_factory=dict)
     """Situations that are not in the trace."""
 
@@ -121,6 +127,17 @@ class Watch(sweeping.Watch):
                 watched.found["numbers void"] = None
         self.host.send(to, packet, lan)
 
+    def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
+        if kind == "sync" and group is not None:
+            if detail["stage"] == "begin":
+                self.watched.phases[group, self.me] = detail["last"]
+            else:
+                peers = self.inner.distributors[group].peers.values()  # type: ignore[attr-defined]
+                last = self.watched.phases[group, self.me]
+                behind = [peer for peer in peers if peer.next <= last]
+                self.watched.behind += [f"{peer.node} has {group} up to {peer.next - 1} of {last}" for peer in behind]
+        self.host.record(kind, group, **detail)
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome(sweeping.Outcome):
@@ -133,7 +150,8 @@ class Outcome(sweeping.Outcome):
         """The promises that are not kept, and whatever else is wrong."""
         found: dict[str, Sequence[object]] = {
             "halted": self.halted(), "views": self.views(), "left over": self.watched.left_over, "shut out": self.shut_out(),
-        }
+            "taken along": self.taken_along(), "not synchronised": self.watched.behind,
+        }  # fmt: skip
         return [*super().violated, *(name for name, troubles in found.items() if troubles)]
 
     @cached_property
@@ -172,6 +190,23 @@ class Outcome(sweeping.Outcome):
                 staying[row["group"]] = min(row["true_time"], staying.get(row["group"], 1 << 62))
         refused = [row for row in self.rows("refused") if self._is_connected(row["process"])]
         return [f"{row['process']}: {row['group']}" for row in refused if staying.get(row["group"], 1 << 62) < row["true_time"]]
+
+    def taken_along(self) -> list[str]:
+        """What somebody read who left, and somebody who stays on its node did not, though it was a member then."""
+        delivered: dict[tuple[ProcessId, GroupId], dict[tuple[ProcessId, int], int]] = {}
+        for row in self.rows("deliver"):
+            delivered.setdefault((row["process"], row["group"]), {})[row["sender"], row["seq"]] = row["rank"]
+        staying = [row for row in self.rows("join") if self.summary.processes[row["process"]].state == "alive"]
+        found: list[str] = []
+        for left in self.rows("leave"):
+            node, group = node_of(self.parameters, left["process"]), left["group"]
+            for row in staying:
+                if row["group"] == group and node_of(self.parameters, row["process"]) == node and row["rank"] is not None:
+                    has = delivered.get((row["process"], group), {})
+                    for message, rank in delivered.get((left["process"], group), {}).items():
+                        if rank > row["rank"] and message not in has:
+                            found.append(f"{row['process']} has not read {message} of {group}, which {left['process']} has")
+        return found
 
     def views(self) -> list[str]:
         """Where views of processes that stay differ, or are out of order."""

@@ -16,7 +16,8 @@ changes nothing. The data of a message has no second bank: it is written while n
 **A crash of the module** is one byte, which never changes back. It is looked at when a step begins and when it has ended; from
 then on every step fails, for everybody, also for who was stopped in the middle of one.
 
-Entries that were read before are remembered with their bytes, so that what has not changed is not decoded again.
+Entries that were read before are remembered with their bytes, so that what has not changed is not decoded again; and a step that
+looks at all entries several times goes through them once, as long as it puts none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +50,7 @@ _LAYOUT_AT: Final = 16
 _PREFACE: Final = 64
 _COUNT: Final = struct.Struct("<I")
 _CHANGE: Final = struct.Struct("<IB")
-_HEADER: Final = struct.Struct("<qqqqqq")
+_HEADER: Final = struct.Struct("<qqqqqqq")
 _CONNECTION: Final = struct.Struct(f"<qqqqqBB{LONGEST_PROCESS}s")
 _ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
@@ -162,6 +163,8 @@ class Segment:
         count = self.layout.places * self.layout.slots
         self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
         self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
+        self._listed: list[tuple[int, Entry]] | None = None
+        """The entries that are there, as the step that runs has seen them; None: it has to look."""
         self._reserved: set[int] = set()
         """Places for whose messages there is memory, as far as this process knows."""
 
@@ -184,6 +187,7 @@ class Segment:
                 return FAILED
             if memory[_WHOLE]:
                 self._make_changes()
+            self._listed = None
             result = step(self)
             if self._changes:
                 self._commit()
@@ -294,7 +298,7 @@ class Segment:
         position = self._at.header_selector
         bank = 2 if self._memory[position] == 1 else 1
         at = self._at.header + (bank - 1) * _HEADER.size
-        numbers = (header.next, header.oldest, header.state, header.epoch, header.promised, header.before)
+        numbers = (header.next, header.oldest, header.state, header.epoch, header.promised, header.before, header.nodes)
         _HEADER.pack_into(self._memory, at, *numbers)
         self._changes[position] = bank
 
@@ -337,11 +341,12 @@ class Segment:
     def disconnect(self, place: int) -> None:
         self._changes[self._at.connection_selectors + place] = _NOTHING
 
-    def entries(self) -> Iterator[tuple[int, Entry]]:
-        selectors = self._selectors(self._at.entry_selectors, len(self._known_entries))
-        for found in _THERE.finditer(selectors):
-            slot = found.start()
-            yield slot, self._decoded(slot, selectors[slot])
+    def entries(self) -> Iterable[tuple[int, Entry]]:
+        if self._listed is None:
+            selectors = self._selectors(self._at.entry_selectors, len(self._known_entries))
+            slots = [found.start() for found in _THERE.finditer(selectors)]
+            self._listed = [(slot, self._decoded(slot, selectors[slot])) for slot in slots]
+        return self._listed
 
     def entry(self, slot: int) -> Entry | None:
         selector = self._selector(self._at.entry_selectors + slot)
@@ -382,6 +387,7 @@ class Segment:
             entry.kind, entry.place, flags, _DECISIONS.index(entry.decision), len(name), name,
         )
         self._changes[position] = bank + _REMOVED if entry.removed else bank
+        self._listed = None
 
     def data(self, slot: int) -> bytes:
         entry = self.entry(slot)

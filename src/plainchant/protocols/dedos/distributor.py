@@ -44,6 +44,7 @@ from .packets import (
     UpToDate,
     change_from_bytes,
     change_to_bytes,
+    mask_of,
 )
 from .parameters import Parameters
 from .places import base, node_of
@@ -110,8 +111,8 @@ class Distributor:
         """Who wants to join: its node, the life of the mailbox there, the relay."""
         self.going: dict[ProcessId, str] = {}
         """Who is no member any more, and why, and is still named in the last change."""
-        self.first_nodes: tuple[str, ...] = ()
-        """Those that were there when the epoch began."""
+        self.first_nodes = 0
+        """The nodes that were there when the epoch began."""
         self.reported: dict[str, int] = {}
         """When the last report of each node was made."""
         self.syncing = False
@@ -199,8 +200,8 @@ class Distributor:
             return False
         if held.line == line:
             return True
-        nodes = {node for other in known if other.line == line for node in other.nodes}
-        return held.before >= line and held.node in nodes
+        there = max(other.nodes for other in known if other.line == line)
+        return held.before >= line and bool(mask_of([held.node]) & there)
 
     def _form(self, known: list[Held]) -> None:
         """Nobody has ever numbered anything: the group is new."""
@@ -285,7 +286,7 @@ class Distributor:
             "elect", self.group, stage="begin", epoch=self.epoch, begin=self.begin, oldest=self.oldest, loaded=len(self.history),
             nodes=sorted(self.peers),
         )  # fmt: skip
-        self.first_nodes = tuple(self.peers)
+        self.first_nodes = mask_of(self.peers)
         for peer in self.peers.values():
             self._tell_where(peer)
         for _, (relay, held) in sorted(self.held.items()):

@@ -232,7 +232,7 @@ class Dedos(Engine):
         if relay is None:
             if isinstance(packet, Highest) and self.relay == self.host.me:
                 said = (packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1)
-                self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), (), (), False))
+                self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), (), 0, False))
             elif isinstance(packet, Multicast | SyncInit) and self.relay == self.host.me:
                 self._transmit((source,), Report(packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1, ()))
             return

@@ -390,6 +390,7 @@ class Member:
     def _depart(self) -> Generator[Request, Any, None]:
         """Leave: what this process keeps goes into the spare boxes, then it deletes itself from all."""
         box = self.box
+        self.entered = False
         if self.rules.leave_restores:
             for copy in list(box.spares_first())[:-1]:
                 for number in sorted(self.kept):
@@ -404,7 +405,7 @@ class Member:
                 box.found_dead(copy)
         self.gone = True
         yield from self._ports.disconnect(self.group)
-        self.connected = self.entered = False
+        self.connected = False
         yield from self._over(self)
         self.host.left(self.group, None if self.only_sends else self.last)
 

@@ -6,6 +6,7 @@ An epoch is a number that no two distributors share: how many there were before,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
@@ -15,6 +16,7 @@ from ...model import GroupId, Packet, ProcessId, WireError
 from .box import Element
 
 _COUNTED: Final = 32
+_BITS: Final = 62
 
 
 def epoch_of(count: int, distributor: ProcessId) -> int:
@@ -29,6 +31,18 @@ def count_of(epoch: int) -> int:
     3
     """
     return epoch >> _COUNTED
+
+
+def mask_of(nodes: Iterable[str]) -> int:
+    """Nodes as a mask, by digests of their names: it fits into a mailbox's header. Two names may share a bit.
+
+    >>> mask_of(["n1", "n2"]) & mask_of(["n2"]) == mask_of(["n2"])
+    True
+    """
+    mask = 0
+    for node in nodes:
+        mask |= 1 << crc32(node.encode()) % _BITS
+    return mask
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
@@ -112,8 +126,8 @@ class Held(Said, frozen=True, array_like=True, gc=False, tag=85):
     beyond: tuple[int, ...]
     """Numbers after ``next`` that are there."""
     members: tuple[Local, ...]
-    nodes: tuple[str, ...]
-    """The nodes that were there when the epoch of ``line`` began; none: that is not known here."""
+    nodes: int
+    """The nodes that were there when the epoch of ``line`` began (:func:`mask_of`)."""
     receives: bool
     """Whether somebody on the node receives."""
 
@@ -164,8 +178,8 @@ class SyncInit(Packet, frozen=True, array_like=True, gc=False, tag=90):
     """The first number that this node gets; 0: it goes on with what it has."""
     last: int
     oldest: int
-    nodes: tuple[str, ...]
-    """The nodes that were there when the epoch began."""
+    nodes: int
+    """The nodes that were there when the epoch began (:func:`mask_of`)."""
     reported: int
     """When the last report of this node that the distributor has heeded was made."""
     sync: bool

@@ -67,6 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     epoch: int
     promised: int
     before: int
+    nodes: int
     oldest: int
     next: int
     """The first number that is not there."""
@@ -103,8 +104,6 @@ class Relay:
         self.promised = 0
         self.epoch = 0
         """Whose numbers are in the mailbox."""
-        self.nodes: tuple[str, ...] = ()
-        """The nodes that were there when that epoch began."""
         self.next = 1
         self.oldest = 1
         self.purged = 1
@@ -221,8 +220,8 @@ class Relay:
         )
         beyond = tuple(sorted(number for number in there if number > next_))
         return Snapshot(
-            header.state, restored, header.epoch, header.promised, header.before, header.oldest, next_, acked, beyond, len(waiting),
-            tuple(requests), members, any(connection.entry for _, connection in copy.connections()),
+            header.state, restored, header.epoch, header.promised, header.before, header.nodes, header.oldest, next_, acked,
+            beyond, len(waiting), tuple(requests), members, any(connection.entry for _, connection in copy.connections()),
         )  # fmt: skip
 
     def _count_acked(self, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
@@ -544,9 +543,8 @@ class Relay:
                 self._seen(found)
                 group, epoch, at, node, life = self.said()[:5]
                 said = (group, epoch, at, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
-                nodes = self.nodes if self.epoch == found.epoch else ()
                 answer = Held(
-                    *said, packet.round, True, found.before, found.oldest, found.beyond, found.members, nodes, found.receives
+                    *said, packet.round, True, found.before, found.oldest, found.beyond, found.members, found.nodes, found.receives
                 )
                 if packet.epoch == self.promised:
                     self.tell(answer)
@@ -603,7 +601,6 @@ class Relay:
                 self._spawn("turn", self._turn(packet))
             return
         self._answered(packet)
-        self.nodes = packet.nodes
         self.high = max(self.high, packet.last)
         self.oldest = max(self.oldest, packet.oldest)
         if packet.sync:
@@ -633,7 +630,6 @@ class Relay:
                 self._forget()
         self.host.record("state", self.group, state="epoch begins", epoch=packet.epoch, begin=packet.begin, start=packet.start)
         self.epoch = packet.epoch
-        self.nodes = packet.nodes
         self.high = max(packet.last, 0)
         self.oldest = max(self.oldest, packet.oldest, packet.start)
         self.requested.clear()
@@ -667,7 +663,8 @@ class Relay:
             elif not packet.start and connection.exit >= begin:
                 copy.connect(place, boxes.changed(connection, exit=0, wish=LEAVES))
         oldest = max(header.oldest, packet.start)
-        copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=max(header.promised, packet.epoch)))
+        promised = max(header.promised, packet.epoch)
+        copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=promised, nodes=packet.nodes))
 
     # --- who is gone --------------------------------------------------------------------------------------------------
 

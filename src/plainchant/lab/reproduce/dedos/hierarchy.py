@@ -27,9 +27,11 @@ ALIKE: Final[Mapping[str, Any]] = {
 PROTOCOLS: Final = ("dedos", "sequencer", "sequencer alike")
 
 
-def parameters_of(protocol: str, members: int) -> dict[str, Any]:
+def parameters_of(protocol: str, nodes: int, members: int) -> dict[str, Any]:
+    """In dedos two processes of each node are networked: its relay, and one that can take over."""
     if protocol == "dedos":
-        return {"places": members + 1, "room": 65536}
+        networked = tuple(name for number in range(min(2, members)) for name in town(nodes, members)[number::members])
+        return {"places": members + 1, "room": 65536, "networked": networked}
     return dict(ALIKE) if protocol == "sequencer alike" else {}
 
 
@@ -39,7 +41,7 @@ def steady(protocol: str, nodes: int, members: int, seconds: float, rate: float 
     end = FORMED + 1000 * seconds
     return plan(
         names, load(names[1::members], rate, LOADED, end), length=end, drain=0, counted=(FORMED, end),
-        protocol=protocol.split()[0], label=protocol, **parameters_of(protocol, members),
+        protocol=protocol.split()[0], label=protocol, **parameters_of(protocol, nodes, members),
     )  # fmt: skip
 
 
@@ -203,7 +205,7 @@ class Crash:
         room: dict[str, Any] = {"history": history, "elements": 1024} if self.protocol == "dedos" else {"history": history}
         return plan(
             names, *streams, length=at + self.after + 100, faults=faults, protocol=self.protocol.split()[0], seed=self.seed,
-            label=f"{self.protocol}, {self.kind}", **room, **parameters_of(self.protocol, self.members),
+            label=f"{self.protocol}, {self.kind}", **room, **parameters_of(self.protocol, self.nodes, self.members),
         )  # fmt: skip
 
     def _whole_node(self, where: str) -> list[Any]:

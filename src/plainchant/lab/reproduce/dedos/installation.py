@@ -45,8 +45,10 @@ ACKNOWLEDGE: Final = 20.0
 RETRY: Final = 30.0
 SIZE: Final = 64
 _SENDERS: Final = 30
-BYTES: Final[Mapping[str, int]] = {"McRequest": 127, "Multicast": 113, "AcksOnly": 42, "Present": 72}
-"""Of packets with one message of that size each, with names as in these runs."""
+BYTES: Final[Mapping[str, int]] = {"McRequest": 127, "Multicast": 113, "AcksOnly": 42, "Present": 52}
+"""Of packets with one message of that size each, with names as in these runs; of a present, without the names of members."""
+_NAME: Final = 10
+"""Bytes of a name in a present, which has those of all networked processes of its node."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def model(one: Installation) -> Estimate:
     relay = multicasts + presents + requests / others + intervals + repeats / others
     distributor = requests + acknowledgements + multicasts + presents + repeats
     frames = {kind: frame_time(size) for kind, size in BYTES.items()}
-    of_presents = presents * frames["Present"]
+    of_presents = presents * frame_time(BYTES["Present"] + _NAME * one.members)
     lan = (
         requests * frames["McRequest"] + rate * frames["Multicast"] + (reminders + acknowledgements) * frames["AcksOnly"]
         + of_presents + repeats / 2 * (frames["AcksOnly"] + frames["Multicast"])
