@@ -23,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test sweep bench-sim bench-groups bench-verify bench-sweep bench-live pins clean
+.PHONY: help setup demo test lint types unit-test docs-test sweep bench-sim bench-groups bench-verify bench-sweep bench-live bench-nodes pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-sweep: $(STAMP)  ## sweeps beside a process pool
 
 bench-live: $(STAMP)  ## live groups beside raw UDP and other systems (about five minutes)
 	$(BIN)/plainchant bench live
+
+bench-nodes: $(STAMP)  ## two nodes of four processes beside a flat group (about a minute)
+	$(BIN)/plainchant bench nodes
 
 pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requirements/*.txt (needs uv; see CONTRIBUTING.md)
 	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt

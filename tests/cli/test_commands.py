@@ -317,7 +317,7 @@ def test_protocols(plainchant: Callable[..., Ended]) -> None:
     assert {"name", "type", "default", "unit", "minimum", "maximum", "choices", "example", "about"} == set(facts["parameters"][0])
     assert {"name": "fifo", "provided": "a majority of each view survives"} in facts["promises"]
     names = [one["name"] for one in json.loads(plainchant("protocols", "--json").out)]
-    assert names == ["sequencer", "newtop", "rtcast", "mailbox"]
+    assert names == ["sequencer", "newtop", "rtcast", "mailbox", "dedos"]
 
 
 def test_a_promise_with_two_conditions_is_shown_once(plainchant: Callable[..., Ended]) -> None:
@@ -410,6 +410,7 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
     assert {"parted/trace/part-00000.parquet", "parted/report.html"} <= set(made)
     assert {"timed/trace/part-00000.parquet", "timed/report.html"} <= set(made)
     assert {"shared/trace/part-00000.parquet", "shared/report.html"} <= set(made)
+    assert {"nodes/trace/part-00000.parquet", "nodes/report.html"} <= set(made)
     assert_one_order(first.out)
     assert "40 runs" in first.out
     again = plainchant("demo")

@@ -138,14 +138,3 @@ def simulate(
     found = verify(table, names)
     violated = [name for name, outcome in found.properties.items() if outcome.violations]
     return DedosRun(summary, table.to_pylist(), violated, [each.sentence for each in found.violations], simulation)
-
-
-def show(run: DedosRun, since: float = 0, until: float = 1 << 40, kinds: tuple[str, ...] = ()) -> str:
-    """A run as lines, for who looks for what happened."""
-    rows = sorted(run.rows, key=lambda row: (row["true_time"], row["process"], row["index"]))
-    return "\n".join(
-        f"{row['true_time'] / MS:10.3f} {row['process']:7} {row['kind']:9} {row['group'] or ''} "
-        f"{row['sender'] or ''}/{row['seq'] or ''} {row['rank']} {row['detail'] or ''}"
-        for row in rows
-        if since <= row["true_time"] / MS <= until and row["kind"] != "start" and (not kinds or row["kind"] in kinds)
-    )

@@ -161,7 +161,7 @@ def filled(*, reserve: bool) -> DedosRun:
     """n2.a fills its box while n1.s's message is on its way."""
     return simulate(
         "n1.s n1.a n2.a", messages("n2.a", 300, 20), messages("n1.s", 300.3), senders=("n1.s",), rules={"reserve": reserve},
-        elements=8, reserve=2, window=64, network=ONE_EACH, until=400, drain=8000 if reserve else 60,
+        elements=8, reserve=2, window=64, network=ONE_EACH, until=400, drain=8000 if reserve else 2000,
     )  # fmt: skip
 
 

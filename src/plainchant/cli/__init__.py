@@ -62,6 +62,7 @@ BENCHMARKS: Final = (
     Later("verify", "Measure verification beside DuckDB.", home="bench_verify"),
     Later("sweep", "Measure sweeps beside a plain pool of processes.", home="bench_sweep"),
     Later("live", "Measure live groups beside raw UDP and other systems.", home="bench_live"),
+    Later("nodes", "Measure two nodes of four processes (dedos) beside a flat group over UDP.", home="bench_nodes"),
 )
 
 

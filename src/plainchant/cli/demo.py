@@ -1,5 +1,6 @@
 """``plainchant demo``: five members, loss, a crash of the one that matters most, the story of it, the same for real, groups that
-overlap, a network that falls apart and heals, messages with deadlines, mailboxes in common memory, and the laboratory."""
+overlap, a network that falls apart and heals, messages with deadlines, mailboxes in common memory, nodes that share them, and the
+laboratory."""
 
 from __future__ import annotations
 
@@ -36,11 +37,12 @@ _OVERLAPPING: Final = "newtop-overlapping"
 _PARTED: Final = "newtop-partition"
 _TIMED: Final = "rtcast-realtime"
 _SHARED: Final = "mailbox-modules"
+_HIERARCHY: Final = "dedos-crashes"
 _SHOWN: Final = 10
 """Messages of the overlapping groups that are shown in their one order."""
 _SEEDS: Final = "0:40"
 _ALWAYS: Final = {"scenario.toml", "summary.json", "trace"}
-_PARTS: Final = ("live", "overlapping", "parted", "timed", "shared", "sweep")
+_PARTS: Final = ("live", "overlapping", "parted", "timed", "shared", "nodes", "sweep")
 
 
 @guarded
@@ -55,8 +57,9 @@ def demo(
     Five members in the simulator, a lossy network, a sequencer that crashes in the middle of a broadcast, and a
     readable account of what happened. The same with five real processes on this machine. Five groups that overlap in a ring
     and a chain, with one order over all of them. A network that falls into three parts, which go on and come together again.
-    A token ring that promises deadlines and keeps them. Mailboxes in common memory, of which all but one die. Then forty runs
-    with other faults each, as tasks on Spark, all verified; and a page for the browser of each.
+    A token ring that promises deadlines and keeps them. Mailboxes in common memory, of which all but one die. Nodes whose
+    processes share mailboxes, and of which one dies with all that is on it. Then forty runs with other faults each, as tasks on
+    Spark, all verified; and a page for the browser of each.
 
     Examples:
 
@@ -73,9 +76,10 @@ def demo(
         parted = _parted(directory / "parted")
         timed = _timed(directory / "timed")
         shared = _shared(directory / "shared")
+        over_nodes = _over_nodes(directory / "nodes")
         swept = _laboratory(directory)
     _onwards(result, out)
-    if not (result.passes and lived and overlapped and parted and timed and shared and swept):
+    if not (result.passes and lived and overlapped and parted and timed and shared and over_nodes and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -289,6 +293,54 @@ def _in_time(rows: pa.Table, copies: int) -> Table:
     return table
 
 
+def _over_nodes(directory: Path) -> bool:
+    """Nodes with mailboxes of their own, of which one of each kind of part dies; True if it kept its promises."""
+    console = output()
+    scenario = load(find(_HIERARCHY))
+    nodes = dict.fromkeys(name.partition(".")[0] for name in scenario.members)
+    console.print("\n[bold]And with many processes on few machines?[/bold]")
+    console.print(
+        f"{', '.join(scenario.members)} are on {len(nodes)} nodes, under {scenario.protocol}. Those of a node share a mailbox, "
+        f"one of them relays, and one relay numbers for all. The network between them loses {scenario.network.loss:.0%} of all packets. "
+        "What crashed, who numbered then, and how long a message took at the most to be everywhere:\n",
+        markup=False,
+    )
+    directory.mkdir()
+    result = execute(scenario, directory, verify_it=True, command="demo")
+    console.print(_after_crashes(scenario, result.table))
+    console.print()
+    if result.verification is not None:
+        tell_verification(result.verification, console)
+    return result.passes
+
+
+def _after_crashes(scenario: Scenario, rows: pa.Table) -> Table:
+    """From one fault to the next: the last distributor, messages that were sent then, and the longest delivery of one of them."""
+    faults = [(0, "")]
+    for fault in scenario.fault:
+        what = f"mailbox {fault.module} of {fault.node}" if fault.kind == "module" else fault.process or fault.node
+        faults.append((fault.at, f"{what} {'comes back' if fault.kind == 'restart' else 'dies'}"))
+    times = [at for at, _ in faults]
+    sent: dict[tuple[str, int], int] = {}
+    longest = [0] * len(faults)
+    distributors: list[str] = ["" for _ in faults]
+    for row in in_order(rows).to_pylist():
+        place = bisect_right(times, row["true_time"]) - 1
+        if row["kind"] == "send":
+            sent[row["sender"], row["seq"]] = row["true_time"]
+        elif row["kind"] == "deliver":
+            since = sent[row["sender"], row["seq"]]
+            begun = bisect_right(times, since) - 1
+            longest[begun] = max(longest[begun], row["true_time"] - since)
+        elif row["kind"] == "elect" and decode(row["detail"]).get("stage") == "begin":
+            distributors[place:] = [row["process"]] * (len(faults) - place)
+    counts = Counter(bisect_right(times, time) - 1 for time in sent.values())
+    table = plain_table("from", "what happens", "numbers in the end", "messages", "longest delivery")
+    for number, (start, what) in enumerate(faults):
+        table.add_row(_ms(start), what, distributors[number], str(counts[number]), f"{longest[number] / 1e6:.1f} ms")
+    return table
+
+
 def _laboratory(directory: Path) -> bool:
     """A small sweep and two reports; True if all is as it should be, or if the laboratory is not installed."""
     console = output()
@@ -354,8 +406,9 @@ def _onwards(result: Result, out: Path) -> None:
         (f"plainchant explain {out}/parted --view g", "how the group fell apart and came together"),
         (f"plainchant explain {out}/timed --process valve", "what a member asked for in vain"),
         (f"plainchant trace {out}/shared --kind decide", "who decided on which message, when, and in which copy"),
+        (f"plainchant trace {out}/nodes --kind elect", "which distributors a group over nodes had, and why"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
         ("plainchant run --list", "other scenarios to try, and `plainchant live` runs each with real processes"),
-        ("plainchant protocols sequencer", "what it promises, and what can be set; newtop, rtcast and mailbox are the others"),
+        ("plainchant protocols sequencer", "what it promises, and what can be set; there are four other protocols"),
     ):
         console.print(f"  {command:<58} {why}", markup=False)

@@ -187,18 +187,6 @@ def _all_have_read(copy: Copy, number: int) -> None:
 mutant("what one restores counts as read by all", boxes, "restore", ("boxes", "primitives"))(_restore(_all_have_read))
 
 
-@mutant("erratum 8: what is there is restored again", boxes, "restore", ("boxes", "primitives"))
-def _again(copy: Copy, number: int, element: Element, mask: int, *, sets_flag: bool = True) -> bool:
-    if number < copy.header().oldest:
-        return True
-    return boxes.put(copy, element, number, boxes.receivers(copy, number), mask)
-
-
-@mutant("only P-flags of the first place count", boxes, "is_restored", ("boxes", "primitives"))
-def _first_place(copy: Copy) -> bool:
-    return all(connection.present for place, connection in copy.connections() if connection.entry and place == 0)
-
-
 # --- members ----------------------------------------------------------------------------------------------------------
 
 

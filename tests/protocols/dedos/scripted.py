@@ -91,6 +91,16 @@ SCENARIOS: dict[str, Scripted] = {
         "n1.s n1.a n2.a", messages("n1.s", 300), messages("n1.s", 310), messages("n1.s", 320), senders=("n1.s",), until=700,
         faults=[fault("leave", 300, process="n2.a"), slow("n2.a", 300.3, 20, 200)],
     ),
+    # The box of n2 crashes with 2, which n2.a has read, 3, which it has not, and 4, a local sender's and so in the spare box.
+    "a gap": _between(
+        "n1.a n2.a n1.s n2.s", messages("n1.s", 300), messages("n1.s", 310), messages("n2.s", 312), senders=("n1.s", "n2.s"),
+        faults=[slow("n2.a", 305, 12), *modules(316, "n2/1")],
+    ),
+    # n2.a has read it, n2.b has not and is slow to do so, when the box crashes.
+    "a receiver that is slow after a recovery": _between(
+        "n1.s n1.a n2.a n2.b", messages("n1.s", 300), senders=("n1.s",), until=900,
+        faults=[slow("n2.b", 299, 300, 70), *modules(306, "n2/1")],
+    ),
     # n1.b has read what n1.a has not, and n2 has not got; it leaves, and the box, the distributor and the sender crash.
     "a leaver that has read more": _between(
         "n1.a n1.b n2.a n2.s", messages("n2.s", 300), messages("n2.a", 600), senders=("n2.s",), until=700,

@@ -430,7 +430,8 @@ class _Plan:
         self.faults: list[Fault] = []
         self.after: dict[str, str] = {}
         self.lost: set[ProcessId] = set()
-        self.boxes = random.choice((1, 2, 2, 3) if family in ("steady", "nodes", "churn", "lans", "pauses") else (2, 2, 3))
+        few = family in ("steady", "nodes", "churn", "lans", "pauses")
+        self.boxes = random.choice((1, 2, 2, 3) if few else (2, 3, 3) if family in ("boxes", "within") else (2, 2, 3))
         self.memory = Memory(
             duration=random.choice(("uniform", "uniform", "extremes", "max", "min")), detection=ms(0, 20, random),
             service=Duration(random.choice((0, 0, 2 * US))),
@@ -573,7 +574,8 @@ class _Plan:
             "lans": ["lan", *self.random.choices(("lan", "relay", "node", "crash", "box"), k=several)],
             "pauses": ["long_pause", *self.random.choices(("long_pause", "relay", "crash", "box", "leave"), k=several - 1)],
             "within": [
-                *["join" for _ in self.later], *self.random.choices(("crash", "box", "box_again", "leave", "sluggish"), k=several)
+                *["join" for _ in self.later],
+                *self.random.choices(("crash", "box", "box_again", "box_again", "leave", "sluggish"), k=several + 1),
             ],
             "primitives within": [
                 *["join" for _ in self.later],
@@ -668,7 +670,7 @@ class _Plan:
             self.faults.append(Fault(kind="module", at=later, module=module, node=fault.node))
         else:
             there = [name for name in self.receivers if _node(name) == fault.node and name not in self.senders]
-            operation = self.random.choice(("start", "recover", "recover") if self.within else ("restore", "restore", "present"))
+            operation = self.random.choice(("start", "start", "recover") if self.within else ("restore", "restore", "present"))
             for process in there:
                 self.after[f"{process} {operation} {module}"] = f"module {module}"
 

@@ -9,11 +9,10 @@ process more on the way, does. Nobody is pinned: the system places the processes
 *Rates* are of a flood by everybody, at the slowest member. *Delays* are of one message every ``period``, from ``send`` until
 a receiver has read it, of receivers on the sender's node (itself among them) and of those on the other one. One sender is on
 the first node, which orders (its relay is the distributor; in a flat group its first member is the sequencer) and one on the
-second. *Under load* all members send besides, a tenth of the slowest arrangement's rate together or :data:`LOAD`, whichever is
-less: every arrangement the same.
+second.
 
 One round measures all arrangements, one right after the other, and ratios are of one round; of several rounds the median counts.
-A round beside which the machine was busy is too slow for all of them: the load average stands beside it.
+Everything waits for processors if the machine is busy: the load average stands beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import dataclasses
 import os
 import platform
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -39,7 +37,8 @@ EACH: Final = 4
 """Processes of a node."""
 PERIOD: Final = 0.02
 """Seconds between two messages whose delay counts."""
-LEAST_MESSAGES: Final = 10
+PATIENCE: Final = 60.0
+"""Seconds until eight processes are a group, and until everything has arrived that was accepted in a flood, at the most."""
 RAW_SECONDS: Final = 0.3
 FIRST: Final = "n1"
 SECOND: Final = "n2"
@@ -102,9 +101,9 @@ def measure(arrangement: Arrangement, *, size: int, warm: float, seconds: float,
         for node in (FIRST, SECOND):
             stack.callback(MailboxServer(namespace_of(memory, node)).remove_all)
         crew = stack.enter_context(_start(arrangement, size, memory))
-        crew.answers()
+        crew.answers(seconds=PATIENCE)
         crew.pin(False)
-        session = Session(crew, arrangement.members, range(len(arrangement.members)))
+        session = Session(crew, arrangement.members, range(len(arrangement.members)), patience=PATIENCE)
         delays: dict[tuple[str, str], list[int]] = {}
         for sender in arrangement.senders:
             _take_delays(crew, session, arrangement, sender, messages, delays)

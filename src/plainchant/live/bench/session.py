@@ -54,12 +54,14 @@ def flood_of(samples: Sequence[Sequence[Sample]], counted: int, end: int, others
 
 
 class Session:
-    """Member processes that are ready. ``senders`` are the numbers of those that flood."""
+    """Member processes that are ready. ``senders`` are the numbers of those that flood; ``patience`` is how many seconds what
+    they have sent may take to arrive, more than an answer takes."""
 
-    def __init__(self, crew: Crew, names: Sequence[str], senders: Sequence[int]) -> None:
+    def __init__(self, crew: Crew, names: Sequence[str], senders: Sequence[int], *, patience: float = 0.0) -> None:
         self._crew = crew
         self._names = names
         self._senders = senders
+        self._patience = patience
 
     def flood(self, warm: float, seconds: float) -> Flood:
         """Sends as much as possible for a time."""
@@ -103,7 +105,7 @@ class Session:
     def compare(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Waits until everything has arrived, and compares."""
         expected = {name: answer["sent"] for name, answer in zip(self._names, answers, strict=True) if answer["sent"]}
-        reports = self._crew.ask({"do": "drain", "expected": expected})
+        reports = self._crew.ask({"do": "drain", "expected": expected}, seconds=self._patience)
         for name, report in zip(self._names, reports, strict=True):
             if report["counts"] != expected:
                 raise BenchError(f"{expected} were sent, and {name} delivered {report['counts']}")

@@ -66,7 +66,7 @@ class Dedos(Engine):
         self.place = -1
         self.life = 0
         self.seated = 0
-        """When this process took its seat."""
+        """When this process took its seat, or went on after it had been stopped."""
         self.relay: ProcessId = ""
         """The relay of this node; empty: it is not known yet."""
         self.local: tuple[ProcessId, ...] = ()
@@ -98,7 +98,12 @@ class Dedos(Engine):
             self.host.halt(Reason("no seat", port))
             return
         self.place, self.life, self.seated = port.place, port.epoch, self.host.now
+        looked = self.host.now
         while self.place >= 0:
+            if self.host.now - looked > parameters.present_every + parameters.poll:
+                # This process was stopped, and does not know what has happened.
+                self.seated = self.host.now
+            looked = self.host.now
             found = yield Directory()
             yield from self._free_seats(found.get(SEATS, ()))
             if self.place < 0:
@@ -368,7 +373,10 @@ class Dedos(Engine):
                 return "unknown"
             return "new" if group in self.wished else ""
         if not self._is_there(relay.distributor):
-            return "gone"
+            state = self.nodes.state_of(relay.distributor)
+            silent = self.host.now - relay.heard_at
+            if state is not None or silent > self._patience // 2:
+                return "gone"
         if relay.unanswered_since and self.host.now - relay.unanswered_since > self._patience:
             return "silent"
         if relay.epoch != relay.promised and self.host.now - relay.heard_at > self._patience:

@@ -202,6 +202,8 @@ def distributors(context: Context) -> Measured:
     spread = context.sweep(loads_of, [several(count, "", seconds) for count in groups])
     alone = context.sweep(loads_of, [several(count, "one distributor", seconds) for count in groups])
     model, checked, tables, figures = installation.checked(context)
+    rows = [*(dataclasses.asdict(one) for one in (*spread, *alone)), *checked]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
     better = all(one.uneven < other.uneven for one, other in zip(spread, alone, strict=True))
     even = all(max(count for _, count in one.distributors) <= 2 * one.groups / _NODES for one in spread)
     told = "; ".join(
@@ -214,7 +216,7 @@ def distributors(context: Context) -> Measured:
         judge(holds=better and even),
         "a distributor handles every request and every acknowledgement of its group, so where it is makes the difference. What "
         "does not spread is the time on the LAN: every broadcast needs it once, whoever sends it",
-        [*(dataclasses.asdict(one) for one in (*spread, *alone)), *checked],
+        [{column: row.get(column, "") for column in columns} for row in rows],
         figures,
         (
             Table(
