@@ -261,6 +261,14 @@ class Failure:
     text: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Met:
+    """What a host tells an engine (``notice``) of a protocol with processes in no group: somebody has started under this name, and
+    can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
+
+    process: ProcessId
+
+
 # --- messages with deadlines ----------------------------------------------------------------------------------------
 
 

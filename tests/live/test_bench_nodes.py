@@ -13,7 +13,7 @@ from plainchant.live.bench.nodes import FLAT, HIERARCHY, NODE, Found, compare, m
 from plainchant.live.bench.processes import BenchError
 from plainchant.live.bench.raw import RawUdp
 from plainchant.live.bench.session import Flood
-from plainchant.live.memory.server import mailboxes
+from plainchant.live.memory.server import MailboxServer, mailboxes
 
 
 def found(rate: float, **delays: int) -> Found:
@@ -45,16 +45,21 @@ def test_ratios_are_of_one_round_and_the_median_of_them_counts() -> None:
     assert compare(HIERARCHY, FLAT, {HIERARCHY: [None], FLAT: flat[:1]}) is None
 
 
-@pytest.mark.parametrize("arrangement", [HIERARCHY, NODE], ids=str)
-def test_nodes_are_measured_and_nothing_is_left_of_them(arrangement: nodes.Arrangement) -> None:
-    before = {each.register.namespace for each in mailboxes()}
-    one = measure(arrangement, size=32, warm=0.1, seconds=0.2, messages=5)
-    assert one.flood.messages_per_s >= 0
-    ways = {("n1", "n1"), ("n1", "n2"), ("n2", "n1"), ("n2", "n2")} if arrangement is HIERARCHY else {("n1", "n1")}
+def test_nodes_are_measured_and_nothing_is_left_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[MailboxServer] = []
+
+    def make(namespace: str) -> MailboxServer:
+        made.append(MailboxServer(namespace))
+        return made[-1]
+
+    monkeypatch.setattr(nodes, "MailboxServer", make)
+    one = measure(HIERARCHY, size=32, warm=0.1, seconds=0.2, messages=5)
+    assert isinstance(one.flood.messages_per_s, float)
+    ways = [("n1", "n1"), ("n1", "n2"), ("n2", "n1"), ("n2", "n2")]
     assert {way: len(delays) for way, delays in one.delays.items()} == dict.fromkeys(ways, 5 * nodes.EACH)
     assert min(delay for delays in one.delays.values() for delay in delays) > 0
-    left = {each.register.namespace for each in mailboxes()} - before
-    assert not [namespace for namespace in left if namespace.startswith("bench ")]
+    assert [server.names() for server in made] == [[], []]
+    assert not {server.namespace for server in made} & {each.register.namespace for each in mailboxes()}
 
 
 def test_the_command_shows_what_was_measured_and_tells_failures(

@@ -18,7 +18,7 @@ from plainchant.trace import read
 SCENARIO = """
 protocol = "mailbox"
 members = 3
-duration = "500ms"
+duration = "2s"
 drain = "30s"
 
 [parameters]
@@ -35,7 +35,7 @@ notice = "200ms"
 operations = true
 
 [[workload]]
-rate = 50
+rate = 20
 
 [[fault]]
 kind = "module"

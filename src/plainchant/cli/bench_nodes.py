@@ -1,4 +1,4 @@
-"""``plainchant bench nodes``: two nodes of four processes, with common memory inside and UDP between them, beside a flat group."""
+"""``plainchant bench nodes``: two nodes of four processes, common memory inside and UDP between them, beside a flat group."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def bench_nodes(
     """Measure two nodes of four processes (dedos) beside a flat group over UDP.
 
     All on this machine: `dedos` on two nodes, `sequencer` with the same eight processes; `dedos` that reaches over one node
-    only, and `sequencer` with its four processes. Rates are of ordered messages delivered at every member while all send as much as
-    goes. Delays are from `send` until a receiver has read a message, in a group that is nearly idle, to receivers on the sender's
-    node and on the other one. Ratios are of the same round. Raw UDP is blocking sockets in Python.
+    only, and `sequencer` with its four processes. Rates are of ordered messages delivered at every member while all send as much
+    as goes. Delays are from `send` until a receiver has read a message, in a group that is nearly idle, to receivers on the
+    sender's node and on the other one. Ratios are of the same round. Raw UDP is blocking sockets in Python.
 
     Examples:
 
@@ -56,8 +56,8 @@ def _show(result: dict[str, Any]) -> None:
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
     table = plain_table(
-        "processes", "members", "messages/s", "best", "µs a message", "inside a node, µs", "across, µs", "from the first node, µs",
-        "from the second, µs",
+        "processes", "members", "messages/s", "best", "µs a message", "inside a node, µs", "across, µs",
+        "from the first node, µs", "from the second, µs",
     )
     for row in result["rows"]:
         figures = ("messages_per_s", "best_messages_per_s", "cpu_us_per_message", "inside_us_p50", "across_us_p50")
@@ -67,8 +67,8 @@ def _show(result: dict[str, Any]) -> None:
     console.print()
     table = plain_table("ratio", "to", "rounds", "messages/s", "delay inside", "delay across")
     for ratio in result["ratios"]:
-        figures = tuple(_spread(ratio[name]) for name in ("messages_per_s", "inside", "across"))
-        table.add_row(ratio["name"], ratio["to"], f"{ratio['rounds']}", *figures)
+        spreads = (_spread(ratio[name]) for name in ("messages_per_s", "inside", "across"))
+        table.add_row(ratio["name"], ratio["to"], f"{ratio['rounds']}", *spreads)
     console.print(table)
     raw, machine = result["raw"], result["machine"]
     console.print(

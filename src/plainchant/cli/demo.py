@@ -301,8 +301,8 @@ def _over_nodes(directory: Path) -> bool:
     console.print("\n[bold]And with many processes on few machines?[/bold]")
     console.print(
         f"{', '.join(scenario.members)} are on {len(nodes)} nodes, under {scenario.protocol}. Those of a node share a mailbox, "
-        f"one of them relays, and one relay numbers for all. The network between them loses {scenario.network.loss:.0%} of all packets. "
-        "What crashed, who numbered then, and how long a message took at the most to be everywhere:\n",
+        "one of them relays, and one relay numbers for all. The network between them loses "
+        f"{scenario.network.loss:.0%} of all packets. What crashed, who numbered then, and how long a message took at the most to be everywhere:\n",
         markup=False,
     )
     directory.mkdir()

@@ -51,6 +51,7 @@ from ..model import (
     Form,
     Invitation,
     Join,
+    Met,
     PlainchantError,
     Reason,
     TraceError,
@@ -187,6 +188,8 @@ class Node:
         """Groups that this process is in because it was invited, until somebody takes them."""
         self._state_events: StateEvents | None = None
         self._halted = asyncio.Event()
+        self._met: set[str] = set()
+        """Names of whom the protocol has been told."""
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence
@@ -575,6 +578,7 @@ class Node:
             spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
         self._suit_host()
         self._host.begin(self._presence.name, self._make_engine, spool)
+        self._introduce()
 
     def _suit_host(self) -> None:
         """Gives the host what this protocol needs of it."""
@@ -730,9 +734,18 @@ class Node:
 
     def _on_news(self) -> None:
         self._host.forget_routes()
+        self._introduce()
         self._news.set()
         if self._presence.seeking:
             self._ask_for_tick()
+
+    def _introduce(self) -> None:
+        """Where processes may be in no group: the protocol hears who is there."""
+        if self.description.idle and self._host.me and self._host.alive:
+            for name in self._presence.routes:
+                if name not in self._met:
+                    self._met.add(name)
+                    self._host.later(self._host.engine.notice, Met(name))
 
     def _ask_for_tick(self) -> None:
         if self._ticking is None and not self._closed:

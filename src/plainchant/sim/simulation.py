@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
-from ..model import MS, Form, Invitation, Join, Packet, UsageError
+from ..model import MS, Form, Invitation, Join, Met, Packet, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Fault, Scenario, Workload, groups_ever
 from ..wire import Codec
@@ -224,6 +224,7 @@ class Simulation:
             self._begin_in_memory(host, host.memory)
         attendant = self._attendants[host.me] = Attendant(host, self._application(host))
         host.turn(host.engine.start)
+        self._introduce(host)
         for group, how in groups.items():
             self.enter(host, group, how)
         host.later(attendant.started)
@@ -326,6 +327,15 @@ class Simulation:
     @property
     def _longest(self) -> int:
         return self.scenario.duration + self.scenario.drain
+
+    def _introduce(self, newcomer: SimHost) -> None:
+        """Where processes may be in no group: who starts later and those who are there hear of each other."""
+        if not self.description.idle or not self._kernel.now:
+            return
+        for host in self.hosts:
+            if host.alive and host is not newcomer:
+                host.post(host.turn, host.engine.notice, Met(newcomer.me))
+                newcomer.post(newcomer.turn, newcomer.engine.notice, Met(host.me))
 
     def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
         memory.started(host)

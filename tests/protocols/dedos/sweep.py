@@ -616,12 +616,16 @@ class _Plan:
             self.faults.append(Fault(kind="restart", at=Duration(back), process=process))
 
     def _relay(self, at: Duration) -> None:
-        """The process that most likely relays on some node crashes: the first one."""
+        """The process that most likely relays on some node crashes."""
+        self._crash(at, self._relays())
+
+    def _relays(self) -> list[ProcessId]:
+        """The first networked process of each node."""
         firsts: dict[str, ProcessId] = {}
         for name in self.members:
             if name not in self.lost and (not self.networked or name in self.networked):
                 firsts.setdefault(_node(name), name)
-        self._crash(at, list(firsts.values()))
+        return list(firsts.values())
 
     def _processor(self, at: Duration) -> None:
         processors = {name.rpartition(".")[0] for name in self.members if name.count(".") == 2}
@@ -737,7 +741,7 @@ class _Plan:
         self.faults.append(Fault(kind="pause", at=at, process=process, length=ms(1, 40, self.random)))
 
     def _long_pause(self, at: Duration) -> None:
-        process = self._victim(self.members)
+        process = self._victim(self._relays() if self.random.random() < 0.7 else self.members)
         if process is not None:
             length = Duration(self.random.randrange(int(0.7 * SILENCE), 3 * SILENCE))
             self.faults.append(Fault(kind="pause", at=at, process=process, length=length))

@@ -176,8 +176,8 @@ def row(arrangement: Arrangement, rounds: Sequence[Found | None], error: str | N
     """A row of the result: the medians of the rounds."""
     good = [each for each in rounds if each is not None]
     return {
-        "name": arrangement.name, "protocol": arrangement.protocol, "members": len(arrangement.members), "nodes": arrangement.nodes,
-        "rounds": len(good), "error": error,
+        "name": arrangement.name, "protocol": arrangement.protocol, "members": len(arrangement.members),
+        "nodes": arrangement.nodes, "rounds": len(good), "error": error,
         "messages_per_s": _median([each.flood.messages_per_s for each in good], 0),
         "best_messages_per_s": round(max((each.flood.messages_per_s for each in good), default=0.0)),
         "cpu_us_per_message": _median([each.flood.cpu_us_per_message for each in good], 2),
@@ -198,7 +198,8 @@ def compare(
     arrangement: Arrangement, other: Arrangement, found: Mapping[Arrangement, Sequence[Found | None]]
 ) -> dict[str, Any] | None:
     """Rates and delays to those of the other, round by round; None: no round has both."""
-    pairs = [(ours, its) for ours, its in zip(found[arrangement], found[other], strict=True) if ours is not None and its is not None]
+    together = zip(found[arrangement], found[other], strict=True)
+    pairs = [(ours, its) for ours, its in together if ours is not None and its is not None]
     if not pairs:
         return None
     rates = [ours.flood.messages_per_s / its.flood.messages_per_s for ours, its in pairs if its.flood.messages_per_s]

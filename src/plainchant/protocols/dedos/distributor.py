@@ -118,6 +118,8 @@ class Distributor:
         self.syncing = False
         self._told_oldest = 1
         self._ticks = 0
+        self._sync_last = 0
+        """The last number when the synchronisation phase began."""
         self._before = 0
         """The next number, when the others were last reminded of it."""
         self._out: list[tuple[int, Element]] = []
@@ -388,7 +390,8 @@ class Distributor:
                 return
         else:
             self._count(peer, packet)
-        if self.syncing and (isinstance(packet, UpToDate) or not self.rules.only_up_to_date):
+        is_up_to_date = isinstance(packet, UpToDate) and packet.next > self._sync_last
+        if self.syncing and (is_up_to_date or not self.rules.only_up_to_date):
             peer.up_to_date = True
             self._end_sync()
         if isinstance(packet, McRequest):
@@ -512,6 +515,7 @@ class Distributor:
             return
         self.flush()
         self.syncing = True
+        self._sync_last = self.next - 1
         self.host.record("sync", self.group, stage="begin", last=self.next - 1, oldest=self.oldest)
         for peer in self.peers.values():
             peer.up_to_date = False

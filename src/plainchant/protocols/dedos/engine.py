@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ...engine import Engine, Host
 from ...memory import Connect, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
-from ...model import Failure, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
+from ...model import Failure, Form, GroupId, Join, Met, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
 from .distributor import Distributor
 from .member import Member
 from .nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
@@ -286,6 +286,9 @@ class Dedos(Engine):
             member = self.members.get(event.group)
             if member is not None:
                 member.pressed = event.full
+        elif isinstance(event, Met):
+            if self.networked:
+                self.nodes.learn((event.process,))
         elif isinstance(event, Failure) and event.process not in self.failed and event.process != self.host.me:
             self.failed[event.process] = None
             for relay in list(self.relays.values()):
@@ -386,7 +389,7 @@ class Dedos(Engine):
     @property
     def _knows_nodes(self) -> bool:
         """Whether this process has listened for long enough to have heard of all nodes that there are."""
-        return self.host.now - self.seated >= 2 * (self.parameters.present_every + self.parameters.delta)
+        return self.host.now - self.seated >= self._patience + self.parameters.delta
 
     @property
     def _patience(self) -> int:
