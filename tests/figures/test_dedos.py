@@ -6,10 +6,15 @@ import pytest
 
 from tests.figures.dedos import PICTURES, draw
 from tests.figures.mailbox import Picture
+from tests.figures.membership import DOCS
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
 def test_a_picture_is_what_the_protocol_does(picture: Picture) -> None:
+    page = (DOCS / "hierarchy.md").read_text(encoding="utf-8")
+    for command in picture.commands:
+        assert f"$ {command}\n" in page
+    assert f"(figures/{picture.name})" in page
     assert picture.path.read_text(encoding="utf-8") == draw(picture), "python -m tests.figures.dedos makes it anew"
 
 

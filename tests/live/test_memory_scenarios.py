@@ -47,7 +47,7 @@ kind = "slow"
 process = "p1"
 at = "100ms"
 delay = "5ms"
-length = "20ms"
+length = "200ms"
 
 [[fault]]
 kind = "step"

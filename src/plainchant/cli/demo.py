@@ -302,7 +302,8 @@ def _over_nodes(directory: Path) -> bool:
     console.print(
         f"{', '.join(scenario.members)} are on {len(nodes)} nodes, under {scenario.protocol}. Those of a node share a mailbox, "
         "one of them relays, and one relay numbers for all. The network between them loses "
-        f"{scenario.network.loss:.0%} of all packets. What crashed, who numbered then, and how long a message took at the most to be everywhere:\n",
+        f"{scenario.network.loss:.0%} of all packets. What crashed, who numbered then, and how long a message took at the most "
+        "to be everywhere:\n",
         markup=False,
     )
     directory.mkdir()

@@ -76,10 +76,38 @@ SCENARIOS: dict[str, Scripted] = {
         elements=20, reserve=0, window=64, places=3, network=ONE_EACH, script=Script({"n1.a restore": 8}, {}, None),
         faults=[fault("cut", 249, source="n1.r", target="n2.r", length=80), *modules(300, "n1/1"), *crash(300, "n1.r")],
     ),
+    # n2.s sends; the multicast reaches n1 only; n1.a has read it, n1.b has not, when boxes, distributor and sender crash.
+    "one of four has read it": _between(
+        "n1.a n1.b n2.a n2.b n2.s", messages("n2.s", 300), senders=("n2.s",),
+        faults=[
+            fault("omit", 299, process="n2.r", packet="Multicast"), slow("n1.b", 299), *modules(306, "n1/1", "n2/1"),
+            *crash(306, "n1.r", "n2.s"),
+        ],
+    ),
+    # What n1 says takes a second longer for a while, n1.a's messages among it: n2 and n3 take n1 for crashed, and go on.
+    "late multicasts": _between(
+        "n1.a n2.a n3.a", messages("n1.a", 310, 4), messages("n2.a", 1350), relays="n1.r n1.t n2.r n3.r", until=1500,
+        network=ONE_EACH, faults=[fault("clog", 300, source="n1.r", delay=1000, length=900)],
+    ),
+    # n2 cannot hear the distributor for 60 ms.
+    "cut off in a synchronisation phase": _between(
+        "n1.s n1.a n2.a", messages("n1.s", 300, 10), senders=("n1.s",), history=3, elements=8, reserve=2, network=ONE_EACH,
+        faults=[fault("cut", 300.9, source="n1.r", target="n2.r", length=60)],
+    ),
+    # Sender and distributor crash, and the request was lost: nobody will ever number it.
+    "a request that is lost": _between(
+        "n1.a n2.a n2.s", messages("n2.s", 300), senders=("n2.s",), until=700,
+        faults=[fault("omit", 299, process="n1.r", packet="McRequest"), *crash(305, "n2.s", "n1.r")],
+    ),
+    # n2.s dies between MC_REQUEST and MULTICAST.
+    "a sender that dies after its request": _between(
+        "n1.a n2.a n2.s", messages("n2.s", 300), senders=("n2.s",), until=700,
+        faults=[fault("clog", 299, source="n1.r", target="n2.r", delay=20, length=5), *crash(302, "n2.s")],
+    ),
     # Both mailboxes have the message and n1.a has read it; n2.a has not when the distributor crashes, and then the box of n2.
     "a message that every mailbox has": _between(
-        "n1.s n1.a n2.a", messages("n1.s", 300), senders=("n1.s",),
-        faults=[slow("n2.a", 299, 10, 80), *crash(306, "n1.r"), *modules(350, "n2/1")],
+        "n1.s n1.a n2.a", messages("n1.s", 300), senders=("n1.s",), until=1200,
+        faults=[slow("n2.a", 299, 10, 600), *crash(306, "n1.r"), *modules(800, "n2/1")],
     ),
     # The acknowledgement of 2 is overtaken by that of 3.
     "a late acknowledgement": _between(
@@ -108,6 +136,18 @@ SCENARIOS: dict[str, Scripted] = {
             fault("cut", 299, source="n1.r", target="n2.r", length=50), slow("n1.a", 299, 8, 40),
             fault("leave", 304, process="n1.b"), *modules(315, "n1/1"), *crash(315, "n1.r", "n2.s"),
         ],
+    ),
+    # The mailbox crashes before anybody has read the message.
+    "a sender's box crashes": _within(
+        "s a b", within.message("s", 1000), senders=("s",), script=Script(usual=1, after={"s send 1": "module 1"}), faults=[],
+    ),
+    "a member's box crashes": _within(
+        "a b", within.message("a", 1000), script=Script(usual=1, after={"a send 1": "module 1"}), faults=[],
+    ),
+    # t has its P-flag in the next box already; s is slow to restore what it has sent.
+    "a P-flag that was set before": _within(
+        "s t a", within.message("s", 1000), within.message("t", 1040), within.message("t", 1600), senders=("s", "t"),
+        script=Script({"a receive 1": 20, "s start 2": 200}, usual=1), faults=[within.fault("module", 1060, module=1)],
     ),
     # t restores its message before s, whose has a lower number.
     "a lower number is restored late": _within(

@@ -275,7 +275,10 @@ class Distributor:
             self.peers[node] = Peer(node, relay, held.life, held.acked, min(held.next, self.begin))
             for member in held.members:
                 floors[member.process] = max(floors.get(member.process, 0), member.floor)
-                if member.wish != JOINS and not member.left:
+                if member.entry >= self.begin:
+                    # The change that let it in is void.
+                    self.joining[member.process] = (node, held.life, relay)
+                elif member.wish != JOINS and not 0 < member.exit < self.begin:
                     self.members[member.process] = node
         for number in sorted(self.history):
             element = self.history[number]

@@ -44,7 +44,8 @@ class Reading(msgspec.Struct, frozen=True):
     """What a receiver finds in the mailbox."""
 
     status: str
-    """``read``, ``wait`` (not a member yet), ``restore``, ``fenced``, ``deleted``."""
+    """``read``, ``wait`` (not a member yet), ``void`` (not any more: nobody has read that it was one), ``restore``, ``fenced``,
+    ``deleted``."""
     connection: Connection | None = None
     elements: tuple[tuple[int, Element], ...] = ()
     oldest: int = 1
@@ -139,17 +140,19 @@ class Member:
                         self.kept.update(found.earlier)
                 self._purge(found.oldest)
                 leaves = self._take_in(found.elements)
+                if found.status == "void":
+                    self._begin_again()
                 if leaves or (self.only_sends and found.connection.exit):
                     yield from self._depart()
                     return
                 self._leave_if_idle()
                 if len(found.elements) < _READ_AT_ONCE:
-                    if found.status == "wait" or found.connection.wish:
+                    if found.status in ("wait", "void") or found.connection.wish:
                         self._ask_again()
                     if found.status == "wait" and not self.forms and self.host.now - self._since > self._patience:
                         yield from self._give_up()
                         return
-                    yield self._nap(found.status == "wait")
+                    yield self._nap(found.status in ("wait", "void"))
 
     def _nap(self, soon: bool) -> Nap:
         now = self.host.clock()
@@ -190,7 +193,7 @@ class Member:
         if self.only_sends:
             return Reading("wait" if connection.wish == JOINS else "read", connection, (), header.oldest)
         if not connection.entry:
-            return Reading("wait", connection)
+            return Reading("void" if self.entered else "wait", connection)
         if not connection.present:
             return Reading("restore", connection)
         found: list[tuple[int, Element]] = []
@@ -222,6 +225,13 @@ class Member:
             names = tuple(name for name in self.forms or self.contacts if base(name) not in self.parameters.senders)
             self.host.install(View(self.group, 1, names or (self.host.me,), names))
             self.send()
+
+    def _begin_again(self) -> None:
+        """The change that made this process a member was lost before anybody had read it."""
+        assert not self.members, self.members
+        self.entered = False
+        self.last = 0
+        self.kept.clear()
 
     def _purge(self, oldest: int) -> None:
         self.oldest = max(self.oldest, oldest)

@@ -63,8 +63,10 @@ class Local(msgspec.Struct, frozen=True, array_like=True):
     wish: int
     floor: int
     """All its messages up to this one of its own numbers were read by all receivers of its node."""
-    left: bool
-    """A change has said that it is no member any more."""
+    entry: int
+    """The number of the change that made it a receiver; 0: none has, or it only sends."""
+    exit: int
+    """The number of the change that has said that it is no member any more; 0: none has."""
 
 
 class Said(Packet, frozen=True, array_like=True, gc=False):

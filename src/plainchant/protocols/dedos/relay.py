@@ -214,7 +214,7 @@ class Relay:
                     requests.append(boxes.element_of(copy, slot, entry))
         acked = self._count_acked(copy, there, header.oldest, next_)
         members = tuple(
-            Local(connection.process, connection.wish, self._floor(copy, connection, acked), connection.exit > 0)
+            Local(connection.process, connection.wish, self._floor(copy, connection, acked), connection.entry, connection.exit)
             for _, connection in copy.connections()
             if connection.process not in self.failed
         )
@@ -447,7 +447,7 @@ class Relay:
         """StoreMsgIm, as one step on one box."""
         if is_active and self.rules.restore_flags and not boxes.is_restored(copy):
             return "recovering"
-        if is_active and not is_local and number not in boxes.numbered(copy) and self._is_full(copy):
+        if is_active and not is_local and number not in boxes.numbered(copy) and self._is_full(copy, number):
             return "full"
         if change is not None:
             self._admit(copy, number, change, is_active)
@@ -463,15 +463,16 @@ class Relay:
                 return "stored"
             if not is_active or not self.rules.late_sender:
                 return "stored"
-            if self._is_full(copy):
+            if self._is_full(copy, number):
                 return "full"
         if is_active and not boxes.put(copy, element, number, listed):
             return "full"
         return "stored"
 
-    def _is_full(self, copy: Copy) -> bool:
+    def _is_full(self, copy: Copy, number: int) -> bool:
+        """Whether there is no room for this number. Higher ones that are there do not count: they wait for this one."""
         occupied = [entry.stamp for _, entry in copy.entries()]
-        has_numbers = len([stamp for stamp in occupied if stamp])
+        has_numbers = len([stamp for stamp in occupied if 0 < stamp < number])
         reserve = self.parameters.reserve if self.rules.reserve else 0
         return len(occupied) >= self.parameters.elements and has_numbers >= reserve
 
@@ -659,7 +660,7 @@ class Relay:
                 copy.put(slot, boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True))
         for place, connection in tuple(copy.connections()):
             if not packet.start and connection.entry >= begin:
-                copy.connect(place, boxes.changed(connection, entry=0, wish=JOINS))
+                copy.connect(place, boxes.changed(connection, entry=0, exit=0, wish=JOINS))
             elif not packet.start and connection.exit >= begin:
                 copy.connect(place, boxes.changed(connection, exit=0, wish=LEAVES))
         oldest = max(header.oldest, packet.start)
