@@ -5,13 +5,12 @@ Theory of operation
 Protocols on common memory are *procedures*: generators that yield one request at a time and get its result back.
 
 - :class:`Operate` is one atomic step on one copy of a mailbox. The host runs ``step(copy)`` so that nobody else sees that copy
-  between its beginning and its end, and sends back what it returns, or :data:`FAILED` if the module that holds the copy has
-  crashed. A module that has crashed stays so, for everybody. While the step runs ``host.clock()`` reads the clock afresh.
-- :class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
-  memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and, as long as nothing
-  was, only at its latest time.
-- :class:`Connect`, :class:`Disconnect` and :class:`Directory` are calls of the mailbox server. Each node has its own, with its own
-  modules; processes of one node do not reach the memory of another.
+between its beginning and its end, and sends back what it returns, or :data:`FAILED` if the module that holds the copy has
+crashed. A module that has crashed stays so, for everybody. While the step runs ``host.clock()`` reads the clock afresh. -
+:class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
+memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and, as long as nothing
+was, only at its latest time. - :class:`Connect`, :class:`Disconnect` and :class:`Directory` are calls of the mailbox server.
+Each node has its own, with its own modules; processes of one node do not reach the memory of another.
 
 A procedure can be stopped for ever at every ``yield`` (its process crashes), and may be resumed late (its process is slow): an
 operation that takes longer than its ``bound``, counted from the moment at which it was due, is a timing fault, which the host

@@ -263,8 +263,8 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Met:
-    """What a host tells an engine (``notice``) of a protocol with processes in no group: somebody has started under this name, and
-    can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
+    """What a host tells an engine (``notice``) of a protocol with processes in no group: somebody has started under this name,
+    and can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
 
     process: ProcessId
 

@@ -53,6 +53,7 @@ def test_nodes_are_measured_and_nothing_is_left_of_them(monkeypatch: pytest.Monk
         return made[-1]
 
     monkeypatch.setattr(nodes, "MailboxServer", make)
+    monkeypatch.setattr(nodes, "EACH", 2)
     one = measure(HIERARCHY, size=32, warm=0.1, seconds=0.2, messages=5)
     assert isinstance(one.flood.messages_per_s, float)
     ways = [("n1", "n1"), ("n1", "n2"), ("n2", "n1"), ("n2", "n2")]

@@ -598,8 +598,8 @@ class SimMemory:
 
 
     def _drop_stale(self, name: str) -> None:
-        """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does a
-        live mailbox server. With time-outs whatever they left behind is waited for."""
+        """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does
+        a live mailbox server. With time-outs whatever they left behind is waited for."""
         mailbox = self.server.mailboxes.get(name)
         if mailbox is None or self._timely or not mailbox.places:
             return

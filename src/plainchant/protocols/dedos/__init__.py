@@ -62,12 +62,14 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
             return f'{group} has members on {", ".join(sorted(nodes))}; with reach = "node" put them on one, or set reach = "lan"'
         for node, there in nodes.items():
             if len(there) >= parameters.places:
-                return f"{group} has {len(there)} members on {node}, and a mailbox has {parameters.places} places; set places higher"
+                full = f"{group} has {len(there)} members on {node}, and a mailbox has {parameters.places} places"
+                return f"{full}, one of them for the relay; set places higher"
             if parameters.networked and not any(node_of(parameters, name) == node for name in parameters.networked):
                 return f"nobody on {node} is networked, so its members of {group} cannot be reached; name one in networked"
         names = sum(len(member) + 2 for member in members)
         if names + 64 > parameters.room:
-            return f"the names of the members of {group} take {names} bytes, and an element has {parameters.room}; set room higher"
+            long = f"the names of the members of {group} take {names} bytes"
+            return f"{long}, and an element of a mailbox has {parameters.room}; set room higher"
     return None
 
 
@@ -79,7 +81,9 @@ DESCRIPTION = Description(
     packets=(*PACKETS, *NODES_PACKETS),
     make=maker(),
     promises=promises,
-    faults=("crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit", "sluggish"),
+    faults=(
+        "crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit", "sluggish",
+    ),
     settle=settle,
     check=check,
     tune=tune,

@@ -411,8 +411,7 @@ class Dedos(Engine):
             if not wanted <= self.nodes.alive.keys() | {self.node} and self.host.now - since < self._patience:
                 return
         else:
-            claiming = {node for node, state in self.nodes.alive.items() if any(claim.group == group for claim in state.claims)}
-            nodes = sorted((claiming & self._relays_alive().keys()) | {self.node})
+            nodes = sorted(self._claiming(group) & self._relays_alive().keys())
         turn = nodes.index(self.node) if self.node in nodes else len(nodes)
         if self.host.now < self.lost[group] + turn * (self.parameters.retry + 2 * self.parameters.delta):
             return
@@ -420,7 +419,8 @@ class Dedos(Engine):
         if self.host.now - tried_at < self._patience and (not tried or self._is_there(tried)):
             return
         chosen = self._choose(group, relay, tried)
-        seen = max(relay.promised, self.refused.get(group, 0), max((claim.epoch for claim in self._known_claims(group)), default=0))
+        claim = self.nodes.claim_of(group)
+        seen = max(relay.promised, self.refused.get(group, 0), 0 if claim is None else claim.epoch)
         epoch = epoch_of(count_of(seen) + 1, chosen)
         self.tried[group] = (self.host.now, chosen)
         relay.unanswered_since = 0
@@ -428,15 +428,15 @@ class Dedos(Engine):
         self.host.record("elect", group, stage="call", epoch=epoch, distributor=chosen, reason=why)
         self._transmit((chosen,), StartDist(group, epoch, forms))
 
-    def _known_claims(self, group: GroupId) -> list[Claim]:
-        claim = self.nodes.claim_of(group)
-        return [] if claim is None else [claim]
+    def _claiming(self, group: GroupId) -> set[str]:
+        """The nodes that have members of a group, this one included."""
+        alive = self.nodes.alive.items()
+        return {self.node} | {node for node, state in alive if any(claim.group == group for claim in state.claims)}
 
     def _choose(self, group: GroupId, relay: Relay, tried: ProcessId) -> ProcessId:
         """NextDist: the relay of the node with the least to do, of those that have members of the group if there are any."""
         lost = {relay.distributor, tried}
-        here = {self.node} | {node for node, state in self.nodes.alive.items() if any(claim.group == group for claim in state.claims)}
-        here |= self.forming.get(group, frozenset())
+        here = self._claiming(group) | self.forming.get(group, frozenset())
         loads = {node: state.load for node, state in self.nodes.alive.items()} | {self.node: self._load()}
         for other, (_, called) in self.tried.items():
             node = node_of(self.parameters, called)

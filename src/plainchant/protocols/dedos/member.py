@@ -271,8 +271,9 @@ class Member:
         self.host.record("state", self.group, state="recovers", box=copy, kept=len(self.kept))
         for number in sorted(self.kept):
             while True:
-                step = partial(boxes.restore, number=number, element=self.kept[number], mask=box.mask, sets_flag=self.rules.own_flag)
-                done = yield box.operate(copy, "restore", step, size=len(self.kept[number].batch.body))
+                element, sets_flag = self.kept[number], self.rules.own_flag
+                step = partial(boxes.restore, number=number, element=element, mask=box.mask, sets_flag=sets_flag)
+                done = yield box.operate(copy, "restore", step, size=len(element.batch.body))
                 if done is FAILED:
                     box.found_dead(copy)
                     return

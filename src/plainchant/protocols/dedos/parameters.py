@@ -25,13 +25,19 @@ class Parameters:
         example='{ p4 = "n2" }',
     )
     networked: tuple[str, ...] = parameter(
-        (), "processes that are connected to the network and can relay and distribute; none given: all", example='["n1.a", "n2.a"]'
+        (),
+        "processes that are connected to the network and can relay and distribute; none given: all",
+        example='["n1.a", "n2.a"]',
     )
     senders: tuple[str, ...] = parameter((), "processes that only send", example='["n1.p3"]')
-    boxes: int = parameter(2, "mailboxes of a group on a node: the active one and spares; all but one may fail", minimum=1, maximum=9)
+    boxes: int = parameter(
+        2, "mailboxes of a group on a node: the active one and spares; all but one may fail", minimum=1, maximum=9
+    )
     elements: int = parameter(64, "messages that a mailbox holds", minimum=2, maximum=4096)
     reserve: int = parameter(
-        16, "of these, how many are kept for messages that have a number, so that local senders cannot fill the mailbox", minimum=0
+        16,
+        "of these, how many are kept for messages that have a number, so that local senders cannot fill the mailbox",
+        minimum=0,
     )
     history: int = parameter(64, "messages that a distributor keeps; with more it asks everybody to catch up", minimum=1)
     window: int = parameter(4, "messages of a sender that wait for a number at once", minimum=1, maximum=256)

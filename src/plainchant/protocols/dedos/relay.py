@@ -426,7 +426,9 @@ class Relay:
         for copy in list(box.spares_first()):
             if copy != active and not is_local and change is None:
                 continue
-            step = partial(self._place, number=number, element=element, change=change, is_local=is_local, is_active=copy == active)
+            step = partial(
+                self._place, number=number, element=element, change=change, is_local=is_local, is_active=copy == active
+            )
             is_first = number != self._told_full
             result = yield box.operate(copy, "store", step, news=copy == active and is_first, size=len(element.batch.body))
             if result is FAILED:
@@ -495,7 +497,8 @@ class Relay:
         if oldest <= self.purged:
             return
         for copy in list(self.box.spares_first()):
-            if (yield self.box.operate(copy, "purge", partial(boxes.purge, oldest=oldest), news=copy == self.box.active)) is FAILED:
+            step = partial(boxes.purge, oldest=oldest)
+            if (yield self.box.operate(copy, "purge", step, news=copy == self.box.active)) is FAILED:
                 self.box.found_dead(copy)
         self.purged = oldest
 
@@ -545,7 +548,8 @@ class Relay:
                 group, epoch, at, node, life = self.said()[:5]
                 said = (group, epoch, at, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
                 answer = Held(
-                    *said, packet.round, True, found.before, found.oldest, found.beyond, found.members, found.nodes, found.receives
+                    *said, packet.round, True, found.before, found.oldest, found.beyond, found.members, found.nodes,
+                    found.receives,
                 )
                 if packet.epoch == self.promised:
                     self.tell(answer)
@@ -657,7 +661,8 @@ class Relay:
                 copy.put(slot, boxes.changed(entry, removed=True))
             elif entry.stamp >= begin:
                 is_local = entry.kind == MESSAGES and entry.sender in here
-                copy.put(slot, boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True))
+                void = boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True)
+                copy.put(slot, void)
         for place, connection in tuple(copy.connections()):
             if not packet.start and connection.entry >= begin:
                 copy.connect(place, boxes.changed(connection, entry=0, exit=0, wish=JOINS))
