@@ -82,7 +82,8 @@ DESCRIPTION = Description(
     make=maker(),
     promises=promises,
     faults=(
-        "crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit", "sluggish",
+        "crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit",
+        "sluggish",
     ),
     settle=settle,
     check=check,

@@ -113,6 +113,8 @@ class Distributor:
         """Who is no member any more, and why, and is still named in the last change."""
         self.first_nodes = 0
         """The nodes that were there when the epoch began."""
+        self.lost: dict[str, int] = {}
+        """Nodes that were taken for crashed, with the lives of their mailboxes: they do not know what they have missed."""
         self.reported: dict[str, int] = {}
         """When the last report of each node was made."""
         self.syncing = False
@@ -373,7 +375,7 @@ class Distributor:
         """A node speaks that is not in the group: it wants to be, it was not told yet that it is not, or it went another way."""
         if isinstance(packet, Report) and not packet.members:
             self._release(source)
-        elif packet.line and not packet.fresh and self.rules.fencing:
+        elif self.rules.fencing and ((packet.line and not packet.fresh) or packet.life <= self.lost.get(packet.node, -1)):
             self._fence(source, packet)
         elif isinstance(packet, Report):
             self._consider(source, packet, packet.members)
@@ -570,7 +572,10 @@ class Distributor:
             return
         self.held.pop(node, None)
         self.absent.discard(node)
-        if self.peers.pop(node, None) is not None:
+        if peer is not None:
+            del self.peers[node]
+            if why == "node crashed":
+                self.lost[node] = peer.life
             for name in [name for name, where in self.members.items() if where == node]:
                 self._lose_member(name, why)
         for name in [name for name, each in self.joining.items() if each[0] == node and (life is None or each[1] < life)]:

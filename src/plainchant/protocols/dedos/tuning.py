@@ -9,7 +9,6 @@ from ...model import MS, SECOND, Duration
 from ..registry import Surroundings
 from .parameters import Parameters
 
-
 _BESIDE: Final = 1024
 """Bytes of a packet beside a batch, at the most."""
 
