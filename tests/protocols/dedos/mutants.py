@@ -23,7 +23,7 @@ import msgspec
 from plainchant.memory import Copy, Nap, Operate, Procedure, Request
 from plainchant.model import ProcessId
 from plainchant.protocols.dedos import box as boxes
-from plainchant.protocols.dedos import intra_steps, maker
+from plainchant.protocols.dedos import maker
 from plainchant.protocols.dedos.box import Box, Element
 from plainchant.protocols.dedos.distributor import Distributor, Peer
 from plainchant.protocols.dedos.engine import Dedos
@@ -208,12 +208,6 @@ def _least(self: Member, copy: Copy) -> Reading:
 _READ = Member._read
 
 
-@mutant("who has read before it keeps", Member, "_purge", ("boxes", "primitives", "nodes"))
-def _forgets(self: Member, oldest: int) -> None:
-    self.oldest = max(self.oldest, oldest)
-    self.kept.clear()
-
-
 @mutant("who leaves does not wait for its messages' numbers", Member, "_wish_to_leave", ("churn", "pauses"))
 def _leaves_at_once(self: Member) -> Procedure:
     yield from _answering(_WISH_TO_LEAVE(self), "look", lambda request: True)
@@ -293,7 +287,7 @@ def _by_word(self: Relay, packet: Highest) -> Procedure:
 _ANSWER = Relay._answer
 
 
-@mutant("numbers that nobody has stay", Relay, "_turn_box", CRASHES)
+@mutant("numbers that nobody has are not void", Relay, "_turn_box", CRASHES)
 def _not_void(self: Relay, copy: Copy, *, packet: SyncInit) -> None:
     header = copy.header()
     oldest = max(header.oldest, packet.start)
@@ -374,24 +368,15 @@ def _silent_has_all(self: Distributor, kept: dict[str, tuple[ProcessId, Held]]) 
 _LOAD = Distributor._load
 
 
-@mutant("a new distributor goes on after numbers that nobody holds", Distributor, "_load", CRASHES)
-def _highest(self: Distributor, kept: dict[str, tuple[ProcessId, Held]]) -> None:
-    _LOAD(self, kept)
-    if not self.needed and not self.starting:
-        return
-    last = max(max((*held.beyond, held.next - 1)) for _, held in kept.values())
-    self.begin = max(self.begin, last + 1)
-
-
 @mutant("crashes are no changes", Distributor, "_lose_member", CRASHES)
 def _no_change(self: Distributor, name: ProcessId, why: str) -> None:
     del self.members[name]
 
 
 @mutant("a node that is gone is waited for", Distributor, "lose", ("nodes", "lans", "pressure"))
-def _waited_for(self: Distributor, node: str, why: str) -> None:
+def _waited_for(self: Distributor, node: str, *more: Any, **settings: Any) -> None:
     if self.starting:
-        _LOSE(self, node, why)
+        _LOSE(self, node, *more, **settings)
 
 
 _LOSE = Distributor.lose
@@ -440,11 +425,6 @@ def _for_ever(self: Nodes, time: int) -> Any:
 # --- within a node ----------------------------------------------------------------------------------------------------
 
 
-@mutant("erratum 15: Send leaves the element in Fset", intra_steps, "put", WITHIN)
-def _free_within(copy: Copy, element: Element, stamp: int, listed: int, done: int = 0, place: int = 0) -> bool:
-    return bool(_stays_free(copy, element, stamp, listed, done, place))
-
-
 @mutant("a number is given before all P-flags are set", Intra, "_may_send", WITHIN)
 def _sends_early(self: Intra, copy: Copy) -> bool:
     return len(tuple(copy.entries())) < self.parameters.elements
@@ -459,19 +439,6 @@ def _stays_within(self: Intra, process: ProcessId) -> Procedure:
 @mutant("who joins is not listed in spare boxes", Intra, "_list", WITHIN)
 def _unlisted(self: Intra) -> Generator[Request, Any, None]:
     yield Nap(self.host.clock())
-
-
-@mutant("a second crash during a recovery is not noticed", Intra, "_restore", WITHIN)
-def _once(self: Intra, copy: int) -> Generator[Request, Any, bool]:
-    kept = dict(self.kept)
-    found = yield from _RESTORE_WITHIN(self, copy)
-    if not found:
-        for number in kept:
-            self.kept.pop(number, None)
-    return found
-
-
-_RESTORE_WITHIN = Intra._restore
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

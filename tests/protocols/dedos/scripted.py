@@ -124,6 +124,15 @@ SCENARIOS: dict[str, Scripted] = {
         "n1.a n2.a n1.s n2.s", messages("n1.s", 300), messages("n1.s", 310), messages("n2.s", 312), senders=("n1.s", "n2.s"),
         faults=[slow("n2.a", 305, 12), *modules(316, "n2/1")],
     ),
+    # As before, and n3 has not got 3 when n1 crashes as well: nobody has it. Then n3.a sends.
+    "a gap that nobody can fill": _between(
+        "n1.a n2.a n3.a n1.s n2.s", messages("n1.s", 300), messages("n1.s", 310), messages("n2.s", 312), messages("n3.a", 320),
+        messages("n3.a", 330), senders=("n1.s", "n2.s"), relays="n1.r n2.r n3.r", until=900,
+        faults=[
+            slow("n2.a", 305, 12), fault("cut", 305, source="n1.r", target="n3.r", length=50), *modules(316, "n2/1"),
+            fault("node", 316, node="n1"),
+        ],
+    ),
     # n2.a has read it, n2.b has not and is slow to do so, when the box crashes.
     "a receiver that is slow after a recovery": _between(
         "n1.s n1.a n2.a n2.b", messages("n1.s", 300), senders=("n1.s",), until=900,

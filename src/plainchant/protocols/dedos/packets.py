@@ -20,7 +20,7 @@ _BITS: Final = 62
 
 
 def epoch_of(count: int, distributor: ProcessId) -> int:
-    """The epoch of a distributor that is the so-and-so-manieth of its group."""
+    """The epoch of a group's first, second, third ... distributor."""
     return count << _COUNTED | crc32(distributor.encode())
 
 
