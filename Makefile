@@ -91,7 +91,7 @@ bench-nodes: $(STAMP)  ## two nodes of four processes beside a flat group (about
 
 pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requirements/*.txt (needs uv; see CONTRIBUTING.md)
 	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/dev.in --extra lab --extra bench \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/dev.in --extra lab --extra observe --extra bench \
 		--output-file requirements/dev.txt
 
 clean:  ## remove the environment and what tools left behind
