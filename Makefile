@@ -93,6 +93,7 @@ pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requi
 	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt
 	$(UV_COMPILE) --upgrade pyproject.toml requirements/dev.in --extra lab --extra observe --extra bench \
 		--output-file requirements/dev.txt
+	$(UV_COMPILE) --upgrade requirements/fuzz.in --output-file requirements/fuzz.txt
 
 clean:  ## remove the environment and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
