@@ -32,6 +32,7 @@ OPEN: Final[dict[str, str]] = {
     "view-order": "that correct processes end with the same views",
     "view-exclusion": "all of it",
     "convergence": "all of it",
+    "unanimity": "what is rejected in groups of whose members nothing tells yet",
     "deadline": "messages that are owed and never come, where the clocks cannot be compared",
     "bounded": "how long crashes are not detected",
     "prompt": "all of it",

@@ -87,8 +87,8 @@ class Unanimity:
 
     def rejected(self, run: Growing, history: History, letter: Letter, index: int, time: int) -> None:
         group = letter.message[0]
-        if group in run.declared and not history.member.get(group):
-            return
+        if not history.member.get(group):
+            return  # where nothing tells who is a member, only the end does
         run.book.case("unanimity")
         letter.rejected.append((history.name, index))
         for process, delivery in letter.delivered.items():

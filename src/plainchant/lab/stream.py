@@ -1,0 +1,210 @@
+"""The live verdict: properties of runs that are under way, with Spark Structured Streaming over their spools.
+
+Theory of operation
+-------------------
+Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
+Parquet file: a row is what one process appended in that round, its facts as MessagePack, because nullable 64-bit times would
+not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
+:class:`~plainchant.trace.growing.Growing` as its state. After each micro-batch the verdict of every run in it comes to the driver.
+
+Files may reach the stream in another order than they were written, or again after a failure: histories have indices, so
+a state takes what is next and ignores what it has. The stream deletes files that it is done with, and old checkpoints; what
+is kept is bounded by ``growing``.
+
+A violation shows as soon as its last event is read, staged and processed: the follower's pause, the trigger interval and one
+micro-batch. [Measured](docs/watch.md) it is about two seconds here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..model import UsageError
+from ..trace.fact import Fact
+from ..trace.growing import Growing
+from .session_failures import explain_failure
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.state import GroupState
+
+INTERVAL: Final = 0.5
+"""Seconds between two micro-batches."""
+PARTITIONS: Final = 2
+"""Runs that are judged at the same time: nearly always there is one."""
+
+_STAGED: Final = pa.schema(
+    [("run", pa.string()), ("round", pa.int64()), ("process", pa.string()), ("rows", pa.int64()), ("facts", pa.binary())]
+)
+_STAGED_SQL: Final = "run string, round bigint, process string, rows bigint, facts binary"
+_JUDGED: Final = frozenset(
+    {"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault", "token", "reject", "sent"}
+)
+"""Kinds that checkers look at; of the others only that they were there."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(list[Fact]).decode
+
+
+class Staging:
+    """Facts as small files in a directory, one a round."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._round = 0
+        self._runs: dict[str, int] = {}
+        """Runs, and how many rounds without facts each is told of: what waits for an end of rounds gets it."""
+
+    def write(self, facts: Iterable[Fact]) -> int:
+        """One round: its facts become a file, if it has any or a run waits for the end of rounds; how many rows they stand for."""
+        histories: dict[tuple[str, str], list[Fact]] = {}
+        for fact in facts:
+            histories.setdefault((fact.run, fact.process), []).append(fact)
+            self._runs[fact.run] = 3
+        told = [run for run, left in self._runs.items() if left]
+        if not told:
+            return 0
+        self._round += 1
+        rows: list[dict[str, Any]] = [{"run": run, "round": self._round, "process": None, "rows": 0, "facts": None} for run in told]
+        for (run, process), own in histories.items():
+            count = sum(fact.count for fact in own)
+            rows.append(
+                {"run": run, "round": self._round, "process": process, "rows": count, "facts": _encode(list(_thinned(own)))}
+            )
+        for run in told:
+            self._runs[run] -= 1
+        hidden = self.directory / f"_{self._round:09d}"
+        pq.write_table(pa.Table.from_pylist(rows, schema=_STAGED), hidden, compression="lz4")
+        hidden.rename(self.directory / f"{self._round:09d}.parquet")
+        return sum(row["rows"] for row in rows)
+
+
+def _thinned(facts: list[Fact]) -> Iterator[Fact]:
+    """The same history; neighbours that no checker looks at become one fact that only counts them."""
+    others: Fact | None = None
+    for fact in facts:
+        if fact.kind not in _JUDGED:
+            count = fact.count + (others.count if others is not None else 0)
+            first = fact.index if others is None else others.index
+            others = Fact(fact.run, fact.process, first, "others", fact.time, count=count, true_time=fact.true_time)
+            continue
+        if others is not None:
+            yield others
+            others = None
+        yield fact
+    if others is not None:
+        yield others
+
+
+def judge(key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """One run in one micro-batch: its state, what is new, and the verdict so far."""
+    import pandas as pd
+
+    (run,) = key
+    growing: Growing = pickle.loads(state.get[0]) if state.exists else Growing(run)
+    rounds: dict[int, list[bytes]] = {}
+    for batch in batches:
+        for number, facts in zip(batch["round"], batch["facts"], strict=True):
+            told = rounds.setdefault(int(number), [])
+            if facts is not None:
+                told.append(facts)
+    for number in sorted(rounds):
+        for facts in rounds[number]:
+            growing.feed(_decode(facts))
+        growing.tick()
+    state.update((pickle.dumps(growing, pickle.HIGHEST_PROTOCOL),))
+    yield pd.DataFrame({"run": [run], "verdict": [json.dumps(growing.to_json())]})
+
+
+class LiveVerdict:
+    """The stream over a staging directory, while the block lasts: ``with LiveVerdict(spark, staging) as verdict``.
+
+    ``runs`` is the verdict so far of each run, as :meth:`Growing.to_json` gives it, with ``judged``, when it was given (ns since
+    1970). ``problem`` is why there are no more, if the stream has failed.
+    """
+
+    def __init__(self, spark: SparkSession, staging: Staging, *, interval: float = INTERVAL) -> None:
+        if "connect" in type(spark).__module__:
+            raise UsageError("a live verdict needs Spark's driver here, where the spools are: use --master instead of --remote")
+        self._spark = spark
+        self._staging = staging
+        self._interval = interval
+        self._query: Any = None
+        self._kept: dict[str, str | None] = {}
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
+        self._runs: dict[str, dict[str, Any]] = {}
+
+    def __enter__(self) -> LiveVerdict:
+        from pyspark.sql.streaming.state import GroupStateTimeout
+
+        spark = self._spark
+        self._scratch = tempfile.TemporaryDirectory(prefix="plainchant-stream-", ignore_cleanup_errors=True)
+        settings = {
+            "spark.sql.shuffle.partitions": str(PARTITIONS),
+            "spark.sql.streaming.minBatchesToRetain": "2",
+            "spark.sql.streaming.numRecentProgressUpdates": "2",
+        }
+        self._kept = {name: spark.conf.get(name, None) for name in settings}
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        staged = (
+            spark.readStream.schema(_STAGED_SQL)
+            .option("cleanSource", "delete")
+            .option("maxFileAge", "1h")
+            .parquet(str(self._staging.directory))
+        )
+        judged = staged.groupBy("run").applyInPandasWithState(
+            judge, "run string, verdict string", "growing binary", "update", GroupStateTimeout.NoTimeout
+        )
+        self._query = (
+            judged.writeStream.outputMode("update")
+            .foreachBatch(self._take)
+            .trigger(processingTime=f"{round(self._interval * 1000)} milliseconds")
+            .option("checkpointLocation", f"{self._scratch.name}/checkpoint")
+            .start()
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._query is not None:
+            with contextlib.suppress(Exception):  # a session that is gone has ended the query by itself
+                self._query.stop()
+        with contextlib.suppress(Exception):
+            for name, value in self._kept.items():
+                self._spark.conf.unset(name) if value is None else self._spark.conf.set(name, value)
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        now = time.time_ns()
+        told = {row["run"]: {**json.loads(row["verdict"]), "judged": now} for row in frame.collect()}
+        with self._lock:
+            self._runs.update(told)
+
+    @property
+    def runs(self) -> dict[str, dict[str, Any]]:
+        with self._lock:
+            return dict(self._runs)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the stream has stopped; None while it goes on."""
+        error = self._query.exception() if self._query is not None and not self._query.isActive else None
+        if error is None:
+            return None
+        explained = explain_failure(error)
+        return str(explained) if explained is not None else str(error).splitlines()[0]
