@@ -5,25 +5,28 @@ Theory of operation
 Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
 Parquet file: a row is what one process appended in that round, its facts as MessagePack, because nullable 64-bit times would
 not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
-:class:`~plainchant.trace.growing.Growing` as its state. After each micro-batch the verdict of every run in it comes to the driver.
+:class:`~plainchant.trace.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of that
+run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but the
+callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
 
 Files may reach the stream in another order than they were written, or again after a failure: histories have indices, so
 a state takes what is next and ignores what it has. The stream deletes files that it is done with, and old checkpoints; what
-is kept is bounded by ``growing``.
+is kept is bounded by ``growing``. On a cluster the directory must be one that all machines share.
 
 A violation shows as soon as its last event is read, staged and processed: the follower's pause, the trigger interval and one
-micro-batch. [Measured](docs/watch.md) it is about two seconds here.
+micro-batch. ``docs/watch.md`` has what was measured.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,17 +37,24 @@ import pyarrow.parquet as pq
 from ..model import UsageError
 from ..trace.fact import Fact
 from ..trace.growing import Growing
+from ..trace.spool import file_name
 from .session_failures import explain_failure
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.state import GroupState
 
 INTERVAL: Final = 0.5
 """Seconds between two micro-batches."""
 PARTITIONS: Final = 2
 """Runs that are judged at the same time: nearly always there is one."""
+
+_SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": str(PARTITIONS),
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+}
 
 _STAGED: Final = pa.schema(
     [("run", pa.string()), ("round", pa.int64()), ("process", pa.string()), ("rows", pa.int64()), ("facts", pa.binary())]
@@ -109,8 +119,8 @@ def _thinned(facts: list[Fact]) -> Iterator[Fact]:
         yield others
 
 
-def judge(key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """One run in one micro-batch: its state, what is new, and the verdict so far."""
+def judge(verdicts: str, key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """One run in one micro-batch: its state, what is new, and the verdict so far, which goes into a file."""
     import pandas as pd
 
     (run,) = key
@@ -126,40 +136,37 @@ def judge(key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState) -
             growing.feed(_decode(facts))
         growing.tick()
     state.update((pickle.dumps(growing, pickle.HIGHEST_PROTOCOL),))
-    yield pd.DataFrame({"run": [run], "verdict": [json.dumps(growing.to_json())]})
+    text = json.dumps({**growing.to_json(), "judged": time.time_ns()})
+    file = Path(verdicts, f"{file_name(run)}.json")
+    hidden = file.with_name(f"_{file.name}.{os.getpid()}")
+    hidden.write_text(text, encoding="utf-8")
+    hidden.replace(file)
+    yield pd.DataFrame({"run": [run], "events": [growing.events]})
 
 
 class LiveVerdict:
-    """The stream over a staging directory, while the block lasts: ``with LiveVerdict(spark, staging) as verdict``.
-
-    ``runs`` is the verdict so far of each run, as :meth:`Growing.to_json` gives it, with ``judged``, when it was given (ns since
-    1970). ``problem`` is why there are no more, if the stream has failed.
-    """
+    """The stream over a staging directory, while the block lasts: ``with LiveVerdict(spark, staging) as verdict``."""
 
     def __init__(self, spark: SparkSession, staging: Staging, *, interval: float = INTERVAL) -> None:
         if "connect" in type(spark).__module__:
             raise UsageError("a live verdict needs Spark's driver here, where the spools are: use --master instead of --remote")
         self._spark = spark
         self._staging = staging
+        self._verdicts = staging.directory.with_name(f"{staging.directory.name}-verdicts")
         self._interval = interval
         self._query: Any = None
         self._kept: dict[str, str | None] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        self._lock = threading.Lock()
-        self._runs: dict[str, dict[str, Any]] = {}
+        self._read: dict[Path, tuple[int, dict[str, Any]]] = {}
 
     def __enter__(self) -> LiveVerdict:
         from pyspark.sql.streaming.state import GroupStateTimeout
 
         spark = self._spark
         self._scratch = tempfile.TemporaryDirectory(prefix="plainchant-stream-", ignore_cleanup_errors=True)
-        settings = {
-            "spark.sql.shuffle.partitions": str(PARTITIONS),
-            "spark.sql.streaming.minBatchesToRetain": "2",
-            "spark.sql.streaming.numRecentProgressUpdates": "2",
-        }
-        self._kept = {name: spark.conf.get(name, None) for name in settings}
-        for name, value in settings.items():
+        self._verdicts.mkdir(exist_ok=True)
+        self._kept = {name: spark.conf.get(name, None) for name in _SETTINGS}
+        for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
         staged = (
             spark.readStream.schema(_STAGED_SQL)
@@ -168,11 +175,11 @@ class LiveVerdict:
             .parquet(str(self._staging.directory))
         )
         judged = staged.groupBy("run").applyInPandasWithState(
-            judge, "run string, verdict string", "growing binary", "update", GroupStateTimeout.NoTimeout
+            partial(judge, str(self._verdicts)), "run string, events bigint", "growing binary", "update", GroupStateTimeout.NoTimeout
         )
         self._query = (
             judged.writeStream.outputMode("update")
-            .foreachBatch(self._take)
+            .format("noop")
             .trigger(processingTime=f"{round(self._interval * 1000)} milliseconds")
             .option("checkpointLocation", f"{self._scratch.name}/checkpoint")
             .start()
@@ -180,25 +187,26 @@ class LiveVerdict:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._query is not None:
-            with contextlib.suppress(Exception):  # a session that is gone has ended the query by itself
-                self._query.stop()
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # a session that is gone has ended the query by itself
+            self._query.stop()
             for name, value in self._kept.items():
-                self._spark.conf.unset(name) if value is None else self._spark.conf.set(name, value)
+                if value is None:
+                    self._spark.conf.unset(name)
+                else:
+                    self._spark.conf.set(name, value)
         if self._scratch is not None:
             self._scratch.cleanup()
 
-    def _take(self, frame: DataFrame, number: int) -> None:
-        now = time.time_ns()
-        told = {row["run"]: {**json.loads(row["verdict"]), "judged": now} for row in frame.collect()}
-        with self._lock:
-            self._runs.update(told)
-
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
-        with self._lock:
-            return dict(self._runs)
+        """The verdict so far of each run, as :meth:`Growing.to_json` gives it, with ``judged``: when it was given (ns since 1970)."""
+        for file in self._verdicts.glob("*.json"):
+            if file.name.startswith("_"):
+                continue
+            changed = file.stat().st_mtime_ns
+            if self._read.get(file, (0, {}))[0] != changed:
+                self._read[file] = (changed, json.loads(file.read_bytes()))
+        return {told["run"]: told for _, told in self._read.values()}
 
     @property
     def problem(self) -> str | None:
