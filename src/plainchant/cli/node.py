@@ -33,6 +33,10 @@ def node(
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Record everything here, for `plainchant collect`.", show_default=False)
     ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve a page here that shows what this process does.", show_default=False),
+    ] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long the group may take to let us in.", show_default=False)
     ] = None,
@@ -69,7 +73,7 @@ def node(
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
-    given = {"me": me, "group": group, "trace": trace, "timeout": timeout}
+    given = {"me": me, "group": group, "trace": trace, "watch": watch, "timeout": timeout}
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     config = load_config(file, overrides)
     status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())

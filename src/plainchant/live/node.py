@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
@@ -70,6 +70,10 @@ from .names import family_of, format_address, is_here, packet_for, parse_address
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
 from .udp import UdpTransport
+
+if TYPE_CHECKING:
+    from ..trace.spool import Spool
+    from ..watch.node import NodePage
 
 TRACE_VERSION: Final = 1
 SMALLEST_PACKET: Final = 256
@@ -116,6 +120,8 @@ class Node:
     each node. Those with the same ``memory`` share it, node by node: any name, and by default one that is made of the peers'
     addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
     of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
+
+    ``watch`` (``"127.0.0.1:8765"``) serves a page there that shows what this process does (``docs/watch.md``).
     """
 
     def __init__(
@@ -136,6 +142,7 @@ class Node:
         agree: Callable[[Invitation], bool] | None = None,
         memory: str = "",
         backup: Mapping[str, str | Address] | None = None,
+        watch: str | None = None,
         description: Description | None = None,
     ) -> None:
         if me not in peers:
@@ -167,6 +174,8 @@ class Node:
         self._make_transport = _transport_maker(transport)
         self._packet = packet
         self._trace = trace
+        self._watch = watch
+        self._page: NodePage | None = None
         self._run = run
         self._incarnation = incarnation
         self._random = Random(seed if seed is not None else int.from_bytes(os.urandom(8)))
@@ -240,10 +249,17 @@ class Node:
                 terms=self._terms(),
             )
             self._is_open = True
+            if self._watch is not None:
+                from ..watch.node import NodePage  # brings aiohttp
+
+                self._page = NodePage(self.place, self._watch)
+                await self._page.open()
             if self.agree is not None:
                 await self._take_name()
         except BaseException:
             self._is_open = False
+            if self._page is not None:
+                await self._page.close()
             if opened:
                 await self._transport.close()
             raise
@@ -350,6 +366,8 @@ class Node:
             for group in list(self._host.groups.values()):
                 group.halted(Reason("closed", f"{self.name} was closed"))
             self._end_state()
+            if self._page is not None:
+                await self._page.close()
             await self._transport.close()
 
     def _end_state(self) -> None:
@@ -563,9 +581,7 @@ class Node:
         # Who only joins need not know who forms a group.
         self._check(self.parameters, {name: members for name, members in groups.items() if members})
         spool = None
-        if self._trace is not None:
-            from ..trace.spool import Spool, next_run  # brings Arrow, which a process without a trace does not need
-
+        if self._trace is not None or self._page is not None:
             start = {
                 "version": TRACE_VERSION,
                 "protocol": description.name,
@@ -573,12 +589,21 @@ class Node:
                 "promises": [promise.name for promise in description.promises(self.parameters, groups)],
                 "bounds": dict(description.bounds(self.parameters, groups)),
             }
-            name = self._presence.name
-            run = self._run if self._run is not None else next_run(self._trace, name)
-            spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
+            spool = self._spool(self._presence.name, start)
         self._suit_host()
         self._host.begin(self._presence.name, self._make_engine, spool)
         self._introduce()
+
+    def _spool(self, name: str, start: dict[str, Any]) -> Spool | None:
+        """What records this process: its spool, its page, or both."""
+        spool = None
+        run = self._run
+        if self._trace is not None:
+            from ..trace.spool import Spool, next_run  # brings Arrow, which a process without a trace does not need
+
+            run = run if run is not None else next_run(self._trace, name)
+            spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
+        return self._page.tap(run or "now", name, start, spool) if self._page is not None else spool
 
     def _suit_host(self) -> None:
         """Gives the host what this protocol needs of it."""
@@ -878,6 +903,7 @@ def join(
     incarnation: int = 0,
     memory: str = "",
     backup: Mapping[str, str | Address] | None = None,
+    watch: str | None = None,
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
@@ -896,7 +922,7 @@ def join(
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
             trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
-            backup=backup,
+            backup=backup, watch=watch,
         )
 
     joining = make_node().join(

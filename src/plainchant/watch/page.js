@@ -170,10 +170,11 @@ function showCards(run) {
   const bad = gone.filter((each) => each.state === "killed" || each.state === "stopped");
   const blocked = there.filter((each) => each.blocked.length);
   const split = run.groups.filter((group) => group.parts.length > 1);
+  const over = frame.source.over && !there.length;
   const missing = bad.length ? `${bad.map((each) => `${each.name} ${each.state}`).join(", ")}` : gone.length ? `${plural(gone.length, "process", "processes")} ended or left` : "all that were ever there";
   const parted = split.length ? `${cut(split[0].name, 30)}: members are in ${split[0].parts.length} different views` : `in ${plural(run.groups.length, "group")}`;
   $("cards").replaceChildren(
-    card(bad.length ? "bad" : "good", "Processes there", `${there.length} of ${run.processes.length}`, cut(missing, 110)),
+    card(bad.length ? "bad" : "good", over ? "Ended in good order" : "Processes there", `${over ? gone.length - bad.length : there.length} of ${run.processes.length}`, cut(missing, 110)),
     card(split.length ? "odd" : "good", "Views", split.length ? "differ" : run.groups.some((g) => g.parts.length) ? "agree" : "–", cut(parted, 110)),
     card("", "Sent", `${number(run.sent.rate)} /s`, `${number(run.sent.total)} in all; delivered ${number(run.delivered.rate)} /s`),
     card("", "From send to delivery", duration(run.latency.p50), `median; 99 % within ${duration(run.latency.p99)}`),

@@ -13,7 +13,6 @@ takes. So a message that is drawn is drawn at every process, and the page says h
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from bisect import bisect_right
 from collections import Counter, deque
@@ -341,7 +340,6 @@ class RunPicture:
     def to_json(self, now: int, *, full: bool) -> Json:
         """As the page wants it. ``full``: all of the flow that is kept, not only what came in the last round."""
         second = now // SECOND
-        known = [process for process in self.processes.values()]
         return {
             "name": self.name,
             "protocol": self.protocol,
@@ -349,7 +347,7 @@ class RunPicture:
             "began": _ms(self.began),
             "now": _ms(now),
             "events": self.events,
-            "processes": [self._process(process, now) for process in known],
+            "processes": [self._process(process, now) for process in self.processes.values()],
             "groups": [self._grouped(group) for group in self.groups.values()],
             "sent": {"rate": self._sent_rate.now(second), "total": self._sent_rate.total, "series": self._sent_rate.series(second)},
             "delivered": {
@@ -392,11 +390,14 @@ class RunPicture:
 
     def _grouped(self, group: _Group) -> Json:
         parts: dict[tuple[int, tuple[str, ...]], list[str]] = {}
-        for process in self.processes.values():
-            if process.is_there and group.name in process.views:
+        present = [process for process in self.processes.values() if process.is_there]
+        if not present:  # all is over: then who ended in good order was there to the end
+            present = [process for process in self.processes.values() if process.state == "ended"]
+        for process in present:
+            if group.name in process.views:
                 parts.setdefault(process.views[group.name], []).append(process.name)
         there = {name for _, members in parts for name in members}
-        there |= {process.name for process in self.processes.values() if process.is_there and group.name in process.joined}
+        there |= {process.name for process in present if group.name in process.joined}
         absent = [
             {"name": name, "why": why or self._why(name)} for name, why in group.known.items() if name not in there
         ]

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ..model import UsageError
-from .page import policy, page
+from .page import page, policy
 from .picture import Picture
 from .sources import Source
 from .verdict import NoVerdict, Verdicts
@@ -130,6 +130,10 @@ class Watch:
             client.news.set()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    @property
+    def what(self) -> str:
+        return self._source.what
 
     @property
     def is_loopback(self) -> bool:

@@ -57,14 +57,15 @@ class NoVerdict:
 
 
 class SparkVerdict:
-    """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify when all is over: its path, or why there is none.
+    """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify when all is over and says where it is; None:
+    somebody else verifies the end.
 
     ``staging`` is where facts wait for Spark, a directory that a cluster's machines share; without it a temporary one.
     """
 
     def __init__(
         self,
-        whole: Callable[[Path], str],
+        whole: Callable[[Path], str] | None,
         *,
         master: str | None = None,
         memory: str | None = None,
@@ -120,7 +121,7 @@ class SparkVerdict:
             "so_far": so_far,
             "final": self._final,
             "staged": self._staged,
-            "ending": self._is_over.is_set() and self._final is None and self._state == "on",
+            "ending": self._whole is not None and self._is_over.is_set() and self._final is None and self._state == "on",
         }
 
     @property
@@ -158,7 +159,7 @@ class SparkVerdict:
                 if problem is not None:
                     raise RuntimeError(problem)
                 judged = sum(told["events"] for told in self._runs.values())
-                if self._is_over.is_set() and self._final is None and judged >= self._staged:
+                if self._whole is not None and self._is_over.is_set() and self._final is None and judged >= self._staged:
                     self._final = self._verify(spark)
 
     def _verify(self, spark: SparkSession) -> dict[str, Any]:
@@ -166,6 +167,7 @@ class SparkVerdict:
         from ..lab.verify import verify
 
         assert self._scratch is not None
+        assert self._whole is not None
         try:
             path = self._whole(Path(self._scratch.name, "whole"))
             verification = verify(spark, [path])
