@@ -188,7 +188,8 @@ def _watched(spools: Path, place: str | None) -> Iterator[None]:
     verdict.start()
     try:
         with served(Spools(spools), place, verdicts=verdict) as page:
-            complain(f"the page is at {page.url}")
+            complain(f"the page is at {page.url}; the run begins when Spark is there to judge it")
+            verdict.wait()
             yield
     finally:
         verdict.stop()

@@ -37,7 +37,7 @@ function number(value) {
 
 function duration(ms) {
   if (ms === null || ms === undefined) return "–";
-  if (ms < 0.001) return "under 1 µs";
+  if (ms < 0.001) return ms ? "under 1 µs" : "0";
   if (ms < 1) return `${Math.round(ms * 1000)} µs`;
   if (ms < 1000) return `${number(ms)} ms`;
   if (ms < 120000) return `${number(ms / 1000)} s`;
@@ -329,11 +329,12 @@ function drawFlow() {
   pen.beginPath();
   pen.rect(left, 0, wide - left, height);
   pen.clip();
-  marks.forEach((mark) => drawMark(pen, mark, x, y, from, until, colours));
+  const free = {};
+  marks.forEach((mark) => drawMark(pen, mark, x, y, from, until, colours, free));
   pen.restore();
 }
 
-function drawMark(pen, mark, x, y, from, until, colours) {
+function drawMark(pen, mark, x, y, from, until, colours, free) {
   const [kind, t, process, sender, , sent, text] = mark;
   if (t < from || t > until || y[process] === undefined) return;
   const at = x(t);
@@ -363,7 +364,11 @@ function drawMark(pen, mark, x, y, from, until, colours) {
   else { pen.moveTo(at, lane - 9); pen.lineTo(at, lane + 9); }
   pen.stroke();
   pen.lineWidth = 1;
-  pen.fillText(cut(bad ? "dead" : kind === "view" ? (text.match(/view \S+/) || ["view"])[0] : kind, 16), at + 8, lane - 6);
+  const told = cut(bad ? "dead" : kind === "view" ? (text.match(/view \S+/) || ["view"])[0] : kind, 16);
+  if (bad || at > (free[process] || 0)) {
+    pen.fillText(told, at + 8, lane - 6);
+    free[process] = at + 14 + pen.measureText(told).width;
+  }
 }
 
 function showFlowWords(run) {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -44,6 +45,11 @@ STEPS: Final = 8
 QUIET: Final = 5 * SECOND
 
 Json: TypeAlias = dict[str, Any]
+
+
+def _by_name(process: _Process) -> list[tuple[int, str]]:
+    """p2 before p10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", process.name)]
 
 
 def _ms(time: int) -> float:
@@ -120,8 +126,9 @@ class Rates:
         """A second, over the last whole ones."""
         return round(sum(self._seconds.get(second - back, 0) for back in range(1, WINDOW + 1)) / WINDOW, 1)
 
-    def series(self, second: int) -> list[int]:
-        return [self._seconds.get(each, 0) for each in range(second - SERIES + 1, second + 1)]
+    def to_json(self, second: int) -> Json:
+        series = [self._seconds.get(each, 0) for each in range(second - SERIES + 1, second + 1)]
+        return {"rate": self.now(second), "total": self.total, "series": series}
 
 
 @dataclasses.dataclass(slots=True)
@@ -347,17 +354,13 @@ class RunPicture:
             "began": _ms(self.began),
             "now": _ms(now),
             "events": self.events,
-            "processes": [self._process(process, now) for process in self.processes.values()],
+            "processes": [self._process(process, now) for process in sorted(self.processes.values(), key=_by_name)],
             "groups": [self._grouped(group) for group in self.groups.values()],
-            "sent": {"rate": self._sent_rate.now(second), "total": self._sent_rate.total, "series": self._sent_rate.series(second)},
-            "delivered": {
-                "rate": self._delivered_rate.now(second),
-                "total": self._delivered_rate.total,
-                "series": self._delivered_rate.series(second),
-            },
+            "sent": self._sent_rate.to_json(second),
+            "delivered": self._delivered_rate.to_json(second),
             "latency": self._latency(second),
             "flow": {"full": full, "items": list(self._flow) if full else self._fresh, "stride": self.stride},
-            "log": list(self.log),
+            "log": sorted(self.log, key=lambda line: (line["t"], line["n"])),
             "left_out": self.left_out,
         }
 

@@ -78,6 +78,7 @@ class SparkVerdict:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._is_over = threading.Event()
+        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="verdict", daemon=True)
         self._state, self._why = "starting", "Spark is starting, which takes some seconds"
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -96,6 +97,10 @@ class SparkVerdict:
             return
         self._staging = Staging((self._place or Path(self._scratch.name)) / "facts")
         self._thread.start()
+
+    def wait(self, seconds: float = 120.0) -> None:
+        """Waits until Spark judges, or is known not to."""
+        self._ready.wait(seconds)
 
     def stop(self) -> None:
         """Ends the stream and Spark; waits for both."""
@@ -144,6 +149,7 @@ class SparkVerdict:
     def _fail(self, why: str) -> None:
         if not self._stop.is_set():
             self._state, self._why = "failed", why
+        self._ready.set()
         with self._lock:
             self._staging = None  # nobody reads it any more
 
@@ -153,6 +159,7 @@ class SparkVerdict:
         assert self._staging is not None
         with LiveVerdict(spark, self._staging) as stream:
             self._state, self._why = "on", ""
+            self._ready.set()
             while not self._stop.wait(LOOK):
                 self._runs = stream.runs
                 problem = stream.problem

@@ -75,12 +75,20 @@ def event(fact: Fact, detail: dict[str, Any]) -> str:
             what = detail.get("fault") or detail.get("kind") or "fault"
             return f"fault: {short(what, NAME_MAX)}"
         case "suspect" | "refute" | "confirm" | "elect" | "remove" | "refused" | "reject":
-            return f"{fact.kind}: {reason_of(detail)}" if detail else fact.kind
+            return f"{fact.kind}: {_told(detail)}" if detail else fact.kind
         case "block" if fact.seq is None:
             return f"is blocked: {why_blocked(detail)}"
         case "unblock":
             return "is blocked no longer"
     return ""
+
+
+def _told(detail: dict[str, Any]) -> str:
+    """A detail by its text, or, if it has none, by its names and values."""
+    if detail.get("text") or detail.get("reason"):
+        return reason_of(detail)
+    pairs = [f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in detail.items()]
+    return short("; ".join(pairs))
 
 
 def _view(fact: Fact, detail: dict[str, Any], group: str) -> str:
