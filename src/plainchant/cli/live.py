@@ -160,9 +160,8 @@ def live(
         "time_scale": time_scale,
         "drain_at_most": parse_duration(drain_at_most),
     }
-    with staged(out) if out is not None else _temporary() as directory:
-        with _watched(directory / "spools", watch_at):
-            result = execute(scenario, directory, verify_it=verify_it, options=options)
+    with staged(out) if out is not None else _temporary() as directory, _watched(directory / "spools", watch_at):
+        result = execute(scenario, directory, verify_it=verify_it, options=options)
     if as_json:
         print(json.dumps(result.to_json(), indent=2, ensure_ascii=False))
     else:

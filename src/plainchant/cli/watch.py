@@ -30,7 +30,8 @@ def watch(
         bool, typer.Option("--verdict/--no-verdict", help="Judge the run as it grows, on Spark, and whole when it has ended.")
     ] = True,
     speed: Annotated[
-        float, typer.Option(metavar="FACTOR", min=0.0, help="Replay a finished trace so many times as fast; 0 shows its end at once.")
+        float,
+        typer.Option(metavar="FACTOR", min=0.0, help="Replay a finished trace so many times as fast; 0 shows its end at once."),
     ] = 0.0,
     run: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a finished trace with several runs, this one.", show_default=False)
@@ -41,7 +42,7 @@ def watch(
     staging: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where facts wait for Spark; with --master of a cluster, one that its machines share.", show_default=False
+            metavar="DIR", help="Where facts wait for Spark; a cluster's machines must share it.", show_default=False
         ),
     ] = None,
     master: MasterOption = None,

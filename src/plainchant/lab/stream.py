@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
-Parquet file: a row is what one process appended in that round, its facts as MessagePack, because nullable 64-bit times would
-not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
+Parquet file. A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would not
+survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
 :class:`~plainchant.trace.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of that
 run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but the
 callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
@@ -79,7 +79,7 @@ class Staging:
         """Runs, and how many rounds without facts each is told of: what waits for an end of rounds gets it."""
 
     def write(self, facts: Iterable[Fact]) -> int:
-        """One round: its facts become a file, if it has any or a run waits for the end of rounds; how many rows they stand for."""
+        """One round: its facts become a file, if it has any or a run waits for ends of rounds; how many rows they stand for."""
         histories: dict[tuple[str, str], list[Fact]] = {}
         for fact in facts:
             histories.setdefault((fact.run, fact.process), []).append(fact)
@@ -88,7 +88,7 @@ class Staging:
         if not told:
             return 0
         self._round += 1
-        rows: list[dict[str, Any]] = [{"run": run, "round": self._round, "process": None, "rows": 0, "facts": None} for run in told]
+        rows: list[dict[str, Any]] = [{"run": run, "round": self._round, "rows": 0} for run in told]
         for (run, process), own in histories.items():
             count = sum(fact.count for fact in own)
             rows.append(
@@ -175,7 +175,11 @@ class LiveVerdict:
             .parquet(str(self._staging.directory))
         )
         judged = staged.groupBy("run").applyInPandasWithState(
-            partial(judge, str(self._verdicts)), "run string, events bigint", "growing binary", "update", GroupStateTimeout.NoTimeout
+            partial(judge, str(self._verdicts)),
+            "run string, events bigint",
+            "growing binary",
+            "update",
+            GroupStateTimeout.NoTimeout,
         )
         self._query = (
             judged.writeStream.outputMode("update")
@@ -199,7 +203,7 @@ class LiveVerdict:
 
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The verdict so far of each run, as :meth:`Growing.to_json` gives it, with ``judged``: when it was given (ns since 1970)."""
+        """The verdict so far of each run, as :meth:`Growing.to_json` gives it, and ``judged``, when it was given (ns since 1970)."""
         for file in self._verdicts.glob("*.json"):
             if file.name.startswith("_"):
                 continue

@@ -236,7 +236,8 @@ class Tail:
             )
         if isinstance(record, Sent):
             return Fact(
-                run, me, self._index, "send", record.time, group, record.view, me, record.first, deadline=record.deadline, **common
+                run, me, self._index, "send", record.time, group, record.view, me, record.first,
+                deadline=record.deadline, **common,
             )
         assert isinstance(record, Accepted)
         return Fact(run, me, self._index, "accept", record.time, group, None, me, **common)

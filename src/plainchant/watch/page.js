@@ -117,7 +117,8 @@ function showVerdict(told) {
   });
   const final = told.final && !told.final.problem ? told.final : null;
   const found = final ? final.violations : told.so_far ? told.so_far.violations : [];
-  part("violations", found.slice(0, 12), (list) => {
+  const gone = told.so_far ? told.so_far.withdrawn : [];
+  part("violations", [found.slice(0, 12), gone], ([list]) => {
     const articles = list.map((each) => {
       const box = make("article");
       const head = make("h3");
@@ -129,10 +130,18 @@ function showVerdict(told) {
       if (each.unless && each.unless.length) box.append(make("p", "note", `Withdrawn if ${each.unless.join(" or ")}: then nothing is asked of it.`));
       return box;
     });
+    if (gone.length) articles.push(withdrawn(gone));
     if (found.length > 12) articles.push(make("p", "note", `Showing 12 of ${found.length}.`));
     $("violations").replaceChildren(...articles);
   });
   showProperties(told, final);
+}
+
+function withdrawn(list) {
+  const box = make("details");
+  box.append(make("summary", "", `${plural(list.length, "violation was", "violations were")} withdrawn: of who crashed, left or was late, less is asked`));
+  list.slice(0, 12).forEach((each) => box.append(make("p", "note", `${each.property}: ${cut(each.sentence, 400)}. It does not count if ${each.unless.join(" or ")}.`)));
+  return box;
 }
 
 function showProperties(told, final) {
@@ -166,15 +175,17 @@ function card(style, name, value, more) {
 
 function showCards(run) {
   const there = run.processes.filter(isThere);
-  const gone = run.processes.filter((each) => !isThere(each));
+  const unseen = run.processes.filter((each) => each.state === "unseen");
+  const gone = run.processes.filter((each) => !isThere(each) && each.state !== "unseen");
+  const all = there.length + gone.length;
   const bad = gone.filter((each) => each.state === "killed" || each.state === "stopped");
   const blocked = there.filter((each) => each.blocked.length);
   const split = run.groups.filter((group) => group.parts.length > 1);
   const over = frame.source.over && !there.length;
-  const missing = bad.length ? `${bad.map((each) => `${each.name} ${each.state}`).join(", ")}` : gone.length ? `${plural(gone.length, "process", "processes")} ended or left` : "all that were ever there";
+  const missing = bad.length ? `${bad.map((each) => `${each.name} ${each.state}`).join(", ")}` : gone.length ? `${plural(gone.length, "process", "processes")} ended or left` : unseen.length ? `${plural(unseen.length, "member")} not recorded here` : "all that were ever there";
   const parted = split.length ? `${cut(split[0].name, 30)}: members are in ${split[0].parts.length} different views` : `in ${plural(run.groups.length, "group")}`;
   $("cards").replaceChildren(
-    card(bad.length ? "bad" : "good", over ? "Ended in good order" : "Processes there", `${over ? gone.length - bad.length : there.length} of ${run.processes.length}`, cut(missing, 110)),
+    card(bad.length ? "bad" : "good", over ? "Ended in good order" : "Processes there", `${over ? gone.length - bad.length : there.length} of ${all}`, cut(missing, 110)),
     card(split.length ? "odd" : "good", "Views", split.length ? "differ" : run.groups.some((g) => g.parts.length) ? "agree" : "–", cut(parted, 110)),
     card("", "Sent", `${number(run.sent.rate)} /s`, `${number(run.sent.total)} in all; delivered ${number(run.delivered.rate)} /s`),
     card("", "From send to delivery", duration(run.latency.p50), `median; 99 % within ${duration(run.latency.p99)}`),
@@ -183,6 +194,7 @@ function showCards(run) {
 }
 
 function stateOf(process) {
+  if (process.state === "unseen") return ["unseen", "not recorded"];
   if (isThere(process) && process.quiet) return ["quiet", `quiet for ${duration(process.quiet)}`];
   return [process.state, process.state];
 }
@@ -219,8 +231,7 @@ function groupBox(group, open) {
   const box = make("section");
   box.append(make("h3", "", `Group ${cut(group.name, 80)}`));
   group.parts.forEach((one) => {
-    const others = one.members.filter((name) => !one.at.includes(name));
-    const lacks = others.length ? `, not yet installed by ${others.join(", ")}` : "";
+    const lacks = one.behind.length ? `, not installed by ${one.behind.join(", ")}` : "";
     box.append(make("p", "note", `View ${one.number}, with ${plural(one.members.length, "member")}${cut(lacks, 200)}`));
     const list = make("ul", "members");
     one.members.forEach((name) => list.append(make("li", "", cut(name, 40))));
@@ -241,7 +252,7 @@ function groupBox(group, open) {
   const details = make("details");
   details.dataset.group = group.name;
   details.open = open.has(group.name);
-  details.append(make("summary", "", `The last ${plural(group.views.length, "view")} and their reasons`));
+  details.append(make("summary", "", group.views.length === 1 ? "The view and its reasons" : `The last ${group.views.length} views and their reasons`));
   const inside = make("table");
   table(inside, [n("view"), "when", "members", "what changed"], group.views.map((view) => {
     const changes = [...view.left.map((each) => `${each.name} is gone: ${each.why}`), ...(view.joined.length ? [`new: ${view.joined.join(", ")}`] : [])];
@@ -315,7 +326,7 @@ function drawFlow() {
     pen.fillText(`${((t - run.began) / 1000).toFixed(0)} s`, x(t) - 8, height - 4);
   }
   lanes.forEach((process) => {
-    pen.strokeStyle = isThere(process) ? soft : ink("--line");
+    pen.strokeStyle = isThere(process) || process.state === "unseen" ? soft : ink("--line");
     pen.setLineDash(isThere(process) ? [] : [2, 5]);
     pen.beginPath();
     pen.moveTo(left, y[process.name]);

@@ -354,7 +354,7 @@ class RunPicture:
             "began": _ms(self.began),
             "now": _ms(now),
             "events": self.events,
-            "processes": [self._process(process, now) for process in sorted(self.processes.values(), key=_by_name)],
+            "processes": [self._process(process, now) for process in sorted(self._everybody(), key=_by_name)],
             "groups": [self._grouped(group) for group in self.groups.values()],
             "sent": self._sent_rate.to_json(second),
             "delivered": self._delivered_rate.to_json(second),
@@ -363,6 +363,14 @@ class RunPicture:
             "log": sorted(self.log, key=lambda line: (line["t"], line["n"])),
             "left_out": self.left_out,
         }
+
+    def _everybody(self) -> list[_Process]:
+        """The processes, and the members of present views of which nothing is recorded here."""
+        present = [process for process in self.processes.values() if process.is_there]
+        named = {name: group for process in present for group, (_, members) in process.views.items() for name in members}
+        unseen = [name for name in sorted(named) if name not in self.processes][: MOST_PROCESSES - len(self.processes)]
+        why = "a view names it; nothing that it records is here"
+        return [*self.processes.values(), *(_Process(name, self.last, self.last, "unseen", why) for name in unseen)]
 
     def _latency(self, second: int) -> Json:
         quantiles = {
@@ -407,7 +415,11 @@ class RunPicture:
         return {
             "name": group.name,
             "parts": [
-                {"number": number, "members": list(members), "at": at}
+                {
+                    "number": number,
+                    "members": list(members),
+                    "behind": [name for name in members if name not in at and name in self.processes],
+                }
                 for (number, members), at in sorted(parts.items(), key=lambda part: (-len(part[1]), part[0][0]))
             ],
             "joined": sorted(name for name in there if not any(name in members for _, members in parts)),

@@ -118,10 +118,17 @@ class Book:
 
     def standing(self, holds: Callable[[Condition], bool]) -> tuple[dict[str, int], list[Finding]]:
         """How many violations of each property stand, and some of them, the earliest first; ``holds``: a condition came true."""
+        return self._those(lambda unless: not any(map(holds, unless)))
+
+    def withdrawn(self, holds: Callable[[Condition], bool]) -> tuple[dict[str, int], list[Finding]]:
+        """The same of those that do not stand any more."""
+        return self._those(lambda unless: any(map(holds, unless)))
+
+    def _those(self, wanted: Callable[[tuple[Condition, ...]], bool]) -> tuple[dict[str, int], list[Finding]]:
         counts: dict[str, int] = {}
         found: list[Finding] = []
         for (name, unless), shelf in self._shelves.items():
-            if not any(map(holds, unless)):
+            if wanted(unless):
                 counts[name] = counts.get(name, 0) + shelf.count
                 found += shelf.described
         places = {name: place for place, name in enumerate(PROPERTIES)}

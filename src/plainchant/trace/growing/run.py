@@ -280,13 +280,15 @@ class Growing:
             return False
         if sender == history.name:
             return True
-        return not (self._drops(history, group, sender, since, at) or self._drops(self.histories[sender], group, history.name, sent.index))
+        parted = self._drops(history, group, sender, since, at)
+        return not (parted or self._drops(self.histories[sender], group, history.name, sent.index))
 
     def _drops(self, history: History, group: str, other: str, after: int, upto: int | None = None) -> bool:
         """Whether it installed a view without another process after an event and up to another."""
         return any(
-            installed.index > after and (upto is None or installed.index <= upto) and other not in self.views[installed.view].members
+            after < installed.index and (upto is None or installed.index <= upto)
             for installed in history.views.get(group, ())
+            if other not in self.views[installed.view].members
         )
 
     # --- memory -------------------------------------------------------------------------------------------------------
@@ -351,6 +353,7 @@ class Growing:
     def to_json(self) -> dict[str, Any]:
         """The verdict so far, for people and pages."""
         counts, findings = self.book.standing(self._holds)
+        withdrawn = self.book.withdrawn(self._holds)[1]
         names = self.names()
         properties = {}
         for name in names:
@@ -366,6 +369,7 @@ class Growing:
             "promised": self.promises is not None,
             "properties": properties,
             "violations": [finding.to_json() for finding in findings if finding.property in names],
+            "withdrawn": [finding.to_json() for finding in withdrawn if finding.property in names],
             "waiting": self._fifo.waiting + self.early,
             "late": self.late,
             "letters": len(self.letters),

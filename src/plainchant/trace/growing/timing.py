@@ -56,10 +56,11 @@ class Deadline:
         for message, since in list(self._dated.items()):
             letter = run.letters.get(message)
             if letter is None or letter.sent is None or letter.sent.view is None:
+                is_over = True  # forgotten, or nobody owes it as far as is known
+            else:
+                is_over = (over or run.round - since >= ROUNDS) and not self._awaited(run, letter)
+            if is_over:
                 del self._dated[message]
-            elif over or run.round - since >= ROUNDS:
-                if not self._awaited(run, letter):
-                    del self._dated[message]
 
     def _awaited(self, run: Growing, letter: Letter) -> bool:
         """Whether somebody who is to deliver it still has time."""

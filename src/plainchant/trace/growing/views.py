@@ -96,7 +96,8 @@ class ViewAtomicity:
                 seq = numbers.difference(lacks[2].get(sender, Intervals()))
                 if seq is not None:
                     message = (first.group, sender, seq)
-                    sentence = f"{has[0]} delivers {say(message)} between {first} and {second}; {lacks[0]} installs both and does not"
+                    between = f"{has[0]} delivers {say(message)} between {first} and {second}"
+                    sentence = f"{between}; {lacks[0]} installs both and does not"
                     events = [(has[0], has[1].index), (lacks[0], lacks[1].index)]
                     time = max(one[1].time, other[1].time)
                     run.book.violation("view-atomicity", sentence, time, events, messages=[message])
