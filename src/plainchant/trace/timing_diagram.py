@@ -284,8 +284,8 @@ class _Picture:
         notes = ["M1, M2, ...: the copies. Time is in true proportions"]
         notes[0] += ", but for what is cut out where nothing is done." if len(self.scale.busy) > 1 else "."
         if self.left_out:
-            many = "1 look at the memory meanwhile is" if self.left_out == 1 else f"{self.left_out:,} looks at the memory meanwhile are"
-            notes.append(f"{many} not drawn.")
+            looks, are = ("look", "is") if self.left_out == 1 else ("looks", "are")
+            notes.append(f"{self.left_out:,} {looks} at the memory meanwhile {are} not drawn.")
         lost = sorted({operation.copy + 1 for operation in self.shown.operations if operation.failed})
         if lost:
             notes.append(f"Dashed: copy {listed(map(str, lost))} was lost, which the process notices by this operation.")
