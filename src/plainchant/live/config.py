@@ -1,9 +1,9 @@
 """What a node is told in a file: the configuration of ``plainchant node``.
 
-The file is TOML. Its keys are declared once, in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`; the protocol's own stand
-under ``[parameters]`` and are declared by the protocol. It is read as scenario files are (``scenario.read``), with errors that
-name the file, the line and the nearest key, and options of the command line are put into it as if they stood there. One file
-can serve all members: each is then told by ``--me`` which one it is.
+The file is TOML. Its keys are declared once, in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`; the
+protocol's own stand under ``[parameters]`` and are declared by the protocol. It is read as scenario files are
+(``scenario.read``), with errors that name the file, the line and the nearest key, and options of the command line are put into
+it as if they stood there. One file can serve all members: each is then told by ``--me`` which one it is.
 """
 
 from __future__ import annotations
@@ -287,8 +287,8 @@ resilience = 1                  # a message is delivered when a member besides t
 
 # What the process tells those who look after it (docs/observe.md):
 # [observe]
-# metrics = "127.0.0.1:9464"    # figures for Prometheus, at /metrics; without it, none
-# otlp = "http://127.0.0.1:4318"    # a collector for OpenTelemetry's spans; without it, none
+# metrics = ""                  # "127.0.0.1:9464": figures for Prometheus are at http://127.0.0.1:9464/metrics
+# otlp = ""                     # "http://127.0.0.1:4318": a collector that gets OpenTelemetry's spans
 # messages = 0.001              # the share of messages that are traced
 
 # With transport = "multicast":

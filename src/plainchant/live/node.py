@@ -123,9 +123,10 @@ class Node:
     addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
     of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
 
-    ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the node's
-    figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it tells OpenTelemetry
-    of what happens (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra ``observe``.
+    ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the
+    node's figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it tells
+    OpenTelemetry of what happens (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra
+    ``observe``.
     """
 
     def __init__(

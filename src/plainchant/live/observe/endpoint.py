@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-All figures are read at once, between two turns of the loop, so they are of one instant. Making text of them takes longer, so that
-is done family by family, and the loop has its turn between two of them: a node with many groups does not stop for a scrape.
-:data:`AT_ONCE` scrapes are answered at a time, others are told to come again. There is no thread: when the node closes, the socket
-and its connections do.
+All figures are read at once, between two turns of the loop, so they are of one instant. Making text of them takes longer, so
+that is done family by family, and the loop has its turn between two of them: a node with many groups does not stop for a
+scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again. There is no thread: when the node closes,
+the socket and its connections do.
 
 The address is one of this machine's own unless another is named: figures tell names of groups and processes to whoever asks.
 """

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-:data:`METRICS` declares every figure once: name, kind, labels, one sentence, and the function that reads it. The exposition, the table
-in ``docs/observe.md`` and the tests are made of it. A scrape makes one :class:`Snapshot`, which reads what groups, host and transport
-have counted; the functions only pick from it. Nothing is counted for metrics alone on the way of a message.
+:data:`METRICS` declares every figure once: name, kind, labels, one sentence, and the function that reads it. The exposition,
+the table in ``docs/observe.md`` and the tests are made of it. A scrape makes one :class:`Snapshot`, which reads what groups,
+host and transport have counted; the functions only pick from it. Nothing is counted for metrics alone on the way of a message.
 
-**Whatever is counted is shown.** Packets that were not taken are counted by the transport and the host, by kind, and there may come to
-be more kinds: fields of ``Transport.counters``, attributes ``packets_...`` of the host, entries of ``host.counters()``, and fields of
-any dataclass of counters that the host has, are all labels of one family, without being named here.
+**Whatever is counted is shown.** Packets that were not taken are counted by the transport and the host, by kind, and there may
+come to be more kinds: fields of ``Transport.counters``, attributes ``packets_...`` of the host, entries of ``host.counters()``,
+and fields of any dataclass of counters that the host has, are all labels of one family, without being named here.
 """
 
 from __future__ import annotations
@@ -193,7 +193,9 @@ METRICS: Final = (
     Metric("plainchant_queue_messages", GAUGE, _G, "Accepted messages that the protocol has not taken.", _of_group("queued")),
     Metric("plainchant_queue_bytes", GAUGE, _G, "Their bytes.", _of_group("queued_bytes")),
     Metric("plainchant_queue_limit_bytes", GAUGE, _G, "Where `send` begins to wait.", _of_group("outgoing_limit")),
-    Metric("plainchant_unread_bytes", GAUGE, _G, "What was delivered and not read, with 64 a message.", _of_group("unread_bytes")),
+    Metric(
+        "plainchant_unread_bytes", GAUGE, _G, "What was delivered and not read, with 64 a message.", _of_group("unread_bytes")
+    ),
     Metric(
         "plainchant_unread_limit_bytes", GAUGE, _G, "Where the group's senders are slowed down.", _of_group("unread_limit")
     ),
@@ -203,7 +205,8 @@ METRICS: Final = (
     ),
     Metric("plainchant_blocked_senders", GAUGE, _G, "Calls of `send` that wait for room now.", _of_group("blocked_senders")),
     Metric(
-        "plainchant_overfull_seconds_total", COUNTER, _G, "Time during which too much was unread, so that others were slowed down.",
+        "plainchant_overfull_seconds_total", COUNTER, _G,
+        "Time during which too much was unread, so that others were slowed down.",
         _of_group("overfull_ns", 1 / SECOND),
     ),
     # membership
@@ -240,7 +243,8 @@ METRICS: Final = (
     ),
     # the process
     Metric(
-        "plainchant_event_loop_lag_seconds", HISTOGRAM, (), "How late a timer of the event loop is, looked at four times a second.",
+        "plainchant_event_loop_lag_seconds", HISTOGRAM, (),
+        "How late a timer of the event loop is, looked at four times a second.",
         lambda snapshot: [((), snapshot.observer.lag)],
     ),
     Metric(

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow; they are read when somebody asks.
-An :class:`Observer` is told only of what happens seldom: views, departures, halts, and what protocols record (retransmissions,
-suspicions, blocked senders, state transfer). Of messages it is told of samples (:mod:`.sampling`), and, if messages are traced, once a
-delivered batch. A timer looks how late the event loop is; it also fits the samples to the rate.
+Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow; they are read when somebody
+asks. An :class:`Observer` is told only of what happens seldom: views, departures, halts, and what protocols record
+(retransmissions, suspicions, blocked senders, state transfer). Of messages it is told of samples (:mod:`.sampling`), and, if
+messages are traced, once a delivered batch. A timer looks how late the event loop is; it also fits the samples to the rate.
 
 Figures of a group are kept as long as the process is in it: a program that forms many groups does not make them grow for ever.
 Everything happens on the node's event loop and ends with the node; :meth:`Observer.close` may be called at any time, and again.
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...group import Group
 from ...model import Reason, UsageError, View
+from .extra import need
 from .sampling import LAGS, LATENCIES, Histogram, Pace
 
 if TYPE_CHECKING:
@@ -67,9 +68,12 @@ class Observer:
         self._tracing: Tracing | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._node: Node | None = None
+        if metrics is not None:
+            need("prometheus_client", "metrics")
         if isinstance(metrics, str):
             from .endpoint import where
 
+            need("aiohttp", "metrics")
             self._where = where(metrics)
         if spans is not None:
             from .spans import Spans, Tracing

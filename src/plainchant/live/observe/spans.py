@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-Joining, leaving, a change of the view, a state transfer and a halt are a span each. They are made when such a thing is over, of what
-the host tells anyhow, and cost nothing until then. By default they go to the tracer provider that the program has set up (without
-one they go nowhere); with ``otlp`` a provider of the node's own sends them to a collector, and ends with the node.
+Joining, leaving, a change of the view, a state transfer and a halt are a span each. They are made when such a thing is over, of
+what the host tells anyhow, and cost nothing until then. By default they go to the tracer provider that the program has set up
+(without one they go nowhere); with ``otlp`` a provider of the node's own sends them to a collector, and ends with the node.
 
-**Messages, without a byte in a packet.** Which messages are traced follows from their names: with a ratio of 1 in N, those for which
-``number + digest(group, sender)`` is a multiple of N. So all members choose the same ones. The trace that a message's spans belong to
-follows from its name, too: a digest of group, sender, the random number that the sender drew at its start, and the message's number.
-So the sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other member
-(``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the sender and a
-division a delivered batch.
+**Messages, without a byte in a packet.** Which messages are traced follows from their names: with a ratio of 1 in N, those for
+which ``number + digest(group, sender)`` is a multiple of N. So all members choose the same ones. The trace that a message's
+spans belong to follows from its name, too: a digest of group, sender, the random number that the sender drew at its start, and
+the message's number. So the sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other
+member (``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the
+sender and a division a delivered batch.
 
 The context in which ``send`` was called is another trace, the application's: the sender's span has a link to it.
 """
