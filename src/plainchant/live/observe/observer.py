@@ -113,6 +113,8 @@ class Observer:
             self._timer = None
         if self._node is not None:
             self._node.host.observer = None
+        for figures in self.figures.values():
+            figures.group.witness = None
         if self._collector is not None and self._metrics is not None and not isinstance(self._metrics, str):
             collector, self._collector = self._collector, None
             self._metrics.unregister(collector)
@@ -188,6 +190,8 @@ class Observer:
             _move(table, group, name)
         if self._tracing is not None:
             self._tracing.renamed(group, name)
+        if name in self.figures:
+            self._next_sample(self.figures[name])
 
     def stopped(self, reason: Reason) -> None:
         self.halts[reason.code] += 1

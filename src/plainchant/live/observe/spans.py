@@ -314,9 +314,9 @@ class Tracing:
         waiting[receipt] = span
 
         def over(delivered: asyncio.Future[None]) -> None:
+            error = None if delivered.cancelled() else delivered.exception()
             if waiting.pop(receipt, None) is None:
                 return  # it was given up before
-            error = None if delivered.cancelled() else delivered.exception()
             if error is not None:
                 self._fail(span, str(error))
             span.end()
