@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
@@ -70,6 +70,12 @@ from .names import family_of, format_address, is_here, packet_for, parse_address
 from .presence import HELLO_PACKETS, Hello, Presence
 from .transport import Address, Transport
 from .udp import UdpTransport
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from .observe.observer import Observer
+    from .observe.spans import Spans
 
 TRACE_VERSION: Final = 1
 SMALLEST_PACKET: Final = 256
@@ -116,6 +122,11 @@ class Node:
     each node. Those with the same ``memory`` share it, node by node: any name, and by default one that is made of the peers'
     addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
     of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
+
+    ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the
+    node's figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it tells
+    OpenTelemetry of what happens (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra
+    ``observe``.
     """
 
     def __init__(
@@ -137,6 +148,8 @@ class Node:
         memory: str = "",
         backup: Mapping[str, str | Address] | None = None,
         description: Description | None = None,
+        metrics: str | CollectorRegistry | None = None,
+        spans: Spans | float | None = None,
     ) -> None:
         if me not in peers:
             raise UsageError(f"me is {me!r}, which is not among peers ({', '.join(peers)}): add it with its own address")
@@ -187,6 +200,11 @@ class Node:
         self._came: asyncio.Queue[Group] = asyncio.Queue()
         """Groups that this process is in because it was invited, until somebody takes them."""
         self._state_events: StateEvents | None = None
+        self._observer: Observer | None = None
+        if metrics is not None or spans is not None:
+            from .observe.observer import Observer
+
+            self._observer = Observer(metrics, spans)
         self._halted = asyncio.Event()
         self._met: set[str] = set()
         """Names of whom the protocol has been told."""
@@ -239,11 +257,15 @@ class Node:
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
                 terms=self._terms(),
             )
+            if self._observer is not None:
+                await self._observer.open(self)
             self._is_open = True
             if self.agree is not None:
                 await self._take_name()
         except BaseException:
             self._is_open = False
+            if self._observer is not None:
+                await self._observer.close()
             if opened:
                 await self._transport.close()
             raise
@@ -351,6 +373,8 @@ class Node:
                 group.halted(Reason("closed", f"{self.name} was closed"))
             self._end_state()
             await self._transport.close()
+            if self._observer is not None:
+                await self._observer.close()
 
     def _end_state(self) -> None:
         """Whoever writes a state, or waits to, waits no longer."""
@@ -377,6 +401,16 @@ class Node:
     @property
     def address(self) -> Address:
         return self._transport.address
+
+    @property
+    def has_state(self) -> bool:
+        """Whether who joins gets the application's state."""
+        return self._state
+
+    @property
+    def observer(self) -> Observer | None:
+        """What tells others of this process, if ``metrics`` or ``spans`` were asked for."""
+        return self._observer
 
     @property
     def host(self) -> LiveHost:
@@ -433,6 +467,12 @@ class Node:
 
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
+        if self._observer is None:
+            return await self._enter(name, first, timeout, buffers)
+        with self._observer.joining(name):
+            return await self._enter(name, first, timeout, buffers)
+
+    async def _enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         self._check_outside(name)
         presence = self._presence
         group: Group | None = None
@@ -878,6 +918,8 @@ def join(
     incarnation: int = 0,
     memory: str = "",
     backup: Mapping[str, str | Address] | None = None,
+    metrics: str | CollectorRegistry | None = None,
+    spans: Spans | float | None = None,
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
@@ -896,7 +938,7 @@ def join(
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
             trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
-            backup=backup,
+            backup=backup, metrics=metrics, spans=spans,
         )
 
     joining = make_node().join(
