@@ -69,7 +69,7 @@ from ..model import (
 )
 from ..wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES, VERSION, Stamped
 from .presence import HELLO_TAG, LARGEST_HELLO, LONGEST_NAME, Hello, Presence
-from .refused import Refused
+from .refusals import Refusals
 from .transport import Address, Data, Transport, senders_of
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class LiveHost:
         owner: Owner | None = None,
         accept_rows: bool = True,
         loopback: bool = False,
-        refused: Refused | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self.me = ""
         self.random = random
@@ -257,7 +257,7 @@ class LiveHost:
         self.packets_sent = 0
         self.packets_received = 0
         self.packets_unroutable = 0
-        self.refused = refused if refused is not None else Refused()
+        self.refusals = refusals if refusals is not None else Refusals()
         """Packets that came and changed nothing, by reason."""
         self.place_at: Callable[[Address], str | None] | None = None
         """Where packets are sealed: the place that has proved itself at an address."""
@@ -416,13 +416,13 @@ class LiveHost:
         try:
             packet = self._codec.decode_frame(data)
         except WireError:
-            self.refused.unreadable(data)
+            self.refusals.unreadable(data)
             return
         if packet.__class__ is Hello:
             self._on_hello(source, packet, data)
             return
         if known is None:
-            self.refused.damaged += 1  # it looked like a hello
+            self.refusals.damaged += 1  # it looked like a hello
             return
         if not self.alive or not self.me:
             return
@@ -444,21 +444,21 @@ class LiveHost:
     def _refuse_stranger(self, source: Address, data: Data, unknown: bool) -> None:
         """Not from anybody whom we know and who knows us: it is asked who it is, if these are bytes of ours at all."""
         if len(data) <= FRAME_BYTES or len(data) > MAX_BYTES or data[0] != VERSION:
-            self.refused.unreadable(data)
+            self.refusals.unreadable(data)
             return
         if unknown:
-            self.refused.stranger += 1
+            self.refusals.stranger += 1
         else:
-            self.refused.old += 1
+            self.refusals.old += 1
         self.presence.meet(source)
 
     def _on_hello(self, source: Address, hello: Hello, data: Data) -> None:
         if len(data) > LARGEST_HELLO:
-            self.refused.oversized += 1
+            self.refusals.oversized += 1
         elif hello.boot != data[HEADER_BYTES:FRAME_BYTES]:
-            self.refused.hello += 1
+            self.refusals.hello += 1
         elif self.place_at is not None and self.place_at(source) != hello.base:
-            self.refused.redirected += 1  # sealed by somebody who is at another place
+            self.refusals.redirected += 1  # sealed by somebody who is at another place
         else:
             self.presence.on_hello(source, hello)
 
@@ -727,7 +727,7 @@ class LiveHost:
         return reason
 
     def counters(self) -> Mapping[str, int]:
-        transport, refused = self._transport.counters, self.refused
+        transport, refused = self._transport.counters, self.refusals
         foreign = refused.stranger + refused.old
         return {
             "packets_sent": transport.sent,

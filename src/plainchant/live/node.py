@@ -69,7 +69,7 @@ from .host import LiveHost, check_name
 from .lans import Lans, check_lans
 from .names import family_of, format_address, is_here, is_loopback, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, MOST_GROUPS, Hello, Presence
-from .refused import Refused
+from .refusals import Refusals
 from .transport import Address, Transport, senders_of
 from .udp import UdpTransport
 
@@ -216,7 +216,7 @@ class Node:
         self._key_problem: str | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._sealed: Sealed | None = None
-        self._refused = Refused()
+        self._refusals = Refusals()
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence
@@ -263,14 +263,14 @@ class Node:
                 raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
             self._host = LiveHost(
                 self._transport, codec, random=self._random, stopped=self._on_stopped, owner=self,
-                loopback=self.description.loopback, refused=self._refused,
+                loopback=self.description.loopback, refusals=self._refusals,
             )
             if self._sealed is not None:
                 self._host.place_at = self._sealed.place_at
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
-                terms=self._terms(), refused=self._refused,
+                terms=self._terms(), refusals=self._refusals,
             )
             self._is_open = True
             self._watch_key()
@@ -315,7 +315,7 @@ class Node:
         from .sealed import Sealed  # brings the ciphers, which a process without a key does not need
 
         self._sealed = Sealed(
-            self._transport, ring, place=self.place, boot=self._boot, peers=peers, refused=self._refused, proved=self._on_proved
+            self._transport, ring, place=self.place, boot=self._boot, peers=peers, refusals=self._refusals, proved=self._on_proved
         )
         return self._sealed
 
@@ -363,10 +363,10 @@ class Node:
 
     def statistics(self) -> dict[str, int]:
         """What this process has sent, received and refused, as numbers by name: ``packets_...`` and ``bytes_...`` are the
-        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refused.Refused`), ``peers`` those
+        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refusals.Refusals`), ``peers`` those
         who are in the address book, ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many of the others
         seal with that key."""
-        found = {**self._host.counters(), **{f"refused_{name}": count for name, count in self._refused.as_dict().items()}}
+        found = {**self._host.counters(), **{f"refused_{name}": count for name, count in self._refusals.as_dict().items()}}
         found["peers"] = len(self._presence.peers)
         if self._sealed is not None and self._keys is not None:
             found["packets_unproved"] = self._sealed.unproved

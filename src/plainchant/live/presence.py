@@ -37,7 +37,7 @@ import msgspec
 
 from ..model import Form, GroupId, Join, Packet, ProcessId
 from .names import format_address, is_numeric
-from .refused import Refused
+from .refusals import Refusals
 from .transport import Address
 
 OUTSIDE: Final = "outside"
@@ -169,10 +169,10 @@ class Presence:
         *,
         incarnation: int = 0,
         terms: str = "",
-        refused: Refused | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self.base = base
-        self.refused = refused if refused is not None else Refused()
+        self.refusals = refusals if refusals is not None else Refusals()
         """What was not taken, and why."""
         self.terms = terms
         """What all members have to agree on, in words: who has other terms is not spoken to."""
@@ -224,7 +224,7 @@ class Presence:
             return
         peer = self.peers.get(hello.base) or self._add(hello.base, source)
         if peer is None:
-            self.refused.crowded += 1
+            self.refusals.crowded += 1
             return
         is_news = self._note(peer, source, hello)
         if is_news is None:
@@ -250,7 +250,7 @@ class Presence:
         """Whether a hello keeps the bounds of hellos."""
         incarnations = [hello.incarnation, *(known.incarnation for known in hello.known.values())]
         if not 0 <= min(incarnations) or max(incarnations) > LARGEST_INCARNATION:
-            self.refused.future += 1
+            self.refusals.future += 1
             return False
         sound = (
             len(hello.boot) == BOOT_BYTES
@@ -260,7 +260,7 @@ class Presence:
             and all(_is_name(group) and len(standing.first) <= MOST_FIRST for group, standing in hello.groups.items())
             and all(_is_place(base) and len(known.boot) == BOOT_BYTES for base, known in hello.known.items())
         )
-        self.refused.hello += not sound
+        self.refusals.hello += not sound
         return sound
 
     def _add(self, base: str, address: Address) -> Peer | None:
@@ -303,7 +303,7 @@ class Presence:
             peer = self.peers.get(base)
             if peer is None:
                 if self._add(base, (known.host, known.port)) is None:
-                    self.refused.crowded += 1
+                    self.refusals.crowded += 1
                     continue
                 self.greet(((known.host, known.port),))
             elif peer.heard and known.incarnation > peer.incarnation:

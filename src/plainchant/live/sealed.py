@@ -41,7 +41,7 @@ from typing import Final
 
 from ..wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES
 from .keys import Keyring
-from .refused import PROOF, SEALED, Refused
+from .refusals import PROOF, SEALED, Refusals
 from .sessions import (
     ASK,
     BOOT_BYTES,
@@ -90,11 +90,11 @@ class Sealed:
         place: str,
         boot: bytes,
         peers: Mapping[str, Address],
-        refused: Refused,
+        refusals: Refusals,
         proved: Callable[[Address], None] = lambda address: None,
     ) -> None:
         self.inner = inner
-        self.refused = refused
+        self.refusals = refusals
         self._place = place
         self._boot = boot
         self._places = {address: name for name, address in peers.items()}
@@ -233,17 +233,17 @@ class Sealed:
     def _on_packet(self, source: Address, data: Data) -> None:
         size = len(data)
         if size < SHORTEST_DATA:
-            self.refused.truncated += 1
+            self.refusals.truncated += 1
         elif size > MAX_BYTES:
-            self.refused.oversized += 1
+            self.refusals.oversized += 1
         elif data[0] == SEALED:
             self._on_data(source, data)
         elif data[0] == PROOF:
             self._on_proof(source, data)
         elif data[0] == 0xC1:
-            self.refused.unsealed += 1
+            self.refusals.unsealed += 1
         else:
-            self.refused.noise += 1
+            self.refusals.noise += 1
 
     def _on_data(self, source: Address, data: Data) -> None:
         _, key, salt, number, receivers = DATA_HEAD.unpack_from(data)
@@ -251,7 +251,7 @@ class Sealed:
         if session is None:
             self._on_stranger(source, key, salt)
             return
-        refused = self.refused
+        refused = self.refusals
         if not self._may_be_new(session, key, number):
             return
         if session.address != source and session.address is not None:
@@ -280,11 +280,11 @@ class Sealed:
     def _may_be_new(self, session: Session, key: bytes, number: int) -> bool:
         """What can be told without the cipher."""
         if key != session.key.id:
-            self.refused.forged += 1
+            self.refusals.forged += 1
         elif number >= NUMBERS:
-            self.refused.future += 1
+            self.refusals.future += 1
         elif not session.is_new(number):
-            self.refused.replayed += 1
+            self.refusals.replayed += 1
         else:
             return True
         return False
@@ -292,14 +292,14 @@ class Sealed:
     def _on_stranger(self, source: Address, key: bytes, salt: bytes) -> None:
         """Data of a session that is not proved: whoever it is is asked, if it has a key of ours."""
         if key not in self._keys:
-            self.refused.other_key += 1
+            self.refusals.other_key += 1
             return
-        self.refused.stranger += 1
+        self.refusals.stranger += 1
         if self._is_first(ASK, source):
             self._prove(source, ASK, salt)
 
     def _on_proof(self, source: Address, data: Data) -> None:
-        refused = self.refused
+        refused = self.refusals
         if len(data) < SHORTEST_PROOF:
             refused.truncated += 1
             return
@@ -323,7 +323,7 @@ class Sealed:
 
     def _on_answer(self, source: Address, data: bytes, key: bytes, salt: bytes, number: int, kind: int) -> None:
         """Somebody says that it has heard us: if that is so, it is there now."""
-        refused = self.refused
+        refused = self.refusals
         head, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
         session = self._sessions.get(salt)
         is_known = session is not None

@@ -32,7 +32,7 @@ from cryptography.exceptions import InvalidTag
 
 from ..model import ProtocolError
 from .keys import ID_BYTES, Key
-from .refused import PROOF, SEALED
+from .refusals import PROOF, SEALED
 from .transport import Address, Data
 
 BOOT_BYTES: Final = 4

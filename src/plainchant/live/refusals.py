@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A packet that comes from the network passes checks in the order of what they cost: its length and its first byte, tables by what
 stands in the clear, then the cipher or the checksum, then decoding. The first that it fails counts it here, and that is all that
-happens to it. One :class:`Refused` belongs to a process; the sealing (:mod:`.sealed`), the host (:mod:`.host`) and the address
+happens to it. One :class:`Refusals` belongs to a process; the sealing (:mod:`.sealed`), the host (:mod:`.host`) and the address
 book (:mod:`.presence`) count into it, and ``Node.statistics`` shows it.
 """
 
@@ -22,7 +22,7 @@ PROOF: Final = 0xC3
 
 
 @dataclasses.dataclass(slots=True)
-class Refused:
+class Refusals:
     """Packets that were refused since the process began, by reason."""
 
     truncated: int = 0
