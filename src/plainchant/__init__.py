@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from .model import Invitation, PlainchantError, Reason, UsageError, View
 
 __all__ = [
-    "Event", "Group", "GroupError", "Guaranteed", "Guarantees", "Halted", "Insecure", "Invitation", "JoinTimeout", "Key", "Keyring",
-    "LeaveTimeout", "Lost", "Message", "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "Rejected", "State", "StateRequest",
-    "Stream", "UsageError", "View", "join", "merged", "sim",
+    "Event", "Group", "GroupError", "Guaranteed", "Guarantees", "Halted", "Insecure", "Invitation", "JoinTimeout", "Key",
+    "Keyring", "LeaveTimeout", "Lost", "Message", "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused",
+    "Rejected", "State", "StateRequest", "Stream", "UsageError", "View", "join", "merged", "sim",
 ]
 
 __getattr__ = exports(__name__, {

@@ -114,7 +114,8 @@ def _show(result: dict[str, Any]) -> None:
             continue
         table.add_row(
             row["protocol"], f"{row['members']}", f"{row['size']:,}", row["senders"], f"{row['packet']:,}",
-            "with" if row["encrypted"] else "without", "on" if row["traced"] else "off", row["reading"], row["sending"], *map(_figure, (
+            "with" if row["encrypted"] else "without", "on" if row["traced"] else "off", row["reading"], row["sending"],
+            *map(_figure, (
                 row["messages_per_s"], row["cpu_us_per_message"], row["rtt_us_p50"], row["rtt_ratio_to_raw_udp"],
                 row["rtt_us_p50_same_core"], row["rtt_ratio_to_raw_udp_same_core"], row["rtt_us_p50_at_200_per_s"],
                 row["rtt_us_p50_at_half_load"],

@@ -11,7 +11,9 @@ from ..live.keys import CIPHERS, DEFAULT_CIPHER, Key, Keyring
 from .console import guarded, output, plain_table
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The key file.", show_default=False)]
-_Id = Annotated[str, typer.Argument(metavar="ID", help="The key's id, or how it begins: `plainchant key show FILE`.", show_default=False)]
+_Id = Annotated[
+    str, typer.Argument(metavar="ID", help="The key's id, or how it begins: `plainchant key show FILE`.", show_default=False)
+]
 _Cipher = Annotated[
     str, typer.Option(metavar="CIPHER", help=f"{' or '.join(CIPHERS)}; the second where processors have no instructions for AES.")
 ]

@@ -127,7 +127,7 @@ def live(
     drain_at_most: Annotated[
         str, typer.Option(metavar="DURATION", help="Wait for quiet no longer than this, whatever the scenario says.")
     ] = format_duration(DRAIN_AT_MOST),
-    encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key that is made for the run.")] = False,
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key made for the run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario with real processes on this machine and verify what they did.

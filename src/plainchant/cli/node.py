@@ -85,14 +85,16 @@ def node(
     given = {"me": me, "group": group, "trace": trace, "timeout": timeout, "key": key, "insecure": "true" if insecure else None}
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     config = load_config(file, overrides)
-    warnings.showwarning = _tell_warning
-    status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())
+    with warnings.catch_warnings():
+        warnings.showwarning = _tell_warning
+        status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())
     if status:
         raise typer.Exit(status)
 
 
 def _tell_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     """A warning as a sentence, and not as a place in our source."""
     complain(f"warning: {message}")

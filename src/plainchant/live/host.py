@@ -403,16 +403,15 @@ class LiveHost:
         self.call(self.engine.start)
 
     def packet(self, source: Address, data: Data) -> None:
-        """A packet of the transport's. Bytes that are not for us, or not whole, are counted and forgotten; a stranger's are not even
-        decoded, unless it says hello."""
+        """A packet of the transport's. Bytes that are not for us, or not whole, are counted and forgotten; a stranger's are not
+        even decoded, unless it says hello."""
         known = self.presence.sources.get(source)
         stamp = data[HEADER_BYTES:FRAME_BYTES]
-        if known is None or stamp != known[0]:
-            if not _is_hello(data):
-                if not self._loopback or stamp != self.presence.boot:
-                    self._refuse_stranger(source, data, known is None)
-                    return
-                known = (self.presence.boot, self.me)
+        if (known is None or stamp != known[0]) and not _is_hello(data):
+            if not self._loopback or stamp != self.presence.boot:
+                self._refuse_stranger(source, data, known is None)
+                return
+            known = (self.presence.boot, self.me)
         try:
             packet = self._codec.decode_frame(data)
         except WireError:
@@ -421,7 +420,7 @@ class LiveHost:
         if packet.__class__ is Hello:
             self._on_hello(source, packet, data)
             return
-        if known is None:
+        if known is None or stamp != known[0]:
             self.refusals.damaged += 1  # it looked like a hello
             return
         if not self.alive or not self.me:

@@ -6,8 +6,8 @@ A *key* is 32 random bytes and the cipher that they are for. A *keyring* has up 
 all of them open. So a group's key is changed in three steps, each everywhere before the next: the new key is *added*, then
 *used*, then the old one is *dropped*, and at no moment somebody gets a packet that it cannot open.
 
-A keyring is text, a key a line, ``cipher:base64``; a ``#`` begins a comment. A key is told to people by its *id*, four bytes that are
-derived from it and stand in every packet. Nobody can tell the key from the id.
+A keyring is text, a key a line, ``cipher:base64``; a ``#`` begins a comment. A key is told to people by its *id*, four bytes
+that are derived from it and stand in every packet. Nobody can tell the key from the id.
 
 A key file has mode 0600. One that others may read is refused: whoever reads it is a member of the group. Files are replaced
 as a whole, so that a node that looks at one while it is written sees the old keys or the new ones.
@@ -67,7 +67,7 @@ class Key:
 
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:
-            raise UsageError(f"a key has {KEY_BYTES} bytes, and {len(self.secret)} were given; make one with `plainchant key new`")
+            raise UsageError(f"a key has {KEY_BYTES} bytes, and this has {len(self.secret)}; make one with `plainchant key new`")
         if self.cipher not in CIPHERS:
             raise UsageError(f"there is no cipher {self.cipher!r}; there are {', '.join(CIPHERS)}")
 
@@ -150,8 +150,8 @@ class Keyring:
                 if os.name == "posix" and status.st_mode & 0o077:
                     mode = stat.S_IMODE(status.st_mode)
                     raise UsageError(
-                        f"others than its owner have rights on the key file {path} (mode {mode:04o}); say `chmod 600 {path}`, and "
-                        "change the key if somebody may have read it"
+                        f"others than its owner have rights on the key file {path} (mode {mode:04o}); say `chmod 600 {path}`, "
+                        "and change the key if somebody may have read it"
                     )
                 data = file.read(LARGEST_FILE + 1)
         except OSError as error:
@@ -186,7 +186,7 @@ class Keyring:
                     os.unlink(name)
                 raise
         except FileExistsError:
-            raise UsageError(f"{path} exists, and a key that is written over is lost; choose another name, or add to it") from None
+            raise UsageError(f"{path} exists, and a key that is written over is lost; choose another name") from None
         except OSError as error:
             raise UsageError(f"the key file {path} cannot be written: {error.strerror or error}; choose another place") from error
 

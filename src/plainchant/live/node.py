@@ -303,8 +303,8 @@ class Node:
         what = f"{self.place} is at {' and '.join(reachable)}, where other machines reach it, and has no key"
         if not self._insecure:
             raise UsageError(
-                f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`, give "
-                "key=FILE at every member, or say insecure=True if that is meant"
+                f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`, "
+                "give key=FILE at every member, or say insecure=True (--insecure) if that is meant"
             )
         warnings.warn(
             f"{what}: anybody there can read, change and forge all messages (`plainchant key new FILE`, then key=FILE)",
@@ -357,15 +357,15 @@ class Node:
     def use_keys(self, ring: Keyring) -> None:
         """Other keys from here on, for programs that have them from elsewhere than a file."""
         if self._keys is None or self._sealed is None or self._keys.path is not None:
-            raise UsageError(f"{self.place} was not started with a Keyring; change its key file, or start it with key=Keyring(...)")
+            raise UsageError(f"{self.place} was not started with a Keyring; change its key file, or give key=Keyring(...)")
         self._keys.ring = ring
         self._sealed.use(ring)
 
     def statistics(self) -> dict[str, int]:
         """What this process has sent, received and refused, as numbers by name: ``packets_...`` and ``bytes_...`` are the
-        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refusals.Refusals`), ``peers`` those
-        who are in the address book, ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many of the others
-        seal with that key."""
+        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refusals.Refusals`), ``peers``
+        those who are in the address book, ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many
+        of the others seal with that key."""
         found = {**self._host.counters(), **{f"refused_{name}": count for name, count in self._refusals.as_dict().items()}}
         found["peers"] = len(self._presence.peers)
         if self._sealed is not None and self._keys is not None:

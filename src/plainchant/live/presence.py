@@ -20,9 +20,9 @@ in the list that they are bound forms the group. (Whoever made the list is bound
 there is one first view, however many packets are lost and whoever dies on the way; a process that dies after it was bound is a
 member that the protocol excludes. A process whose list can never be complete does not form; it gives up when its time is over.
 
-**Bounds.** Anybody may say hello, so a hello is looked at before it counts: names, incarnations, groups and lists are bounded, and so
-are the *strangers* in the address book, those whom the configuration does not name. When there are too many of them, one who has not
-shown that it knows us makes room.
+**Bounds.** Anybody may say hello, so a hello is looked at before it counts: names, incarnations, groups and lists are bounded,
+and so are the *strangers* in the address book, those whom the configuration does not name. When there are too many of them, one
+who has not shown that it knows us makes room.
 
 This module does no I/O: it is given hellos and asks for hellos to be sent.
 """
@@ -249,7 +249,7 @@ class Presence:
     def _is_sound(self, hello: Hello) -> bool:
         """Whether a hello keeps the bounds of hellos."""
         incarnations = [hello.incarnation, *(known.incarnation for known in hello.known.values())]
-        if not 0 <= min(incarnations) or max(incarnations) > LARGEST_INCARNATION:
+        if min(incarnations) < 0 or max(incarnations) > LARGEST_INCARNATION:
             self.refusals.future += 1
             return False
         sound = (

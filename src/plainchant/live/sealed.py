@@ -5,10 +5,10 @@ Theory of operation
 It stands between a host and its transport, or transports (:mod:`.lans`), as one more transport. :mod:`.sessions` has the layout
 and the cipher; here is who is let through.
 
-**Proof.** A salt is random, so whoever names mine has heard me since I began. Packets of a session are taken once it is *proved*:
-by a proof packet, sealed in it, that answers my present salt. All that its sender had sent before is refused, also to a process that
-came back and remembers nothing. To an address where nobody is proved no data is sent but a *knock*; a knock, or data of a
-session that nobody has proved, is answered by an *ask*, and that by a *tell*::
+**Proof.** A salt is random, so whoever names mine has heard me since I began. Packets of a session are taken once it is
+*proved*: by a proof packet, sealed in it, that answers my present salt. All that its sender had sent before is refused, also to
+a process that came back and remembers nothing. To an address where nobody is proved no data is sent but a *knock*; a knock, or
+data of a session that nobody has proved, is answered by an *ask*, and that by a *tell*::
 
     a                                   b
     | knock: I am S          ---------> |
@@ -17,14 +17,14 @@ session that nobody has proved, is answered by an *ask*, and that by a *tell*::
 
 When somebody is proved the owner is told (``proved``), and says hello at once.
 
-**Bound.** A data packet opens only with the sender's place and salt, under its number, and names the boots of those for whom it is;
-it counts only from the address at which its sender has proved itself. An address that the configuration gives to one place is not taken
-by another.
+**Bound.** A data packet opens only with the sender's place and salt, under its number, and names the boots of those for whom it
+is; it counts only from the address at which its sender has proved itself. An address that the configuration gives to one place
+is not taken by another.
 
-**Another session.** Before its numbers end, and when another key is to seal, a process begins another session. It tells those whom it
-knows before it uses it, so nothing waits. Answers to the salt before count on, because those who renew at once cross; but not
-once a session of somebody else was forgotten, and its window with it: what was recorded could prove it again. Then only a new
-salt is answered. (Sessions under a key that was dropped cannot be opened, until it comes back; so then, too.)
+**Another session.** Before its numbers end, and when another key is to seal, a process begins another session. It tells those
+whom it knows before it uses it, so nothing waits. Answers to the salt before count on, because those who renew at once cross;
+but not once a session of somebody else was forgotten, and its window with it: what was recorded could prove it again. Then only
+a new salt is answered. (Sessions under a key that was dropped cannot be opened, until it comes back; so then, too.)
 
 **Costs.** What fails is refused in the order of what that costs: length, first byte, tables, window, and only then the cipher.
 A packet of an unknown session costs no cipher at all. Asks and derivations are bounded by time, tables by number.
@@ -79,8 +79,8 @@ _ALL: Final[weakref.WeakSet[Sealed]] = weakref.WeakSet()
 
 
 class Sealed:
-    """Wraps the transport of the process at ``place``. ``peers`` are the addresses of the configuration, ``boot`` is what stands in
-    the frames of this process, and ``proved`` is told where somebody has proved itself."""
+    """Wraps the transport of the process at ``place``. ``peers`` are the addresses of the configuration, ``boot`` is what
+    stands in the frames of this process, and ``proved`` is told where somebody has proved itself."""
 
     def __init__(
         self,
@@ -422,8 +422,8 @@ class Sealed:
         self._lists.clear()
 
     def _forget_one(self) -> None:
-        """There are too many: the oldest that is not in use, or the oldest, is forgotten. What it has sent could come again, so what
-        proved it must not count again."""
+        """There are too many: the oldest that is not in use, or the oldest, is forgotten. What it has sent could come again, so
+        what proved it must not count again."""
         others = [(session, session.address) for session in self._sessions.values() if session.address is not None]
         unused = [session for session, address in others if self._at.get(address) is not session]
         self._forget(unused[0] if unused else others[0][0])

@@ -2,10 +2,11 @@
 
 Theory of operation
 -------------------
-Everybody in a group has the same key, so nobody seals with it. A process that starts makes a *session*: it draws a salt, derives a
-key of its own from the group key, the salt and its place, and numbers its packets from 1 on. The number is the nonce. A nonce is
-never used twice under one key: not on two networks (one session, one counter), not after a restart or under another group key (another salt, so
-another key), and a session ends before its numbers do (:data:`NUMBERS`), with another salt for the next.
+Everybody in a group has the same key, so nobody seals with it. A process that starts makes a *session*: it draws a salt,
+derives a key of its own from the group key, the salt and its place, and numbers its packets from 1 on. The number is the
+nonce. A nonce is never used twice under one key: not on two networks (one session, one counter), not after a restart or under
+another group key (another salt, so another key), and a session ends before its numbers do (:data:`NUMBERS`), with another salt
+for the next.
 
 A salt is the process's *boot* (the four bytes by which presence tells incarnations apart) and twelve random bytes more::
 
@@ -18,8 +19,8 @@ A salt is the process's *boot* (the four bytes by which presence tells incarnati
 Everything in front of the sealed part is authenticated with it. The frame inside bears the same boot, and in it the packet
 with its group. A packet that is bent, cut, mixed of two, or sent to somebody else than it was sealed for does not open.
 
-**Window.** For each session of somebody else a receiver remembers the highest number and which of the :data:`WINDOW` below it have
-come. A number that has come, or is older than that, is refused. The window moves only by packets that have opened.
+**Window.** For each session of somebody else a receiver remembers the highest number and which of the :data:`WINDOW` below it
+have come. A number that has come, or is older than that, is refused. The window moves only by packets that have opened.
 """
 
 from __future__ import annotations

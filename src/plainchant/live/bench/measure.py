@@ -174,7 +174,7 @@ def compare_encrypted(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, 
         if not case.encrypted:
             continue
         pairs = list(zip(ours, beside, strict=False))
-        rates = sorted(one.flood.messages_per_s / other.flood.messages_per_s for one, other in pairs if other.flood.messages_per_s)
+        rates = sorted(one.flood.messages_per_s / other.flood.messages_per_s for one, other in pairs)
         if not rates:
             continue
         trips = [one.closed["p50"] / other.closed["p50"] for one, other in pairs]
