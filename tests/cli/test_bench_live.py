@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
-from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan
+from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan, make_encrypted_plan
 
 ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1, idle=(Idle(),), idle_seconds=0.2)
 """One case, and one nearly idle group, as short as it goes."""
@@ -34,6 +34,7 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     result = json.loads(capsys.readouterr().out)
     assert set(result) == {
         "rows", "idle", "timed", "local", "peers", "machine", "newtop_to_sequencer", "mailbox_to", "wanted",
+        "encrypted_to_plain",
     }
     (row,) = result["rows"]
     assert set(row) >= COLUMNS | FIGURES
@@ -61,6 +62,24 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     assert all(isinstance(target["reached"], bool) for target in measured)
     assert all(target["reached"] is None for target in result["wanted"] if target["measured"] is None)
     assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0, "protocols": MEASURED}]
+
+
+def test_with_a_key_is_measured_beside_without(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def make_plan(**options: Any) -> Plan:
+        made = make_encrypted_plan(**options)
+        assert [case.encrypted for case in made.cases] == [False, True] * 3
+        return Plan(made.cases[:2], (), (), 0.1, 0.2, 0.1)
+
+    monkeypatch.setattr("plainchant.live.bench.plan.make_encrypted_plan", make_plan)
+    assert main(["bench", "live", "--encrypted", "--protocol", "sequencer", "--rounds", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["encrypted"] for row in result["rows"]] == [False, True]
+    assert all(row["messages_per_s"] for row in result["rows"])
+    (ratio,) = result["encrypted_to_plain"]
+    assert (ratio["protocol"], ratio["size"], ratio["rounds"]) == ("sequencer", 32, 1)
+    assert ratio["least"] == ratio["median"] > 0
+    assert [row for row in result["wanted"] if "with a key" in row["what"]][0]["target"] == 0.5
+    assert main(["bench", "live", "--encrypted", "--quick"]) == 2
 
 
 def test_a_failed_case_is_an_error_and_not_a_figure(

@@ -123,7 +123,7 @@ def _show(result: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print()
-    _show_encrypted(console, result["encrypted_to_plain"])
+    _show_encrypted(console, result.get("encrypted_to_plain", []))
     _show_newtop(console, result)
     _show_timed(console, result["timed"])
     _show_local(console, result)

@@ -239,7 +239,7 @@ class Node:
         peers = {name: await resolve(address) for name, address in self._peers.items()}
         here = peers[self.place]
         self._keys = _find_keys(self._key)
-        await self._check_reach(here)
+        danger = await self._reach(here)
         if self._trace is not None:
             _check_trace(Path(self._trace))
         if self._has_memory:
@@ -273,6 +273,8 @@ class Node:
                 terms=self._terms(), refusals=self._refusals,
             )
             self._is_open = True
+            if danger:
+                warnings.warn(danger, Insecure, stacklevel=2)
             self._watch_key()
             if self.agree is not None:
                 await self._take_name()
@@ -292,24 +294,21 @@ class Node:
             (first, self._make_transport(there[self.place], size)), [{peers[name]: address for name, address in there.items()}]
         )
 
-    async def _check_reach(self, here: Address) -> None:
-        """Without a key nobody else may reach this process, unless that is meant."""
+    async def _reach(self, here: Address) -> str:
+        """Without a key nobody else may reach this process, unless that is meant; then that is said."""
         places = [here]
         if self._backup:
             places.append(await resolve(self._backup[self.place]))
         reachable = [format_address(address) for address in places if not is_loopback(address)]
         if self._keys is not None or not reachable:
-            return
+            return ""
         what = f"{self.place} is at {' and '.join(reachable)}, where other machines reach it, and has no key"
         if not self._insecure:
             raise UsageError(
                 f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`, "
                 "give key=FILE at every member, or say insecure=True (--insecure) if that is meant"
             )
-        warnings.warn(
-            f"{what}: anybody there can read, change and forge all messages (`plainchant key new FILE`, then key=FILE)",
-            Insecure, stacklevel=4,
-        )
+        return f"{what}: anybody there can read, change and forge all messages (`plainchant key new FILE`, then key=FILE)"
 
     def _seal(self, ring: Keyring, peers: Mapping[str, Address]) -> Sealed:
         from .sealed import Sealed  # brings the ciphers, which a process without a key does not need
