@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
+from plainchant.live.bench.measure import compare_encrypted, wanted_of_encryption
 from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan, make_encrypted_plan
+from plainchant.live.bench.session import Flood
+from plainchant.live.bench.us import Round
 
 ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1, idle=(Idle(),), idle_seconds=0.2)
 """One case, and one nearly idle group, as short as it goes."""
@@ -74,12 +77,22 @@ def test_with_a_key_is_measured_beside_without(monkeypatch: pytest.MonkeyPatch, 
     assert main(["bench", "live", "--encrypted", "--protocol", "sequencer", "--rounds", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [row["encrypted"] for row in result["rows"]] == [False, True]
-    assert all(row["messages_per_s"] for row in result["rows"])
-    (ratio,) = result["encrypted_to_plain"]
-    assert (ratio["protocol"], ratio["size"], ratio["rounds"]) == ("sequencer", 32, 1)
-    assert ratio["least"] == ratio["median"] > 0
-    assert [row for row in result["wanted"] if "with a key" in row["what"]][0]["target"] == 0.5
+    assert all(row["error"] is None for row in result["rows"])
     assert main(["bench", "live", "--encrypted", "--quick"]) == 2
+
+
+def test_rates_with_a_key_are_compared_round_by_round() -> None:
+    def flooded(rate: float, trip: float) -> Round:
+        return Round(Flood(rate, None, ()), {"p50": trip}, None, {}, {})
+
+    plain, sealed = Case(), Case(encrypted=True)
+    rounds = {plain: [flooded(100, 10), flooded(200, 20)], sealed: [flooded(80, 20), flooded(90, 30)]}
+    (ratio,) = compare_encrypted(rounds)
+    assert (ratio["least"], ratio["largest"], ratio["median"], ratio["round_trip"]) == (0.45, 0.8, 0.625, 1.75)
+    (target,) = wanted_of_encryption([ratio])
+    assert target["reached"] is True
+    assert wanted_of_encryption([{**ratio, "median": 0.4}])[0]["reached"] is False
+    assert compare_encrypted({plain: rounds[plain]}) == []
 
 
 def test_a_failed_case_is_an_error_and_not_a_figure(

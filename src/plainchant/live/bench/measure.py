@@ -173,7 +173,7 @@ def compare_encrypted(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, 
         beside = rounds.get(dataclasses.replace(case, encrypted=False), ())
         if not case.encrypted:
             continue
-        pairs = list(zip(ours, beside, strict=False))
+        pairs = [(one, other) for one, other in zip(ours, beside, strict=False) if other.flood.messages_per_s]
         rates = sorted(one.flood.messages_per_s / other.flood.messages_per_s for one, other in pairs)
         if not rates:
             continue
