@@ -131,6 +131,7 @@ def live(
         str | None,
         typer.Option("--watch", metavar="HOST:PORT", help="Serve a page here that shows the run as it goes.", show_default=False),
     ] = None,
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key made for the run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario with real processes on this machine and verify what they did.
@@ -150,6 +151,8 @@ def live(
       plainchant live partition --namespaces
 
       plainchant live everything-at-once --seed 7 --time-scale 4
+
+      plainchant live chaos --encrypted
     """
     overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
     path = find(file)
@@ -159,6 +162,7 @@ def live(
         "namespaces": namespaces,
         "time_scale": time_scale,
         "drain_at_most": parse_duration(drain_at_most),
+        "encrypted": encrypted,
     }
     with staged(out) if out is not None else _temporary() as directory, _watched(directory / "spools", watch_at):
         result = execute(scenario, directory, verify_it=verify_it, options=options)
