@@ -33,7 +33,7 @@ OPEN: Final[dict[str, str]] = {
     "view-exclusion": "all of it",
     "convergence": "all of it",
     "unanimity": "what is rejected in groups of whose members nothing tells yet",
-    "deadline": "messages that are owed and never come, where the clocks cannot be compared",
+    "deadline": "messages that are owed and never come, where who owes them has left or parted since",
     "bounded": "how long crashes are not detected",
     "prompt": "all of it",
 }

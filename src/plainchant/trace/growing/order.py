@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 ROUNDS: Final = 2
 """Ends of rounds after which everything that somebody can have known is read."""
 MOST_HOLES: Final = 10_000
-"""Holes that wait to be judged; of a gap, only so many numbers are looked at."""
+"""Holes that wait to be judged."""
+MOST_FOUND: Final = 8
+"""Later deliveries at which a hole is judged in one round."""
+SIGHT: Final = 10
+"""Rounds without a further message after which a hole that was not owed is let go."""
+GAP: Final = 5_000
+"""Of a gap, so many numbers are looked at from each end: who has just joined lacks everything before."""
 MOST_PAIRS: Final = 100_000
 
 
@@ -95,26 +101,25 @@ class Orders:
 
 @dataclasses.dataclass(slots=True)
 class _Hole:
-    """A process delivered message ``seq`` of a sender and not those from ``low`` to ``high``."""
+    """A process delivered a message of a sender and not those from ``low`` to ``high``."""
 
     process: str
     group: str
     sender: str
     low: int
     high: int
-    seq: int
-    index: int
-    time: int
     round: int
+    found: list[tuple[int, int, int]]
+    """Later messages that it delivered: number, index, time. Each may be the first since which the missing one is owed."""
 
 
 class Fifo:
     """Messages of a sender are delivered in the order in which it sent them, without holes that are owed."""
 
     def __init__(self) -> None:
-        self._holes: list[_Hole] = []
-        self._open: dict[tuple[str, str, str], list[_Hole]] = {}
-        """Holes that were not owed when they were judged: a view that is installed later may make them so."""
+        self._holes: dict[tuple[str, str, str], list[_Hole]] = {}
+        """By process, group and sender: those that wait to be judged, and those that were not owed when they were."""
+        self._count = 0
 
     def delivered(self, run: Growing, history: History, message: Message, index: int, time: int, highest: int) -> None:
         """A first delivery; ``highest`` is the highest number of that sender that was delivered before."""
@@ -128,46 +133,61 @@ class Fifo:
                 events = [(history.name, last[1]), (history.name, index)]
                 run.book.violation("fifo", sentence, time, events, messages=[message, before])
         history.last[group, sender] = (seq, index)
+        for hole in self._holes.get((history.name, group, sender), ()):
+            if seq > hole.high and len(hole.found) < MOST_FOUND:
+                hole.found.append((seq, index, time))
+                hole.round = run.round
         if seq > highest + 1:
-            low = max(highest + 1, seq - MOST_HOLES)
-            self._wait(run, _Hole(history.name, group, sender, low, seq - 1, seq, index, time, run.round))
-        for hole in self._open.pop((history.name, group, sender), ()):
-            if seq > hole.high:
-                self._wait(run, dataclasses.replace(hole, seq=seq, index=index, time=time, round=run.round))
+            low, high = highest + 1, seq - 1
+            ends = [(low, high)] if high - low < 2 * GAP else [(low, low + GAP), (high - GAP, high)]
+            for first, final in ends:
+                self._add(run, _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)]))
 
-    def _wait(self, run: Growing, hole: _Hole) -> None:
-        if len(self._holes) < MOST_HOLES:
-            self._holes.append(hole)
-        else:
+    def _add(self, run: Growing, hole: _Hole) -> None:
+        if self._count >= MOST_HOLES:
             run.late += 1
+            return
+        self._count += 1
+        self._holes.setdefault((hole.process, hole.group, hole.sender), []).append(hole)
 
     def tick(self, run: Growing, *, over: bool = False) -> None:
-        waiting = [hole for hole in self._holes if not over and run.round - hole.round < ROUNDS]
-        judged = [hole for hole in self._holes if over or run.round - hole.round >= ROUNDS]
-        self._holes = waiting
-        for hole in judged:
-            self._judge(run, hole)
+        """Judges what has waited long enough; what is not owed by then may become so, until it is out of sight."""
+        for key, holes in list(self._holes.items()):
+            kept = [hole for hole in holes if self._waits(run, hole, over)]
+            self._count -= len(holes) - len(kept)
+            if kept:
+                self._holes[key] = kept
+            else:
+                del self._holes[key]
 
-    def _judge(self, run: Growing, hole: _Hole) -> None:
+    def _waits(self, run: Growing, hole: _Hole, over: bool) -> bool:
+        """Whether a hole is still to be judged, now that another round is over."""
+        if not over and run.round - hole.round < ROUNDS:
+            return True
+        if hole.found:
+            return not self._judge(run, hole)
+        return run.round - hole.round < SIGHT
+
+    def _judge(self, run: Growing, hole: _Hole) -> bool:
+        """Whether nothing of it is left to be judged."""
         history = run.histories[hole.process]
-        undecided = []
+        left = False
         for seq in range(hole.low, hole.high + 1):
             letter = run.letters.get((hole.group, hole.sender, seq))
             if letter is None or letter.sent is None or hole.process in letter.delivered:
                 continue
-            if not run.owes(history, letter, hole.index):
-                undecided.append(seq)
+            owed = next((found for found in hole.found if run.owes(history, letter, found[1])), None)
+            if owed is None:
+                left = True
                 continue
-            missing, found = letter.message, (hole.group, hole.sender, hole.seq)
+            missing, found = letter.message, (hole.group, hole.sender, owed[0])
             sentence = f"{hole.process} delivers {say(found)} without {say(missing)}, which it owes"
-            events = [(hole.process, hole.index), (hole.sender, letter.sent.index)]
+            events = [(hole.process, owed[1]), (hole.sender, letter.sent.index)]
             unless = [Condition("timing", hole.process)]
-            run.book.violation("fifo", sentence, hole.time, events, messages=[missing, found], unless=unless)
-        if undecided and history.views.get(hole.group, [])[-1:] and not history.final:
-            kept = self._open.setdefault((hole.process, hole.group, hole.sender), [])
-            if len(kept) < ROUNDS:
-                kept.append(dataclasses.replace(hole, low=undecided[0], high=undecided[-1]))
+            run.book.violation("fifo", sentence, owed[2], events, messages=[missing, found], unless=unless)
+        hole.found.clear()
+        return not left
 
     @property
     def waiting(self) -> int:
-        return len(self._holes)
+        return sum(bool(hole.found) for holes in self._holes.values() for hole in holes)

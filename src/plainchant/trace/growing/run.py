@@ -164,10 +164,10 @@ class Growing:
             letter = self._letter((group, history.name, first + offset))
             if letter is None:
                 continue
-            letter.sent = Sent(index, view, fact.time, fact.true_time, fact.deadline)
+            letter.sent = Sent(index, view, fact.time, fact.true_time, fact.deadline, fact.size)
             if fact.digests is not None:
                 self._integrity.content(self, letter, history.name, index, fact.time, fact.digests[offset])
-            self._bounded.sent(self, fact, letter.message, index)
+            self._bounded.sent(self, fact, letter.message, index, fact.size)
             self._deadline.sent(self, letter)
             for process, delivery in letter.delivered.items():
                 self._same_view.delivered(self, process, letter, delivery)
@@ -207,7 +207,8 @@ class Growing:
         if group is None or number is None:
             return
         members = frozenset(fact.members or ())
-        new = Installed(self._view_id(group, number, members), fact.index, len(history.leaves.get(group, ())), fact.time)
+        stay = len(history.leaves.get(group, ()))
+        new = Installed(self._view_id(group, number, members), fact.index, stay, fact.time, fact.true_time)
         installations = history.views.setdefault(group, [])
         before = installations[-1] if installations and installations[-1].stay == new.stay else None
         self._view_order.installed(self, history, new, before)
@@ -246,8 +247,10 @@ class Growing:
             return
         message = (fact.group, fact.sender, fact.seq)
         if fact.kind == "sent":
+            known = self.letters.get(message)
             if fact.sender == history.name:
-                self._bounded.sent(self, fact, message, fact.index)
+                size = known.sent.size if known is not None and known.sent is not None else None
+                self._bounded.sent(self, fact, message, fact.index, size)
             return
         letter = self._letter(message)
         if letter is not None:

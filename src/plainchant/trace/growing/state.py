@@ -84,6 +84,7 @@ class Sent:
     time: int
     true_time: int | None
     deadline: int | None
+    size: int | None
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,6 +108,7 @@ class Installed:
     index: int
     stay: int
     time: int
+    true_time: int | None
 
 
 @dataclasses.dataclass(slots=True)

@@ -58,11 +58,11 @@ class Deadline:
             if letter is None or letter.sent is None or letter.sent.view is None:
                 is_over = True  # forgotten, or nobody owes it as far as is known
             else:
-                is_over = (over or run.round - since >= ROUNDS) and not self._awaited(run, letter)
+                is_over = (over or run.round - since >= ROUNDS) and not self._awaited(run, letter, over=over)
             if is_over:
                 del self._dated[message]
 
-    def _awaited(self, run: Growing, letter: Letter) -> bool:
+    def _awaited(self, run: Growing, letter: Letter, *, over: bool) -> bool:
         """Whether somebody who is to deliver it still has time."""
         assert letter.sent is not None
         assert letter.sent.view is not None
@@ -74,9 +74,9 @@ class Deadline:
             if since is None:
                 continue
             due, now = _carried(letter.sent, history.time, history.true_time)
-            if now <= due:
+            if now < due or (now == due and not over and not history.final):
                 awaited = awaited or not history.final
-            elif run.owes(history, letter, history.expected - 1) and _had_it_by(run, history, letter, due):
+            elif run.owes(history, letter, history.expected - 1) and _had_view_by_then(history, letter):
                 self._missed.add((letter.message, history.name))
                 run.book.case("deadline")
                 sentence = f"the deadline of {say(letter.message)} passes and {history.name}, which owes it, does not deliver it"
@@ -97,13 +97,14 @@ def _carried(sent: Sent, time: int, true_time: int | None) -> tuple[int, int]:
     return sent.true_time + sent.deadline - sent.time, true_time
 
 
-def _had_it_by(run: Growing, history: History, letter: Letter, due: int) -> bool:
-    """Whether it had installed the view of the message when the deadline came, by its own clock."""
-    assert letter.sent is not None
-    assert letter.sent.view is not None
+def _had_view_by_then(history: History, letter: Letter) -> bool:
+    """Whether it had installed the view of the message when the deadline came."""
+    sent = letter.sent
+    assert sent is not None
     for installed in history.views.get(letter.message[0], ()):
-        if installed.view == letter.sent.view:
-            return letter.sent.true_time is not None or installed.time <= due
+        if installed.view == sent.view:
+            due, at = _carried(sent, installed.time, installed.true_time)
+            return at <= due
     return False
 
 
@@ -118,10 +119,10 @@ class Bounded:
     def stated(self, run: Growing) -> None:
         self._bounds = bounds_stated(run.bounds)
 
-    def sent(self, run: Growing, fact: Fact, message: Message, index: int) -> None:
-        """A ``send`` or ``sent`` row."""
+    def sent(self, run: Growing, fact: Fact, message: Message, index: int, size: int | None) -> None:
+        """A ``send`` or ``sent`` row, of a message of so many bytes."""
         bound = self._bounds.send if self._bounds is not None else None
-        if bound is None or fact.detail is None or self._is_too_large(fact):
+        if bound is None or fact.detail is None or self._is_too_large(size):
             return
         detail: Any = json.loads(fact.detail)
         took = detail.get("took_ns") if isinstance(detail, dict) else None
@@ -130,7 +131,7 @@ class Bounded:
 
     def delivered(self, run: Growing, fact: Fact, message: Message, index: int) -> None:
         bound = self._bounds.deliver if self._bounds is not None else None
-        if bound is None or fact.true_time is None or fact.sent is None or self._is_too_large(fact):
+        if bound is None or fact.true_time is None or fact.sent is None or self._is_too_large(fact.size):
             return
         who = [fact.process, message[1]]
         self._within(run, (fact.process, index), message, fact.true_time - fact.sent, bound, "delivers", fact.time, who)
@@ -164,6 +165,6 @@ class Bounded:
         """A view or a leave: what began before it is no rotation."""
         self._turns.pop((process, group), None)
 
-    def _is_too_large(self, fact: Fact) -> bool:
+    def _is_too_large(self, size: int | None) -> bool:
         most = self._bounds.size if self._bounds is not None else None
-        return most is not None and fact.size is not None and fact.size > most
+        return most is not None and size is not None and size > most
