@@ -65,7 +65,8 @@ def test_the_stream_says_what_the_checkers_say(spark: SparkSession, tmp_path: Pa
 
 
 def test_facts_that_nobody_judges_only_count() -> None:
-    facts = [Fact("r", "p", index, kind, index) for index, kind in enumerate(["start", "null", "null", "receive", "view", "null"])]
+    kinds = ["start", "null", "null", "receive", "view", "null"]
+    facts = [Fact("r", "p", index, kind, index) for index, kind in enumerate(kinds)]
     thinned = list(_thinned(facts))
     assert [(fact.kind, fact.index, fact.count) for fact in thinned] == [
         ("start", 0, 1), ("others", 1, 3), ("view", 4, 1), ("others", 5, 1),

@@ -1,7 +1,7 @@
 """Checkers on growing traces, held against the reference verifier: the same verdict at the end, and in time.
 
-``decided`` is the part of the reference's violations that the checkers claim to find before the end (``OPEN`` says the rest). It is
-compared on random runs and on runs that were spoilt in one place, fed in random portions.
+``decided`` is the part of the reference's violations that the checkers claim to find before the end (``OPEN`` says the rest). It
+is compared on random runs and on runs that were spoilt in one place, fed in random portions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from tests.lab.catalogue import CATALOGUE
+from tests.lab.mutations import CAUGHT, HARMLESS, mutated
+from tests.lab.random_traces import RandomRun, random_run, table
 
 from plainchant.trace.fact import Fact, facts_of
 from plainchant.trace.growing import OPEN, Growing, Limits
@@ -21,9 +24,6 @@ from plainchant.trace.growing.book import WAITS
 from plainchant.trace.properties import PROPERTIES
 from plainchant.trace.reference import Violation, check_run
 from plainchant.trace.reference.facts import Run, runs_of
-from tests.lab.catalogue import CATALOGUE
-from tests.lab.mutations import CAUGHT, HARMLESS, mutated
-from tests.lab.random_traces import RandomRun, random_run, table
 
 from .build import trace
 

@@ -12,9 +12,10 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-ARGUMENTS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync"
-).split()
+ARGUMENTS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
 INSTALL = "apt-get install -y chromium, as .ci/run does where it may; PLAINCHANT_CHROMIUM names another one"
 
 

@@ -132,8 +132,10 @@ def test_a_browser_that_reads_nothing_costs_one_frame_and_slows_nobody_down(monk
             slow.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with session.get(f"{watch.url}events") as response:
                 while not any(client.skipped > 3 for client in watch._clients):
-                    source.facts = [Fact("r0", f"p{number}", index, "view", index, "g" * 99, index, members=("x" * 99,)) for number in range(99)]
                     index += 1
+                    source.facts = [
+                        Fact("r0", f"p{number}", index, "view", index, "g" * 99, index, members=("x" * 99,)) for number in range(99)
+                    ]
                     await frames(response, lambda told: told["run"] is not None)
             stuck = max(watch._clients, key=lambda client: client.skipped)
             assert stuck.frame is not None

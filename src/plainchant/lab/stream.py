@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
-Parquet file. A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would not
-survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
+Parquet file. A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would
+not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
 :class:`~plainchant.trace.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of that
 run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but the
 callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
@@ -47,9 +47,11 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = 0.5
 """Seconds between two micro-batches."""
-PARTITIONS: Final = 2
-"""Runs that are judged at the same time: nearly always there is one."""
+PARTITIONS: Final = 1
+"""Tasks of a micro-batch: nearly always there is one run, and each further task costs time."""
 
+NOBODY: Final = "\0"
+"""The run of the first, empty micro-batch."""
 _SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(PARTITIONS),
     "spark.sql.streaming.minBatchesToRetain": "2",
@@ -78,6 +80,10 @@ class Staging:
         self._runs: dict[str, int] = {}
         """Runs, and how many rounds without facts each is told of: what waits for an end of rounds gets it."""
 
+    def warm_up(self) -> None:
+        """A file about nobody: the first micro-batch starts Python's workers and compiles, which takes seconds."""
+        self._put([{"run": NOBODY, "round": 0, "rows": 0}])
+
     def write(self, facts: Iterable[Fact]) -> int:
         """One round: its facts become a file, if it has any or a run waits for ends of rounds; how many rows they stand for."""
         histories: dict[tuple[str, str], list[Fact]] = {}
@@ -96,10 +102,14 @@ class Staging:
             )
         for run in told:
             self._runs[run] -= 1
-        hidden = self.directory / f"_{self._round:09d}"
-        pq.write_table(pa.Table.from_pylist(rows, schema=_STAGED), hidden, compression="lz4")
-        hidden.rename(self.directory / f"{self._round:09d}.parquet")
+        self._put(rows)
         return sum(row["rows"] for row in rows)
+
+    def _put(self, rows: list[dict[str, Any]]) -> None:
+        number = rows[0]["round"]
+        hidden = self.directory / f"_{number:09d}"
+        pq.write_table(pa.Table.from_pylist(rows, schema=_STAGED), hidden, compression="lz4")
+        hidden.rename(self.directory / f"{number:09d}.parquet")
 
 
 def _thinned(facts: list[Fact]) -> Iterator[Fact]:
@@ -168,6 +178,7 @@ class LiveVerdict:
         self._kept = {name: spark.conf.get(name, None) for name in _SETTINGS}
         for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
+        self._staging.warm_up()
         staged = (
             spark.readStream.schema(_STAGED_SQL)
             .option("cleanSource", "delete")
@@ -203,14 +214,19 @@ class LiveVerdict:
 
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The verdict so far of each run, as :meth:`Growing.to_json` gives it, and ``judged``, when it was given (ns since 1970)."""
+        """The verdict so far of each run: what :meth:`Growing.to_json` says, and when it was ``judged``, ns since 1970."""
         for file in self._verdicts.glob("*.json"):
             if file.name.startswith("_"):
                 continue
             changed = file.stat().st_mtime_ns
             if self._read.get(file, (0, {}))[0] != changed:
                 self._read[file] = (changed, json.loads(file.read_bytes()))
-        return {told["run"]: told for _, told in self._read.values()}
+        return {told["run"]: told for _, told in self._read.values() if told["run"] != NOBODY}
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the first micro-batch is done."""
+        return any(self._verdicts.glob("[!_]*.json"))
 
     @property
     def problem(self) -> str | None:

@@ -158,9 +158,11 @@ class SparkVerdict:
 
         assert self._staging is not None
         with LiveVerdict(spark, self._staging) as stream:
-            self._state, self._why = "on", ""
-            self._ready.set()
+            self._why = "Spark is there; the stream is starting"
             while not self._stop.wait(LOOK):
+                if not self._ready.is_set() and stream.is_warm:
+                    self._state, self._why = "on", ""
+                    self._ready.set()
                 self._runs = stream.runs
                 problem = stream.problem
                 if problem is not None:
