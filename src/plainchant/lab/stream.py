@@ -5,9 +5,9 @@ Theory of operation
 Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
 Parquet file. A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would
 not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
-:class:`~plainchant.trace.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of that
-run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but the
-callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
+:class:`~plainchant.trace.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of
+that run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but
+the callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
 
 Files may reach the stream in another order than they were written, or again after a failure: histories have indices, so
 a state takes what is next and ignores what it has. The stream deletes files that it is done with, and old checkpoints; what

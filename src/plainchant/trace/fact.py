@@ -8,12 +8,13 @@ history, so that facts may come late, twice or in another order than they happen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Rows ``index`` to ``index + count - 1`` of a history; about messages ``seq`` to ``seq + count - 1`` if about any."""
 
     run: str

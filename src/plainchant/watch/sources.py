@@ -128,7 +128,7 @@ class Replay:
 
     @property
     def is_over(self) -> bool:
-        return self._at >= self._table.num_rows
+        return bool(self._at >= self._table.num_rows)
 
     def told(self) -> dict[str, Any]:
         left = self._table.num_rows - self._at

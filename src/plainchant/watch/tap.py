@@ -30,7 +30,7 @@ class Tap(Spool):
         self._run_name = run
         self._process_name = process
         self._facts: deque[Fact] = deque(maxlen=KEPT)
-        self._next = 0
+        self._upcoming = 0
         self._forgotten = 0
         self._is_over = False
         self._add("start", clock.time_ns(), detail=json.dumps(start, default=str))
@@ -104,11 +104,11 @@ class Tap(Spool):
         self._forgotten += len(self._facts) == KEPT
         self._facts.append(
             Fact(
-                self._run_name, self._process_name, self._next, kind, time, group, view, sender, seq, count, members, detail,
+                self._run_name, self._process_name, self._upcoming, kind, time, group, view, sender, seq, count, members, detail,
                 deadline,
             )
         )
-        self._next += count
+        self._upcoming += count
 
     # --- as a source ----------------------------------------------------------------------------------------------------
 

@@ -88,10 +88,11 @@ class Growing:
             if fact.index > history.expected:
                 self._wait(history, fact)
                 continue
-            while fact is not None and fact.index == history.expected and not history.final:
-                self._apply(history, fact)
-                fact = history.early.pop(history.expected, None)  # type: ignore[assignment]
-                self.early -= fact is not None
+            following: Fact | None = fact
+            while following is not None and following.index == history.expected and not history.final:
+                self._apply(history, following)
+                following = history.early.pop(history.expected, None)
+                self.early -= following is not None
 
     def _wait(self, history: History, fact: Fact) -> None:
         if self.early < self.limits.early and fact.index not in history.early:
@@ -311,7 +312,7 @@ class Growing:
         excess = len(self.letters) - self.limits.kept
         if excess <= 0:
             return
-        gone = []
+        gone: list[Message] = []
         for message, letter in self.letters.items():
             if len(gone) >= excess:
                 break
