@@ -63,7 +63,7 @@ FAMILIES = (
 )
 SEEDS = 96
 """The ordinary sweep: each family eight times."""
-REGRESSIONS: tuple[int, ...] = ()
+REGRESSIONS: tuple[int, ...] = (2420, 2816, 2864, 3030, 3104)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 
 SITUATIONS = (
