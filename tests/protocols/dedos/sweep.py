@@ -18,7 +18,8 @@ In every run a node is left with a process that receives, a networked process an
 verified:
 
 - *halted*: nobody stops but who was made to, has no networked process left on its node, or was paused for long;
-- *views*: those of processes that stay agree and stand in the order of the messages;
+- *views*: those of all processes agree, but of those that crashed with everybody on their node (what they saw last nobody else
+  needs to see), and stand in the order of the messages;
 - *left over*: in the end no active mailbox holds a message that somebody has not read, and only who is alive has a place;
 - *shut out*: who asks to be let in is let in, if the group has somebody left;
 - *taken along*: what a process has read that leaves, those on its node read who stay;
@@ -170,6 +171,24 @@ class Outcome(sweeping.Outcome):
         """Processes that crashed or halted, with the time."""
         return {row["process"]: row["true_time"] for row in self.rows("crash")}
 
+    @cached_property
+    def forgotten(self) -> set[ProcessId]:
+        """Processes that crashed with all that were on their node then, whether at once or one after the other."""
+        begun: dict[ProcessId, int] = {}
+        for process, time in zip(self.table["process"].to_pylist(), self.table["true_time"].to_pylist(), strict=True):
+            begun[process] = min(time, begun.get(process, time))
+        faults = {row["process"]: row["true_time"] for row in self.rows("crash") if row["detail"].get("by") == "fault"}
+        ends = {name: self.crashed.get(name, 1 << 62) for name in begun}
+        return {
+            process
+            for process, at in faults.items()
+            if all(
+                ends[other] < 1 << 62
+                for other in begun
+                if begun[other] < at and node_of(self.parameters, other) == node_of(self.parameters, process)
+            )
+        }
+
     def halted(self) -> list[str]:
         """Who stopped though nobody made it to."""
         allowed = {"node crashed"} | ({"fenced"} if family_of(self.seed) == "pauses" else set())
@@ -223,7 +242,7 @@ class Outcome(sweeping.Outcome):
             views = [view for _, view in items if view is not None]
             if base(process) in self.parameters.senders:
                 continue  # it is in no view
-            for view in views:
+            for view in views if process not in self.forgotten else ():
                 other, members = known.setdefault((group, view.number), (process, view.members))
                 if members != view.members:
                     found.append(f"{group} {view.number}: {process} has {view.members}, {other} has {members}")

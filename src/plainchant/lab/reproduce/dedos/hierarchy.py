@@ -264,7 +264,7 @@ def recoveries(context: Context) -> list[Recovery]:
     return context.sweep(recovery_of, items)
 
 
-FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2), (32, 16))
+FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2))
 """Nodes and members of the installations in which crashes are compared by size,"""
 FELT_KINDS: Final = ("receiver", "box", "relay", "distributor", "node", "distributor's node")
 """and what crashes there."""
