@@ -439,7 +439,7 @@ class Nodes:
             self._changed(event)
 
     def _vanishing(self, time: int) -> list[NodesEvent]:
-        """Who was heard, and is silent again before everybody knew it. No group is formed for that, but somebody may count on it."""
+        """Who was heard, and is silent again before everybody knew it. That forms no group, but somebody may count on it."""
         silent = sorted(node for node, state in self._fresh.items() if state.first <= time and time - state.last > self._patience)
         events: list[NodesEvent] = []
         for node in silent:
