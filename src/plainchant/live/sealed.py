@@ -273,7 +273,7 @@ class Sealed:
             refused.forged += 1
             return
         session.took(number)
-        if frame[HEADER_BYTES:FRAME_BYTES] != session.boot:
+        if not _is_of(frame, session.boot):
             refused.old += 1
             return
         self._receive(source, frame)
@@ -437,6 +437,11 @@ class Sealed:
     def forked(self) -> None:
         """This is a copy of the process that the session belongs to: it must not go on with the same numbers."""
         self._own.spoil()
+
+
+def _is_of(frame: bytes, boot: bytes) -> bool:
+    """Whether a frame bears that boot."""
+    return frame[HEADER_BYTES:FRAME_BYTES] == boot
 
 
 def _is_named(boot: bytes, head: bytes) -> bool:
