@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import tracemalloc
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import plainchant
-from plainchant import Group, Halted, Insecure, Key, Keyring, Message, Node, UsageError, View
+from plainchant import Group, Insecure, Key, Keyring, Message, Node, UsageError, View
 from plainchant.live import node as nodes
 from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server
@@ -39,7 +40,7 @@ SLOW: dict[str, dict[str, Any]] = {"sequencer": CALM, "newtop": {"suspect_after"
 
 @pytest.mark.parametrize(
     ("protocol", "transport"),
-    [("sequencer", "udp"), ("sequencer", "tcp"), ("sequencer", "multicast"), ("newtop", "udp"), ("rtcast", "udp"), ("rtcast", "tcp")],
+    [("sequencer", "udp"), ("sequencer", "tcp"), ("sequencer", "multicast"), ("newtop", "tcp"), ("rtcast", "udp")],
 )
 def test_a_group_with_a_key_is_a_group(protocol: str, transport: str) -> None:
     async def main() -> None:
@@ -74,7 +75,8 @@ def test_two_networks_have_one_session(tmp_path: Path, monkeypatch: pytest.Monke
                 await group.send(group.me.encode())
             found = await asyncio.gather(*(read(group, 3) for group in groups))
             assert payloads(found[0]) == payloads(found[1]) == payloads(found[2])
-            assert groups[0].node.statistics()["refused_replayed"] == 0
+            told = groups[0].node.statistics()
+            assert (told["sessions"], told["refused_forged"], told["refused_redirected"]) == (3, 0, 0)
 
     run(main())
 
@@ -185,7 +187,7 @@ async def listen(group: Group, book: list[bytes], views: list[tuple[str, ...]]) 
 @pytest.mark.parametrize("protocol", ["sequencer", "newtop"])
 def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp_path: Path, quickly: None) -> None:
     files = {name: tmp_path / f"{name}.key" for name in "abc"}
-    patient = {"suspect_after": "3s"}
+    patient = {"sequencer": {"suspect_after": "2s", "patience": "6s"}, "newtop": {"suspect_after": "2s"}}[protocol]
 
     async def main() -> None:
         peers = addresses(*files)
@@ -206,12 +208,16 @@ def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp
             stop = asyncio.Event()
             sending = [asyncio.create_task(chatter(group, stop)) for group in groups]
 
-            async def step(ring: Keyring, *names: str) -> Keyring:
-                """Everybody gets the file, and goes on for a while with it."""
+            async def give(ring: Keyring, *names: str) -> None:
+                """These get the file, and notice it."""
                 for name in names:
                     ring.write(files[name], replace=True)
                 ids = tuple(str(key) for key in ring.keys)
                 await until(lambda: all(opened[name].key_ids == ids for name in names))
+
+            async def step(ring: Keyring, *names: str) -> Keyring:
+                """The same, and they go on for a while with it."""
+                await give(ring, *names)
                 before = {name: len(books[name]) for name in names}
                 await until(lambda: all(len(books[name]) > before[name] + 30 for name in names))
                 return ring
@@ -220,7 +226,7 @@ def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp
                 old, new = ring.sealing, Key.new()
                 ring = await step(ring.add(new), *files)
                 ring = await step(ring.use(str(new)), *files)
-                await until(lambda: all(node.statistics()[f"sealed_with_{new}"] == 2 for node in opened.values()))
+                await until(lambda id=new: all(node.statistics()[f"sealed_with_{id}"] == 2 for node in opened.values()))
                 ring = await step(ring.drop(str(old)), *files)
             stop.set()
             sent = await asyncio.gather(*sending)
@@ -229,11 +235,9 @@ def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp
             assert all(seen == [("a", "b", "c")] for seen in views.values())
             # c does not get the third key.
             old, new = ring.sealing, Key.new()
-            for ring in (ring.add(new), ring.add(new).use(str(new)), ring.add(new).use(str(new)).drop(str(old))):
-                for name in "ab":
-                    ring.write(files[name], replace=True)
-                ids = tuple(str(key) for key in ring.keys)
-                await until(lambda: all(opened[name].key_ids == ids for name in "ab"))
+            added = ring.add(new)
+            for each in (added, added.use(str(new)), added.use(str(new)).drop(str(old))):
+                await give(each, "a", "b")
             await until(lambda: all(views[name][-1] == ("a", "b") for name in "ab"))
             await groups[0].send(b"without c")
             await until(lambda: all(books[name][-1] == b"without c" for name in "ab"))
@@ -255,13 +259,14 @@ def test_a_key_file_that_cannot_be_read_changes_nothing_and_is_told_once(tmp_pat
         ring = Keyring.new()
         ring.write(file, replace=False)
         async with Node(me="a", peers=addresses("a"), key=file) as node:
-            with pytest.warns(RuntimeWarning, match="a goes on with the keys that it has: .* no key that could be used") as warned:
-                file.write_text("nonsense\n")
+            file.write_text("nonsense\n")
+            with pytest.warns(RuntimeWarning, match="goes on with the keys that it has: .* no key that could be used"):
                 await until(lambda: node._key_problem is not None)
-                for _ in range(5):
-                    file.touch()
-                    await asyncio.sleep(0.03)
-            assert len(warned) == 1
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for number in range(5):  # it is looked at again, and is no better
+                    os.utime(file, (number, number))
+                    await until(lambda seen=file.stat().st_mtime_ns: node._keys._seen[0] == seen)  # type: ignore[misc]
             with pytest.raises(UsageError, match="no key that could be used"):
                 node.reload_key()
             assert node.key_ids == (str(ring.sealing),)
@@ -322,7 +327,8 @@ def test_an_attacker_who_has_everything_changes_nothing(tmp_path: Path) -> None:
             data = data[:at] + bytes((data[at] ^ 1 << random.randrange(8),)) + data[at + 1 :]
         elif kind == 5:
             data = data[:at] + other[at:]
-        taps[to].inject(source, data)
+        if to in taps:
+            taps[to].inject(source, data)
 
     async def main() -> None:
         options = {"key": Keyring.new(), "transport": tapped, "trace": tmp_path / "spool", "run": "r"}
@@ -359,10 +365,13 @@ def test_an_attacker_who_has_everything_changes_nothing(tmp_path: Path) -> None:
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
-def noise(random: Random, boot: bytes) -> Iterator[tuple[Address, bytes]]:
+NOISY = 700
+
+
+def noise(random: Random) -> Iterator[tuple[Address, bytes]]:
     """Bytes of every kind that a stranger can make, from many addresses."""
     codec = Stamped(HELLO_PACKETS, b"evil")
-    for number in range(2000):
+    for number in range(NOISY):
         source = (f"127.6.{number % 250}.{1 + number % 200}", 1024 + number)
         name = f"stranger{number}"
         known = {f"friend{number}": Known(0, b"boot", "127.0.0.1", 9)}
@@ -403,7 +412,7 @@ def test_noise_is_counted_and_takes_no_memory(key: Keyring | None) -> None:
             try:
                 grown = []
                 for seed in range(3):
-                    for source, data in noise(Random(seed), b"boot"):
+                    for source, data in noise(Random(seed)):
                         taps[0].inject(source, data)
                     taps[0]._recorded.clear()
                     taps[1]._recorded.clear()
@@ -420,13 +429,13 @@ def test_noise_is_counted_and_takes_no_memory(key: Keyring | None) -> None:
             assert node._presence.name_at("b") == "b"
             assert a.members == ("a", "b")
             refused = {name.removeprefix("refused_"): count for name, count in told.items() if name.startswith("refused_")}
-            assert sum(refused.values()) >= (2 if key is None else 3) * 9 * 2000
+            assert sum(refused.values()) >= (2 if key is None else 3) * 9 * NOISY
             expected = {"truncated", "noise", "sealed", "hello", "future", "damaged"} if key is None else {
                 "truncated", "noise", "unsealed", "other_key"
             }
             assert {name for name, count in refused.items() if count} >= expected
             if key is not None:
-                assert told["sessions"] == 3
+                assert told["sessions"] == 2
                 assert sum(sent) == 0
 
     run(main())
@@ -453,19 +462,3 @@ def test_a_socket_that_is_flooded_by_a_stranger_serves_the_group() -> None:
             await until(lambda: a.node.statistics()["refused_noise"] > 0)
 
     run(main())
-
-
-def test_a_halted_process_says_nothing_more() -> None:
-    async def main() -> None:
-        async with members("a", "b", "c", key=Keyring.new(), parameters=HASTY) as groups:
-            host = groups[2].node.host
-            host.call(host.halt, plainchant.Reason("unplugged", "somebody has unplugged it"))
-            with pytest.raises(Halted):
-                await read(groups[2], 1)
-            async for event in groups[0]:
-                if isinstance(event, View) and event.members == ("a", "b"):
-                    break
-            raise Halted(plainchant.Reason("over", "the test is over"))
-
-    with pytest.raises(Halted, match="the test is over"):
-        run(main())

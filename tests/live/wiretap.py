@@ -1,7 +1,7 @@
 """Processes whose packets go through one hand: sealing transports in one memory, and an attacker who sees everything.
 
-Nothing waits and nothing is random but salts and keys: a packet that is sent lies in the hand until the test delivers it, loses it,
-or does worse with it.
+Nothing waits and nothing is random but salts and keys: a packet that is sent lies in the hand until the test delivers it,
+loses it, or does worse with it.
 """
 
 from __future__ import annotations
