@@ -48,7 +48,7 @@ COMMANDS: Final = (
     Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
     Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
     Later("protocols", "List protocols, or show what one promises."),
-    Later("doctor", "Measure common memory on this machine, propose bounds for it, and look after the mailboxes in it."),
+    Later("doctor", "Look whether this machine has what groups and the laboratory need, and say what to change."),
     Later("node", "Be a member of a group: lines from standard input are sent to it, what it delivers comes out."),
     Later(
         "import",

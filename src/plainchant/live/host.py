@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from ..sim.omissions import Omission
     from ..trace.spool import Spool
     from .memory.stepper import Stepper
+    from .observe.observer import Observer
 
 MARGIN: Final = 160
 """Bytes of a packet that are not for messages: the fields of the packet, and two names of ``LONGEST_NAME`` with incarnations."""
@@ -219,6 +220,8 @@ class LiveHost:
         """Runs procedures, where the protocol has common memory and this process is where that is."""
         self.has_views = True
         """Whether views are written into the trace; see ``Description.views``."""
+        self.observer: Observer | None = None
+        """Who is told of what happens seldom, for metrics and spans."""
         self.only_sends = False
         """Whether this process is in groups without ever being a member that receives."""
         self._transport = transport
@@ -373,6 +376,8 @@ class LiveHost:
     def record(self, kind: str, group: str | None = None, **detail: Any) -> None:
         if kind in _FACTS:
             raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write")
+        if self.observer is not None:
+            self.observer.recorded(kind, group, detail)
         if self.spool is not None:
             self._out.append((_record, kind, group, detail))
 
@@ -556,6 +561,8 @@ class LiveHost:
         if self.spool is not None:
             self.spool.row("crash", self.clock(), detail=detail)
         self._over(reason)
+        if self.observer is not None:
+            self.observer.stopped(reason)
         for group in list(self.groups.values()):
             group.halted(reason)
         if self.memory is not None:
@@ -686,6 +693,8 @@ class LiveHost:
     def _go(self, group: str, way: Callable[[str], None]) -> None:
         if group in self.groups and group not in self._leaving_groups:
             self._leaving_groups[group] = None
+            if self.observer is not None:
+                self.observer.leaving(group)
             self.later(self._ask, way, self.groups[group])
 
     def rename(self, group: str, name: str) -> None:
@@ -724,6 +733,11 @@ class LiveHost:
                     text = f"{number} messages of stream {name} wait in group {group} and the protocol does not take them"
                     return Reason("queue", text, {"messages": number, "stream": name})
         return reason
+
+    @property
+    def transport(self) -> Transport:
+        """What carries packets, for those who look on."""
+        return self._transport
 
     def counters(self) -> Mapping[str, int]:
         transport, refused = self._transport.counters, self.refusals
@@ -860,6 +874,8 @@ def _install(host: LiveHost, view: View) -> None:
         if host.has_views:
             host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=view.to_detail() or None)
     host.groups[group].add(view)
+    if host.observer is not None:
+        host.observer.installed(host.groups[group], view)
     if is_first and host._queues[group]:
         host._offered[group] = None
         host._ask_for_round()
@@ -873,6 +889,8 @@ def _left(host: LiveHost, group: str, rank: int | None) -> None:
     host._streams.pop(group, None)
     host._leaving_groups.pop(group, None)
     host.groups.pop(group).left()
+    if host.observer is not None:
+        host.observer.left(group)
 
 
 def _invited(host: LiveHost, invitation: Invitation) -> None:
@@ -891,6 +909,8 @@ def _refused(host: LiveHost, group: str, reason: Reason) -> None:
         host._streams.pop(group, None)
         host._leaving_groups.pop(group, None)
         outside.halted(reason)
+        if host.observer is not None:
+            host.observer.left(group)
 
 
 def _renamed(host: LiveHost, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None:
@@ -906,6 +926,8 @@ def _renamed(host: LiveHost, group: str, view: View, returned: Sequence[bytes], 
     member.renamed(name, returned, numbered)
     if host._owner is not None:
         host._owner.renamed(group, name)
+    if host.observer is not None:
+        host.observer.renamed(group, name)
     _install(host, view)
 
 

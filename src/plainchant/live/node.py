@@ -74,7 +74,11 @@ from .transport import Address, Transport, senders_of
 from .udp import UdpTransport
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from .keys import Keyring, KeySource
+    from .observe.observer import Observer
+    from .observe.spans import Spans
     from .sealed import Sealed
 
 TRACE_VERSION: Final = 1
@@ -130,6 +134,11 @@ class Node:
     addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
     of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
 
+    ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the
+    node's figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it tells
+    OpenTelemetry of what happens (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra
+    ``observe``.
+
     ``key`` is the name of a key file (``plainchant key new``) or a :class:`~plainchant.Keyring`; without it the environment is
     looked at (``PLAINCHANT_KEY``, ``PLAINCHANT_KEY_FILE``). All members need the same one: then every packet is sealed. A
     file that changes is read again. Without any key a node is only at an address that no other machine reaches, unless it is
@@ -155,6 +164,8 @@ class Node:
         memory: str = "",
         backup: Mapping[str, str | Address] | None = None,
         description: Description | None = None,
+        metrics: str | CollectorRegistry | None = None,
+        spans: Spans | float | None = None,
         key: Keyring | str | Path | None = None,
         insecure: bool = False,
     ) -> None:
@@ -207,6 +218,11 @@ class Node:
         self._came: asyncio.Queue[Group] = asyncio.Queue()
         """Groups that this process is in because it was invited, until somebody takes them."""
         self._state_events: StateEvents | None = None
+        self._observer: Observer | None = None
+        if metrics is not None or spans is not None:
+            from .observe.observer import Observer
+
+            self._observer = Observer(metrics, spans)
         self._halted = asyncio.Event()
         self._met: set[str] = set()
         """Names of whom the protocol has been told."""
@@ -272,6 +288,8 @@ class Node:
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
                 terms=self._terms(), refusals=self._refusals,
             )
+            if self._observer is not None:
+                await self._observer.open(self)
             self._is_open = True
             if danger:
                 warnings.warn(danger, Insecure, stacklevel=2)
@@ -280,6 +298,8 @@ class Node:
                 await self._take_name()
         except BaseException:
             self._is_open = False
+            if self._observer is not None:
+                await self._observer.close()
             if opened:
                 await self._transport.close()
             raise
@@ -473,6 +493,8 @@ class Node:
                 group.halted(Reason("closed", f"{self.name} was closed"))
             self._end_state()
             await self._transport.close()
+            if self._observer is not None:
+                await self._observer.close()
 
     def _end_state(self) -> None:
         """Whoever writes a state, or waits to, waits no longer."""
@@ -499,6 +521,16 @@ class Node:
     @property
     def address(self) -> Address:
         return self._transport.address
+
+    @property
+    def has_state(self) -> bool:
+        """Whether who joins gets the application's state."""
+        return self._state
+
+    @property
+    def observer(self) -> Observer | None:
+        """What tells others of this process, if ``metrics`` or ``spans`` were asked for."""
+        return self._observer
 
     @property
     def host(self) -> LiveHost:
@@ -555,6 +587,12 @@ class Node:
 
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
+        if self._observer is None:
+            return await self._enter(name, first, timeout, buffers)
+        with self._observer.joining(name):
+            return await self._enter(name, first, timeout, buffers)
+
+    async def _enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         self._check_outside(name)
         presence = self._presence
         group: Group | None = None
@@ -1003,6 +1041,8 @@ def join(
     incarnation: int = 0,
     memory: str = "",
     backup: Mapping[str, str | Address] | None = None,
+    metrics: str | CollectorRegistry | None = None,
+    spans: Spans | float | None = None,
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
@@ -1023,7 +1063,7 @@ def join(
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
             trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
-            backup=backup, key=key, insecure=insecure,
+            backup=backup, metrics=metrics, spans=spans, key=key, insecure=insecure,
         )
 
     joining = make_node().join(
