@@ -223,7 +223,8 @@ class Presence:
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""
         if hello.base == self.base:
-            return  # two processes of one name, or our own word come back: names are whose they were first
+            self.refusals.old += 1  # two processes of one name, or our own word come back: names are whose they were first
+            return
         if not self._is_sound(hello):
             return
         peer = self.peers.get(hello.base) or self._add(hello.base, source)
