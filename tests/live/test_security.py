@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
+import re
 import socket
 import tracemalloc
 import warnings
@@ -443,9 +445,13 @@ def test_noise_is_counted_and_takes_no_memory(key: Keyring | None) -> None:
     run(main())
 
 
-def test_every_reason_is_in_the_documentation() -> None:
+def test_every_reason_and_every_bound_is_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     assert [reason for reason in Refusals().as_dict() if f"| `{reason}` |" not in page] == []
+    bounds = re.findall(r"\| ([0-9]+) \| `(\w+)\.(\w+)` \|", page)
+    assert len(bounds) > 20
+    for number, module, constant in bounds:
+        assert getattr(importlib.import_module(f"plainchant.live.{module}"), constant) == int(number), (module, constant)
 
 
 def test_a_socket_that_is_flooded_by_a_stranger_serves_the_group() -> None:
