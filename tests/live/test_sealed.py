@@ -293,7 +293,7 @@ def test_keys_are_changed_in_three_steps_and_nothing_is_lost() -> None:
     async def test(tap: Tap) -> None:
         a, b, c = await tap.acquainted()
         old, new = tap.ring.sealing, Key.new("chacha20-poly1305")
-        said = []
+        said: list[bytes] = []
         added = tap.ring.add(new)
         for ring in (added, added.use(str(new)), added.use(str(new)).drop(str(old))):
             for end in (a, b, c):
@@ -557,7 +557,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "receivers are not looked at": (sealing, "_is_named", lambda boot, head: True),
     "an old key stays good": (Sealed, "use", _still_known),
     "the same nonces after the numbers begin anew": (Sealed, "_begin_session", _same_session),
-    "the same salt after a restart": (sessions.os, "urandom", _Chance()),
+    "the same salt after a restart": (os, "urandom", _Chance()),
     "what does not open counts": (Session, "open", _open_anything),
     "what was forgotten can be proved again": (Sealed, "_begin_session", _never_forgetful),
     "a salt that was answered stays good": (

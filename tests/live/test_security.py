@@ -37,6 +37,11 @@ from .test_api import CALM, HASTY, addresses, members, payloads, read, run
 SLOW: dict[str, dict[str, Any]] = {"sequencer": CALM, "newtop": {"suspect_after": "10s"}, "rtcast": {}}
 
 
+def node_of(group: Group) -> Node:
+    assert isinstance(group.node, Node)
+    return group.node
+
+
 # --- it works everywhere ----------------------------------------------------------------------------------------------
 
 
@@ -46,14 +51,14 @@ SLOW: dict[str, dict[str, Any]] = {"sequencer": CALM, "newtop": {"suspect_after"
 )
 def test_a_group_with_a_key_is_a_group(protocol: str, transport: str) -> None:
     async def main() -> None:
-        options = {"protocol": protocol, "transport": transport, "parameters": SLOW[protocol], "key": Keyring.new()}
+        options: dict[str, Any] = {"protocol": protocol, "transport": transport, "parameters": SLOW[protocol], "key": Keyring.new()}
         async with members("a", "b", "c", **options) as groups:
             for group in groups:
                 await group.send_many([f"{group.me} {number}".encode() for number in range(5)])
             await groups[1].send(bytes(200_000))
             found = await asyncio.gather(*(read(group, 16) for group in groups))
             assert payloads(found[0]) == payloads(found[1]) == payloads(found[2])
-            told = groups[0].node.statistics()
+            told = node_of(groups[0]).statistics()
             assert told["packets_received"] > 0
             assert told["refused_forged"] == told["refused_damaged"] == told["refused_unsealed"] == 0
 
@@ -77,7 +82,7 @@ def test_two_networks_have_one_session(tmp_path: Path, monkeypatch: pytest.Monke
                 await group.send(group.me.encode())
             found = await asyncio.gather(*(read(group, 3) for group in groups))
             assert payloads(found[0]) == payloads(found[1]) == payloads(found[2])
-            told = groups[0].node.statistics()
+            told = node_of(groups[0]).statistics()
             assert (told["sessions"], told["refused_forged"], told["refused_redirected"]) == (3, 0, 0)
 
     run(main())
@@ -108,7 +113,7 @@ def test_who_comes_back_is_let_in_under_its_next_name() -> None:
                     await b.send(expected.encode())
                     (message,) = await read(a, 1)
                     assert message.payload == expected.encode()
-            assert a.node.statistics()["sessions"] == 4
+            assert node_of(a).statistics()["sessions"] == 4
 
     run(main())
 
@@ -224,11 +229,15 @@ def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp
                 await until(lambda: all(len(books[name]) > before[name] + 30 for name in names))
                 return ring
 
+            async def used(key: str) -> None:
+                """Everybody seals with that key."""
+                await until(lambda: all(node.statistics()[key] == 2 for node in opened.values()))
+
             for _ in range(2):
                 old, new = ring.sealing, Key.new()
                 ring = await step(ring.add(new), *files)
                 ring = await step(ring.use(str(new)), *files)
-                await until(lambda id=new: all(node.statistics()[f"sealed_with_{id}"] == 2 for node in opened.values()))
+                await used(f"sealed_with_{new}")
                 ring = await step(ring.drop(str(old)), *files)
             stop.set()
             sent = await asyncio.gather(*sending)
@@ -335,7 +344,7 @@ def test_an_attacker_who_has_everything_changes_nothing(tmp_path: Path) -> None:
             taps[to].inject(source, data)
 
     async def main() -> None:
-        options = {"key": Keyring.new(), "transport": tapped, "trace": tmp_path / "spool", "run": "r"}
+        options: dict[str, Any] = {"key": Keyring.new(), "transport": tapped, "trace": tmp_path / "spool", "run": "r"}
         async with members("a", "b", "c", **options) as groups:
             random, stop = Random(1), asyncio.Event()
             books: list[list[bytes]] = [[], [], []]
@@ -351,7 +360,7 @@ def test_an_attacker_who_has_everything_changes_nothing(tmp_path: Path) -> None:
             assert books[0] == books[1] == books[2]
             assert sorted(books[0]) == sorted(f"{group.me} {number}".encode() for group, n in zip(groups, sent, strict=True)
                                               for number in range(n))
-            told = [group.node.statistics() for group in groups]
+            told = [node_of(group).statistics() for group in groups]
             for reason in ("replayed", "forged", "misdirected", "truncated", "other_key"):
                 assert sum(each[f"refused_{reason}"] for each in told) > 0, reason
             assert all(each["peers"] == 2 and each["sessions"] == 3 for each in told)
@@ -411,7 +420,7 @@ def test_noise_is_counted_and_takes_no_memory(key: Keyring | None) -> None:
 
     async def main() -> None:
         async with members("a", "b", key=key, transport=tapped) as (a, b):
-            node = a.node
+            node = node_of(a)
             tracemalloc.start()
             try:
                 grown = []
@@ -467,6 +476,6 @@ def test_a_socket_that_is_flooded_by_a_stranger_serves_the_group() -> None:
             await b.send(b"still here")
             (message,) = await read(a, 1)
             assert message.payload == b"still here"
-            await until(lambda: a.node.statistics()["refused_noise"] > 0)
+            await until(lambda: node_of(a).statistics()["refused_noise"] > 0)
 
     run(main())

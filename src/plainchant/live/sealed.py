@@ -122,7 +122,7 @@ class Sealed:
         self._own = Own(ring.sealing, boot, place)
         self._own_salts: tuple[bytes, ...] = (self._own.salt,)
         """Of our present session, and of the one before."""
-        self._answerable = self._own_salts
+        self._answerable: tuple[bytes, ...] = self._own_salts
         """Those of them that an answer proves something by."""
         self._sessions[self._own.salt] = self._own
         _ALL.add(self)
