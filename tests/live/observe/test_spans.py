@@ -270,10 +270,10 @@ def test_a_group_that_gets_another_name_chooses_anew() -> None:
 def test_without_spans_nothing_is_looked_at() -> None:
     async def main() -> None:
         async with members("a", parameters=CALM) as (a,):
-            assert (a.sample_at, a.witness, a.deliveries_seen) == (math.inf, None, False)
+            assert (a.sample_at, a.see_delivery) == (math.inf, None)
             await (await a.send(b"x")).delivered()
         async with members("a", parameters=CALM, spans=0) as (a,):
-            assert not a.deliveries_seen
+            assert a.see_delivery is None
             await (await a.send(b"x")).delivered()
         assert not told("message")
 

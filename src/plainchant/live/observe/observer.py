@@ -114,7 +114,7 @@ class Observer:
         if self._node is not None:
             self._node.host.observer = None
         for figures in self.figures.values():
-            figures.group.witness = None
+            figures.group.look_away()
         if self._collector is not None and self._metrics is not None and not isinstance(self._metrics, str):
             collector, self._collector = self._collector, None
             self._metrics.unregister(collector)
@@ -164,8 +164,9 @@ class Observer:
         if figures is None:
             figures = self.figures[view.group] = Figures(group, self._random)
             figures.pace.next = group.accepted + 1
-            group.witness = self
-            group.deliveries_seen = self._tracing is not None and self._tracing.traces_messages
+            group.take_sample = self.accepted
+            if self._tracing is not None and self._tracing.traces_messages:
+                group.see_delivery = self._tracing.delivered
             self._next_sample(figures)
         figures.arrivals += len(view.joined)
         figures.departures.update(reason.code for reason in view.left.values())
@@ -179,7 +180,7 @@ class Observer:
     def left(self, group: str) -> None:
         figures = self.figures.pop(group, None)
         if figures is not None:
-            figures.group.witness = None
+            figures.group.look_away()
         self.recorded_by_kind.pop(group, None)
         self.retransmitted.pop(group, None)
         if self._tracing is not None:
@@ -207,12 +208,13 @@ class Observer:
             with self._tracing.joining(group):
                 yield
 
-    # --- what groups tell (Witness) -----------------------------------------------------------------------------------
+    # --- what groups tell ---------------------------------------------------------------------------------------------
 
     def accepted(self, group: Group) -> None:
+        """Messages are about to be handed to the host; among them is a sample."""
         figures = self.figures.get(group.name)
         if figures is None:
-            group.sample_at = float("inf")
+            group.look_away()
             return
         number = group.accepted
         if number >= figures.pace.next and figures.pace.take(number):
@@ -220,10 +222,6 @@ class Observer:
         if self._tracing is not None:
             self._tracing.accepted(group)
         self._next_sample(figures)
-
-    def delivered(self, group: Group, sender: str, first: int, number: int) -> None:
-        if self._tracing is not None:
-            self._tracing.delivered(group, sender, first, number)
 
     def _measure(self, figures: Figures, number: int) -> None:
         loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ which ``number + digest(group, sender)`` is a multiple of N. So all members choo
 spans belong to follows from its name, too: a digest of group, sender, the random number that the sender drew at its start, and
 the message's number. So the sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other
 member (``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the
-sender and a division a delivered batch.
+sender and a look into a table a delivered batch.
 
 The context in which ``send`` was called is another trace, the application's: the sender's span has a link to it.
 """
@@ -46,6 +46,8 @@ PENDING: Final = 256
 """Messages of a group that are traced and not delivered yet, at the most."""
 AT_ONCE: Final = 8
 """Messages of one ``send_many`` that are traced, at the most."""
+SENDERS: Final = 4096
+"""Of so many senders it is remembered which message is traced next; then anew."""
 NOTES: Final = 32
 """Events that a change of the view has in its span, at the most."""
 STALE: Final = 60 * SECOND
@@ -123,6 +125,8 @@ class Tracing:
         """States that are being given: group, view, joiner; and since when."""
         self._messages: dict[str, dict[int, Any]] = {}
         """Own messages that are traced and not delivered, by group and receipt."""
+        self._due: dict[tuple[str, str], int] = {}
+        """The next message of each sender, by group, that is traced: batches before it are not looked at."""
         self._next: dict[str, float] = {}
         """The receipt of the next own message that is traced."""
 
@@ -325,12 +329,17 @@ class Tracing:
 
     def delivered(self, group: Group, sender: str, first: int, number: int) -> None:
         """A batch of a sender's; the own messages' spans end by themselves."""
-        if sender == group.me:
+        key = group.name, sender
+        end = first + number
+        traced = self._due.get(key, 0)
+        if end <= traced or sender == group.me:
             return
         every = self._options.every
         traced = next_traced(first, group.name, sender, every)
-        last = min(first + number, traced + AT_ONCE * every)
-        for each in range(traced, last, every):
+        if len(self._due) >= SENDERS:
+            self._due.clear()
+        self._due[key] = next_traced(end, group.name, sender, every)
+        for each in range(traced, min(end, traced + AT_ONCE * every), every):
             now = time.time_ns()
             span = self._tracer.start_span(
                 "plainchant.deliver",
