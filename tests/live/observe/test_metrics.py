@@ -65,7 +65,7 @@ class Scrape:
 
     def labels(self, name: str, label: str) -> set[str]:
         """The values that a label has in the samples of a figure."""
-        return {dict(rest)[label] for found, *rest in self.samples if found == f"plainchant_{name}"}
+        return {value for found, *rest in self.samples if found == f"plainchant_{name}" for key, value in rest if key == label}
 
 
 async def scrape(group: Group) -> Scrape:
@@ -134,7 +134,7 @@ def row(metric: Metric) -> tuple[str, str, str, str]:
 
 def documented(page: str) -> list[tuple[str, ...]]:
     """The rows of the table of figures."""
-    lines = [line for line in page.splitlines() if line.startswith("| `plainchant_")]
+    lines = [line for line in page.splitlines() if re.match(r"\| `plainchant_\w+` \|", line)]
     return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
 
 
@@ -143,6 +143,14 @@ def test_a_figure_that_the_page_does_not_have_is_found() -> None:
     wanted = [row(metric) for metric in METRICS]
     assert documented(page.replace("| `plainchant_members` |", "| `plainchant_people` |")) != wanted
     assert documented(re.sub(r"(?m)^\| `plainchant_halts_total`.*\n", "", page)) != wanted
+
+
+def test_queries_and_alerts_ask_for_figures_that_there_are() -> None:
+    there = {metric.name for metric in METRICS}
+    there |= {f"{metric.name}_{part}" for metric in METRICS if metric.kind == HISTOGRAM for part in ("bucket", "sum", "count")}
+    asked = set(re.findall(r"\bplainchant_\w+", PAGE.read_text()))
+    assert asked - there == set()
+    assert asked - {metric.name for metric in METRICS}  # it is looked at more than the table
 
 
 def naming_problems(metrics: tuple[Metric, ...]) -> list[str]:
@@ -171,7 +179,7 @@ def test_openmetrics_is_spoken_to_who_wants_it() -> None:
             status, kind, text = await fetch(where, Accept="application/openmetrics-text; version=1.0.0")
             assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text")
             assert text.count("# EOF") == 1
-            found = {family.name: family for family in parse_openmetrics(text)}
+            found = {family.name: family for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
             (sample,) = found["plainchant_messages_delivered"].samples
             assert (sample.labels, sample.value) == ({"group": "g"}, 1)
             assert (await fetch(where))[1].startswith("text/plain; version=0.0.4")
@@ -187,7 +195,7 @@ def test_openmetrics_is_spoken_to_who_wants_it() -> None:
 def test_exclusions_and_halts_are_told_by_reason() -> None:
     async def main() -> None:
         peers, cables = addresses("a", "b", "c"), Cables()
-        options = {"peers": peers, "transport": cables, "metrics": "0", "parameters": HASTY}
+        options: dict[str, Any] = {"peers": peers, "transport": cables, "metrics": "0", "parameters": HASTY}
         with contextlib.suppress(Halted):  # c, as it leaves
             async with members("a", "b", "c", **options) as (a, b, c):
                 cables.made[peers["c"]].cut = True
@@ -394,7 +402,8 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
                 before = turns
                 await endpoint._text(families, prometheus_client.generate_latest)
                 assert turns - before >= len(families)
-                running, _ = False, await asyncio.sleep(0)
+                running = False
+                await asyncio.sleep(0)
                 running = True
             running = False
             await flooding

@@ -43,10 +43,10 @@ class Figures:
 
     def __init__(self, group: Group, random: Random) -> None:
         self.group = group
-        self.arrivals = 0
+        self.arrivals: int = 0
         self.departures: Counter[str] = Counter()
         """Members that are gone, by the code of the reason."""
-        self.latency = Histogram(LATENCIES)
+        self.latency: Histogram = Histogram(LATENCIES)
         self.pace = Pace(random)
 
 
@@ -60,7 +60,7 @@ class Observer:
         """What protocols recorded, by group (empty: of none) and kind."""
         self.retransmitted: Counter[str] = Counter()
         """Packets that were sent again, by group."""
-        self.lag = Histogram(LAGS)
+        self.lag: Histogram = Histogram(LAGS)
         self._random = Random()
         self._metrics = metrics
         self._collector: NodeCollector | None = None

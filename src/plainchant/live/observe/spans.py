@@ -13,7 +13,8 @@ the message's number. So the sender's span (``plainchant.message``, from ``send`
 member (``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the
 sender and a look into a table a delivered batch.
 
-The context in which ``send`` was called is another trace, the application's: the sender's span has a link to it.
+In the same way the spans that members have of one view are in one trace: who saw it when. The context in which ``send`` was
+called is another trace, the application's: the sender's span has a link to it.
 """
 
 from __future__ import annotations
@@ -199,7 +200,9 @@ class Tracing:
         if change is None or now - change.began > STALE:
             change = _Change()
         span = self._tracer.start_span(
-            "plainchant.view", context=self._alone, start_time=min(change.began, now),
+            "plainchant.view",
+            context=self._context(view.members[0], "view", name, view.number, *view.members),
+            start_time=min(change.began, now),
             attributes=self._attributes(name, **_of_view(view)),
         )
         for note, attributes, at in change.notes:
@@ -227,16 +230,21 @@ class Tracing:
         if span is not None:
             span.end()
         self._lose(group, "the process has left")
-        for table in (self._changes, self._awaited, self._next):
-            table.pop(group, None)  # type: ignore[attr-defined]
+        for table in self._by_group():
+            table.pop(group, None)
+        self._next.pop(group, None)
 
     def renamed(self, group: str, name: str) -> None:
         """Messages that wait may be numbered anew: which of them are traced is chosen again."""
         self._lose(group, f"the group is called {name} from here on")
-        for table in (self._changes, self._awaited, self._leaving):
+        for table in self._by_group():
             if group in table:
-                table[name] = table.pop(group)  # type: ignore[attr-defined]
+                table[name] = table.pop(group)
         self._next.pop(group, None)
+
+    def _by_group(self) -> tuple[dict[str, Any], ...]:
+        """What is under way in a group, whatever its name."""
+        return self._changes, self._awaited, self._leaving
 
     def stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: so is everything that was under way."""
@@ -310,7 +318,7 @@ class Tracing:
         current = self._api.get_current_span().get_span_context()
         span = self._tracer.start_span(
             "plainchant.message",
-            context=self._context(group.name, group.me, number),
+            context=self._context(group.me, "message", group.name, number),
             kind=self._api.SpanKind.PRODUCER,
             attributes=self._of_message(group, group.me, number, "send"),
             links=[self._api.Link(current)] if current.is_valid else [],
@@ -343,7 +351,7 @@ class Tracing:
             now = time.time_ns()
             span = self._tracer.start_span(
                 "plainchant.deliver",
-                context=self._context(group.name, sender, each),
+                context=self._context(sender, "message", group.name, each),
                 kind=self._api.SpanKind.CONSUMER,
                 attributes=self._of_message(group, sender, each, "process"),
                 start_time=now,
@@ -359,9 +367,9 @@ class Tracing:
             "messaging.message.id": f"{group.name}/{sender}/{number}",
         }
 
-    def _context(self, group: str, sender: str, number: int) -> Any:
-        """The context that all members give the spans of a message: made of its name."""
-        digest = sha256(f"{group}\0{sender}\0{number}\0".encode() + self._boot_of(sender)).digest()
+    def _context(self, process: str, *name: object) -> Any:
+        """The context that all members give their spans of a message or a view: made of its name, and of a process's start."""
+        digest = sha256("\0".join(map(str, (process, *name))).encode() + self._boot_of(process)).digest()
         api = self._api
         parent = api.SpanContext(
             trace_id=int.from_bytes(digest[:16]) or 1,
@@ -371,14 +379,14 @@ class Tracing:
         )
         return api.set_span_in_context(api.NonRecordingSpan(parent))
 
-    def _boot_of(self, sender: str) -> bytes:
+    def _boot_of(self, process: str) -> bytes:
         """What tells this start of a process from others of the same name, where it is known."""
         assert self._node is not None
         presence = self._node.host.presence
-        if sender == self._node.name:
+        if process == self._node.name:
             return presence.boot
-        peer = presence.peers.get(base_of(sender))
-        return peer.boot if peer is not None and peer.name == sender else b""
+        peer = presence.peers.get(base_of(process))
+        return peer.boot if peer is not None and peer.name == process else b""
 
     def _lose(self, group: str, why: str) -> None:
         """Own messages of which nothing more will be known."""
