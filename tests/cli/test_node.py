@@ -336,7 +336,9 @@ def wait_until_bound(node: Running, address: str) -> None:
         (("bank.toml", "--me", "a", "--timeout", "5"), "--set timeout=5: timeout must be a duration"),
         (("bank.toml", "--me", "a", "--set", "parameters.resilence=1"), 'did you mean "resilience"?'),
         (("bank.toml", "--me", "a", "--set", "packet=3"), "64 to 65507 bytes"),
-        (("bank.toml", "--me", "a", "--set", "peers.a=192.0.2.1:7"), "cannot listen at 192.0.2.1:7"),
+        (("bank.toml", "--me", "a", "--insecure", "--set", "peers.a=192.0.2.1:7"), "cannot listen at 192.0.2.1:7"),
+        (("bank.toml", "--me", "a", "--set", "peers.a=192.0.2.1:7"), "has no key: anybody there could read, change and forge"),
+        (("bank.toml", "--me", "a", "--key", "nowhere.key"), "the key file nowhere.key cannot be read"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -37,6 +37,8 @@ run = "monday"
 incarnation = 2
 timeout = "5s"
 leave_timeout = "500ms"
+key = "bank.key"
+insecure = true
 [multicast]
 group = "239.1.2.3:9000"
 interface = "127.0.0.1"
@@ -53,6 +55,7 @@ heartbeat = "10ms"
     assert config.members == ("b", "a")
     assert (config.packet, config.trace, config.run, config.incarnation) == (1400, "spools", "monday", 2)
     assert (config.timeout, config.leave_timeout) == (5 * SECOND, SECOND // 2)
+    assert (config.key, config.insecure) == ("bank.key", True)
     assert config.multicast == MulticastConfig("239.1.2.3:9000", "127.0.0.1", 4)
     assert config.parameters == {"resilience": 1, "heartbeat": 10_000_000}
     assert config.observe == ObserveConfig("9464", "http://127.0.0.1:4318", 0.5)

@@ -86,6 +86,10 @@ class NodeConfig:
     leave_timeout: Duration = parameter(
         Duration(10 * SECOND), "how long the group may take to let this process go", unit="duration", minimum=1 * MS
     )
+    key: str = parameter(
+        "", "file with the group's key, see `plainchant key`; without it, the one in the environment (PLAINCHANT_KEY_FILE)"
+    )
+    insecure: bool = parameter(False, "whether the process may be where other machines reach it without a key")
     parameters: Mapping[str, Any] = parameter(about="the protocol's own parameters", factory=dict)
     """Those that were set; the others are fitted to the network."""
 
@@ -109,6 +113,8 @@ class NodeConfig:
             metrics=self.observe.metrics or None,
             spans=self.observe.spans,
             unread=unread,
+            key=self.key or None,
+            insecure=self.insecure,
         )
 
     def _transport(self) -> str | MakeTransport:
@@ -274,6 +280,8 @@ protocol = "sequencer"          # `plainchant protocols` lists them
 # incarnation = 0               # how often this member was started before, if nobody else remembers
 # timeout = "30s"               # how long the group may take to let this process in
 # leave_timeout = "10s"         # and to let it go
+# key = ""                      # a file with the group's key, the same at all members: `plainchant key new bank.key`
+# insecure = false              # true: other machines may reach this process though it has no key
 
 # Everybody who may be in the group. Each listens at its own address and finds the others at theirs.
 [peers]

@@ -40,6 +40,7 @@ from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
 from .inject import Injector
+from .keys import Key
 from .memory.server import MailboxServer, namespace_of
 from .namespaces import Namespaces
 from .process import LiveError, Process
@@ -107,13 +108,15 @@ def supervise(
     namespaces: bool = False,
     time_scale: float = 1.0,
     drain_at_most: int = DRAIN_AT_MOST,
+    encrypted: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> LiveSummary:
     """Runs a scenario with real processes, which record what they do under ``spools``.
 
     ``given`` names parameters that somebody has set: these, and all that are not at their defaults, stay as they are; the
     protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
-    times of senders and faults. ``progress`` is told in words how it stands.
+    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is told in
+    words how it stands.
     """
     if not time_scale > 0:
         raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
@@ -123,6 +126,7 @@ def supervise(
     with kernel if kernel is not None else contextlib.nullcontext():
         supervisor = _Supervisor(stretched(scenario, time_scale), min(scenario.drain, drain_at_most), progress)
         supervisor.time_scale = time_scale
+        supervisor.key = Key.new().text if encrypted else ""
         try:
             return asyncio.run(supervisor.run(spools, processes, kernel, _kept(scenario, given), run))
         except OSError as error:
@@ -144,6 +148,7 @@ class _Supervisor:
         self._progress = progress
         self._not_quiet: dict[str, str] = {}
         self.time_scale = 1.0
+        self.key = ""
         self._memory = f"live {os.urandom(8).hex()}" if self._description.memory is not None else ""
         self.servers = self._make_servers()
         """The mailbox servers by node; where there are no nodes, under an empty name."""
@@ -168,7 +173,7 @@ class _Supervisor:
         scenario = self._scenario
         self._crew = Crew(
             scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration,
-            memory=self._memory,
+            memory=self._memory, key=self.key,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)

@@ -596,7 +596,6 @@ class SimMemory:
             self._acting[request.process] = host
         self._resume(running, self.server.connect(request.mailbox, request.layout, request.process or host.me))
 
-
     def _drop_stale(self, name: str) -> None:
         """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does
         a live mailbox server. With time-outs whatever they left behind is waited for."""

@@ -87,6 +87,8 @@ class Gone:
     node: str
     life: int
     reason: Reason
+    until: int
+    """What was made there later (by the clock) is of a later life."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -243,6 +245,10 @@ class Nodes:
     def lan(self) -> int:
         """The network to use for everything but presents."""
         return self._lan
+
+    def knows(self, node: str) -> bool:
+        """Whether a node is alive, or was heard and will be; if it is silent after that, it is said to be gone."""
+        return node == self._node or node in self.alive or node in self._fresh
 
     def state_of(self, process: ProcessId) -> NodeState | None:
         """The node that a process is on, if it is alive."""
@@ -443,7 +449,7 @@ class Nodes:
             rounds = self._parameters.misses
             text = f"{state.node} was not heard in {rounds} {'rounds' if rounds > 1 else 'round'}, the last of them at {time}"
             evidence = {"heard": format_duration(now - state.heard) + " ago", "round": time, "last": state.last}
-            events.append(self._take_out(state, Reason("node-silent", text, evidence)))
+            events.append(self._take_out(state, Reason("node-silent", text, evidence), state.last + self._delta))
         return events
 
     def _coming(self, time: int) -> list[NodesEvent]:
@@ -451,19 +457,21 @@ class Nodes:
         for node in sorted(node for node, state in self._fresh.items() if state.first <= time):
             state = self._fresh.pop(node)
             if time - state.last > self._patience:
+                text = f"{node} was silent again before everybody knew it"
+                events.append(Gone(node, state.life, Reason("node-silent", text), state.last + self._delta))
                 continue
             before = self.alive.get(node)
             if before is not None:
                 text = f"{node} has started again: all its processes had stopped"
-                events.append(self._take_out(before, Reason("node-restarted", text, {"life": state.life})))
+                events.append(self._take_out(before, Reason("node-restarted", text, {"life": state.life}), state.life))
             self.alive[node] = state
             events.append(Appeared(state))
         return events
 
-    def _take_out(self, state: NodeState, reason: Reason) -> Gone:
+    def _take_out(self, state: NodeState, reason: Reason, until: int) -> Gone:
         del self.alive[state.node]
         self._gone[state.node] = state.life
-        return Gone(state.node, state.life, reason)
+        return Gone(state.node, state.life, reason, until)
 
     def _choose_lan(self) -> None:
         """The network on which most nodes were heard during the last rounds, the first of those that are equal. If nobody was

@@ -24,7 +24,7 @@ _MORE: Final = 2.0
 
 
 def latency(context: Context) -> Measured:
-    found = hierarchy.recoveries(context)
+    found, by_size = hierarchy.recoveries(context), hierarchy.recoveries_by_size(context)
     ours = [one for one in found if one.protocol == "dedos"]
     late = {kind: max(one.stall for one in ours if one.kind == kind) for kind in dict.fromkeys(one.kind for one in ours)}
     usual = max(one.usual for one in ours if one.kind != "full history")
@@ -38,8 +38,8 @@ def latency(context: Context) -> Measured:
         judge(holds=calm and slow and not bad and late["relay"] <= _MORE * usual, nearly=calm and slow and not bad),
         "crashes of senders, receivers and other nodes delay nobody; a mailbox, the distributor and a full history do, as 4.1 "
         "says. It forgets the intermediate: while a node has none its members get nothing, until the crash is noticed",
-        [dataclasses.asdict(one) for one in found],
-        tables=(hierarchy.recovery_table(found),),
+        [dataclasses.asdict(one) for one in (*found, *by_size)],
+        tables=(hierarchy.recovery_table(found), *([hierarchy.size_table(by_size)] if by_size else [])),
     )
 
 
