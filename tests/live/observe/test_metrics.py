@@ -22,9 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import plainchant
 from plainchant import Group, Halted, Node, UsageError
+from plainchant.live.keys import Keyring
 from plainchant.live.observe import extra
 from plainchant.live.observe.metrics import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric, refused_packets
 from plainchant.live.observe.observer import TICK, Observer
+from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Counters
 from plainchant.model import Reason
 
@@ -304,14 +306,12 @@ class Counting:
         self.reason = Reason("x", "no counters")
         self.events = 9
 
-    def counters(self) -> dict[str, int]:
-        return {"packets_sent": 1, "packets_damaged": 2, "packets_dropped": 7, "packets_forged": 6, "bytes_sent": 8}
-
 
 def test_kinds_of_refused_packets_need_not_be_named_here() -> None:
     transport = {"sent": 1, "received": 1, "sent_bytes": 1, "received_bytes": 1, "dropped": 7, "oversized": 8}
-    assert refused_packets(Counting(), transport) == {
-        "transport_dropped": 7, "transport_oversized": 8, "damaged": 2, "forged": 6, "late": 5, "noise": 3, "replays": 4
+    statistics = {"packets_sent": 1, "packets_foreign": 2, "packets_dropped": 7, "packets_unproved": 6, "bytes_sent": 8}
+    assert refused_packets(Counting(), transport, statistics) == {
+        "transport_dropped": 7, "transport_oversized": 8, "damaged": 2, "unproved": 6, "late": 5, "noise": 3, "replays": 4
     }
     assert dataclasses.asdict(Counters()).keys() >= {"sent", "sent_bytes", "received", "received_bytes"}
 
@@ -321,11 +321,28 @@ def test_noise_is_told() -> None:
         async with members("a", metrics="0") as (a,):
             assert isinstance(a.node, Node)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-                stranger.sendto(b"noise", a.node.address)
+                stranger.sendto(b"noise" * 20, a.node.address)
             await until(lambda: a.metrics()["packets_damaged"] == 1)
             said = await scrape(a)
-            assert said("packets_refused_total", kind="damaged") == 1
-            assert said("packets_refused_total", kind="foreign") == 0
+            assert said("packets_refused_total", kind="noise") == 1
+            assert {kind for kind in said.labels("packets_refused_total", "kind")} >= set(Refusals().as_dict())
+            assert sum(said("packets_refused_total", kind=kind) for kind in said.labels("packets_refused_total", "kind")) == 1
+
+    run(main())
+
+
+def test_sessions_and_keys_are_told_where_there_are_keys() -> None:
+    async def main() -> None:
+        ring = Keyring.new()
+        async with members("a", "b", key=ring, metrics="0") as (a, _):
+            said = await scrape(a)
+            assert said("peers") == 1 <= said("sessions")
+            assert said.labels("sealed_with", "key") == {str(ring.sealing)}
+            assert said("sealed_with", key=str(ring.sealing)) == 1
+        async with members("a", metrics="0") as (a,):
+            said = await scrape(a)
+            assert said("peers") == 0
+            assert said.labels("sealed_with", "key") == set()
 
     run(main())
 

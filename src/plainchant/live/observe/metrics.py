@@ -41,7 +41,10 @@ Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]
 
 _SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})
 """Counters of a transport that have figures of their own."""
+_SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})
+"""Statistics of packets that are sums of what is counted elsewhere."""
 _PREFIX: Final = "packets_"
+_SEALED: Final = "sealed_with_"
 
 
 class Snapshot:
@@ -53,7 +56,8 @@ class Snapshot:
         self.host = host
         self.observer = observer
         self.transport: dict[str, int] = _integers(host.transport.counters)
-        self.refused = refused_packets(host, self.transport)
+        self.statistics = node.statistics()
+        self.refused = refused_packets(host, self.transport, self.statistics)
         self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
             (name, group, group.figures()) for name, group in list(host.groups.items())
         ]
@@ -64,12 +68,12 @@ class Snapshot:
         ]
 
 
-def refused_packets(host: Any, transport: Mapping[str, int]) -> dict[str, int]:
+def refused_packets(host: Any, transport: Mapping[str, int], statistics: Mapping[str, int]) -> dict[str, int]:
     """Packets that were not sent or not taken, by kind: everything that the host and its transport count beside the ordinary."""
     found = {f"transport_{name}": number for name, number in transport.items() if name not in _SHOWN_ALONE}
-    for key, number in host.counters().items():
+    for key, number in statistics.items():
         kind = key.removeprefix(_PREFIX)
-        if key.startswith(_PREFIX) and kind not in ("sent", "received", "queued", "dropped"):
+        if key.startswith(_PREFIX) and kind not in _SUMS:
             found[kind] = number
     for name, value in list(vars(host).items()):
         if name.startswith(_PREFIX) and isinstance(value, int) and name not in ("packets_sent", "packets_received"):
@@ -118,6 +122,15 @@ def _waiting(snapshot: Snapshot) -> list[Sample]:
         return []
     reason = snapshot.host.engine.waiting()
     return [((reason.code,), 1)] if reason is not None else []
+
+
+def _statistic(key: str) -> Read:
+    return lambda snapshot: [((), snapshot.statistics[key])] if key in snapshot.statistics else []
+
+
+def _sealed_with(snapshot: Snapshot) -> list[Sample]:
+    found = snapshot.statistics.items()
+    return [((key.removeprefix(_SEALED),), number) for key, number in found if key.startswith(_SEALED)]
 
 
 def _spool(read: Callable[[Any], float]) -> Read:
@@ -240,6 +253,15 @@ METRICS: Final = (
         "plainchant_packets_refused_total", COUNTER, ("kind",),
         "Packets that had to wait, were given up or not taken, by kind.",
         lambda snapshot: [((kind,), number) for kind, number in snapshot.refused.items()],
+    ),
+    Metric("plainchant_peers", GAUGE, (), "Other processes in the address book.", _statistic("peers")),
+    Metric(
+        "plainchant_sessions", GAUGE, (), "Sessions of other processes that are remembered, where there is a key.",
+        _statistic("sessions"),
+    ),
+    Metric(
+        "plainchant_sealed_with", GAUGE, ("key",), "How many of the others seal with a key: one that nobody uses can be dropped.",
+        _sealed_with,
     ),
     # the process
     Metric(

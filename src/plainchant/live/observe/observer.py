@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -217,7 +218,7 @@ class Observer:
             group.look_away()
             return
         number = group.accepted
-        if number >= figures.pace.next and figures.pace.take(number):
+        if self._metrics is not None and number >= figures.pace.next and figures.pace.take(number):
             self._measure(figures, number)
         if self._tracing is not None:
             self._tracing.accepted(group)
@@ -236,7 +237,7 @@ class Observer:
         figures.group.when_delivered(number, over)
 
     def _next_sample(self, figures: Figures) -> None:
-        following = figures.pace.next
+        following = figures.pace.next if self._metrics is not None else math.inf
         if self._tracing is not None:
             following = min(following, self._tracing.next_of(figures.group))
         figures.group.sample_at = following
