@@ -479,6 +479,8 @@ def test_a_registry_of_the_program_may_have_them() -> None:
                 async with members("b", metrics=registry):
                     pytest.fail("two nodes share a registry")
             assert registry.get_sample_value("plainchant_messages_delivered_total", labels) == 1
+            other = await asyncio.to_thread(registry.get_sample_value, "plainchant_messages_delivered_total", labels)
+            assert other == 1  # a thread of the program's may ask
             with pytest.raises(UsageError, match="no endpoint for metrics"):
                 _ = observer_of(a).metrics_address
         assert registry.get_sample_value("plainchant_messages_delivered_total", labels) is None

@@ -64,7 +64,8 @@ def lasted(span: ReadableSpan) -> int:
 
 def trace_of(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    found: int = span.context.trace_id
+    return found
 
 
 def is_failed(span: ReadableSpan) -> bool:

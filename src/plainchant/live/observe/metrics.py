@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -56,6 +57,8 @@ class Snapshot:
         self.host = host
         self.observer = observer
         self.transport: dict[str, int] = _integers(host.transport.counters)
+        self.is_here = threading.get_ident() == observer.thread
+        """Whether this is the node's own thread, where the protocol may be asked."""
         self.statistics = node.statistics()
         self.refused = refused_packets(host, self.transport, self.statistics)
         self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
@@ -84,7 +87,9 @@ def refused_packets(host: Any, transport: Mapping[str, int], statistics: Mapping
 
 
 def _integers(counters: Any) -> dict[str, int]:
-    """The fields of a dataclass of counters; nothing of one that has other fields."""
+    """The fields of a dataclass of counters; nothing of one that has other fields, or of what is none."""
+    if not dataclasses.is_dataclass(counters):
+        return {}
     fields = {field.name: getattr(counters, field.name) for field in dataclasses.fields(counters)}
     return fields if all(value.__class__ is int for value in fields.values()) else {}
 
@@ -97,7 +102,7 @@ def _of_group(key: str, scale: float = 1) -> Read:
 
 
 def _of_transport(key: str) -> Read:
-    return lambda snapshot: [((), snapshot.transport[key])]
+    return lambda snapshot: [((), snapshot.transport[key])] if key in snapshot.transport else []
 
 
 def _info(snapshot: Snapshot) -> list[Sample]:
@@ -118,9 +123,9 @@ def _departures(snapshot: Snapshot) -> list[Sample]:
 
 
 def _waiting(snapshot: Snapshot) -> list[Sample]:
-    if not snapshot.host.alive or not snapshot.host.me:
+    if not snapshot.is_here or not snapshot.host.alive or not snapshot.host.me:
         return []
-    reason = snapshot.host.engine.waiting()
+    reason = snapshot.host.waiting("")
     return [((reason.code,), 1)] if reason is not None else []
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -62,6 +63,8 @@ class Observer:
         self.retransmitted: Counter[str] = Counter()
         """Packets that were sent again, by group."""
         self.lag: Histogram = Histogram(LAGS)
+        self.thread = 0
+        """The node's own."""
         self._random = Random()
         self._metrics = metrics
         self._collector: NodeCollector | None = None
@@ -86,6 +89,7 @@ class Observer:
     async def open(self, node: Node) -> None:
         """Begins to look at a node whose host is there; the node is open when this has returned."""
         self._node = node
+        self.thread = threading.get_ident()
         if self._metrics is not None:
             await self._open_metrics(node)
         if self._tracing is not None:

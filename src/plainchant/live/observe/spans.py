@@ -233,6 +233,8 @@ class Tracing:
         for table in self._by_group():
             table.pop(group, None)
         self._next.pop(group, None)
+        for given in [given for given in self._given if given[0] == group]:
+            del self._given[given]
 
     def renamed(self, group: str, name: str) -> None:
         """Messages that wait may be numbered anew: which of them are traced is chosen again."""
