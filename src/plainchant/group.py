@@ -408,16 +408,6 @@ class Port(Protocol):
         """What is guaranteed now, and how much room is left; None: the protocol does not say."""
 
 
-class Witness(Protocol):
-    """Who looks at a group from outside (``live.observe``). It is told little, so that looking costs little."""
-
-    def accepted(self, group: Group) -> None:
-        """Message ``group.sample_at`` is about to be handed to the host; the next one is noted there before this returns."""
-
-    def delivered(self, group: Group, sender: ProcessId, first: int, number: int) -> None:
-        """So many messages of a sender are delivered, the first with that number."""
-
-
 class Founder(Protocol):
     """The process that a group is a membership of, as far as it forms other groups: the node, or its like in the simulator."""
 
@@ -545,11 +535,12 @@ class Group:
         """While somebody waits for room."""
         self._overfull = _Stopwatch()
         """While too much is unread."""
-        self.witness: Witness | None = None
         self.sample_at: float = math.inf
-        """The witness is told when the message with this receipt is accepted; infinite: of none."""
-        self.deliveries_seen = False
-        """Whether the witness is told of what is delivered."""
+        """The receipt of the next message that somebody wants to know of; infinite: of none."""
+        self.take_sample: Callable[[Group], None] = _forget_sample
+        """Is called when messages with receipts so large are about to be handed to the host, and says which is the next."""
+        self.see_delivery: Callable[[Group, ProcessId, int, int], None] | None = None
+        """Is told of what is delivered: the sender, the number of the first message, how many there are."""
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -575,8 +566,8 @@ class Group:
         self._queued += 1
         self._queued_cost += cost
         self._accepted += 1
-        if self._accepted >= self.sample_at and self.witness is not None:
-            self.witness.accepted(self)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, (payload,))
         return Receipt(self._lane, self._accepted)
 
@@ -593,8 +584,8 @@ class Group:
         self._queued += 1
         self._queued_cost += cost
         self._accepted += 1
-        if self._accepted >= self.sample_at and self.witness is not None:
-            self.witness.accepted(self)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, (payload,))
         return Receipt(self._lane, self._accepted)
 
@@ -615,8 +606,8 @@ class Group:
         self._queued += len(payloads)
         self._queued_cost += cost
         self._accepted += len(payloads)
-        if self._accepted >= self.sample_at and self.witness is not None:
-            self.witness.accepted(self)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, payloads)
         return Receipt(self._lane, self._accepted)
 
@@ -854,6 +845,10 @@ class Group:
         """What a receipt is larger than the number of its message; None: messages with deadlines overtake, so nobody knows."""
         return None if self._has_streams else self._numbered_before
 
+    def look_away(self) -> None:
+        """Nobody looks on from outside any more (``live.observe``)."""
+        self.sample_at, self.take_sample, self.see_delivery = math.inf, _forget_sample, None
+
     def when_delivered(self, receipt: int, callback: Callable[[asyncio.Future[None]], None]) -> None:
         """Calls back when a message without a deadline that is not delivered yet is, or is known to be lost."""
         self._lane.delivered.tell(receipt, callback)
@@ -1027,8 +1022,8 @@ class Group:
         number = len(payloads)
         self._received += number
         self._received_bytes += size
-        if self.deliveries_seen and self.witness is not None:
-            self.witness.delivered(self, sender, first, number)
+        if self.see_delivery is not None:
+            self.see_delivery(self, sender, first, number)
         if sender == self.me:
             last = self._own_delivered = first + number - 1 + self._numbered_before
             if not self._has_streams:
@@ -1373,6 +1368,11 @@ def merged(*groups: Group) -> Stream:
     stream = Stream(groups)
     stream.check_free()
     return stream
+
+
+def _forget_sample(group: Group) -> None:
+    """Nobody wants to know of messages any more."""
+    group.sample_at = math.inf
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:
