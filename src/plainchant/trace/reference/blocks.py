@@ -105,8 +105,10 @@ def replica_agreement(report: Report) -> None:
     (commands that wait for a merge travel with the state).
 
     At ``end``: two replicas of processes correct in g that end in the same view have the same digest in their last row, unless
-    one of them was closed (``end`` event) before.""" pasts = Pasts(report.run) seen: dict[int, Note] = {} for rows in
-    replicas_of(report.run).values():
+    one of them was closed (``end`` event) before."""
+    pasts = Pasts(report.run)
+    seen: dict[int, Note] = {}
+    for rows in replicas_of(report.run).values():
         for note in rows:
             if note.event in STEPS:
                 _compare(report, seen, note, pasts.after(note))
