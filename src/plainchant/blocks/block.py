@@ -96,10 +96,11 @@ class Command:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a group that has come together with others: who is in it, the one that spoke for it first, and a state."""
+    """A part of a group that has come together with others: who was in it, a block's state there, and who said it."""
 
     members: tuple[ProcessId, ...]
     state: Any
+    speaker: ProcessId = ""
 
 
 class Block:

@@ -8,12 +8,12 @@ command that wrote it, as counted by a clock that is part of the state, and its 
 
 **Merge policies.** Parts of a group that went on alone have different entries. ``merge`` says what becomes of them:
 
-- ``"last-writer"``: of each key the entry with the largest stamp, of equal ones that of the larger writer's name. The clock goes on from
-  the largest of all parts, so what is written after a merge wins over all that was written before. A deletion is a write, too:
-  it is remembered for a while (``tombstones`` of them), or a part that has not seen it would bring the key back.
+- ``"last-writer"``: of each key the entry with the largest stamp, of equal ones that of the larger writer's name. The clock goes
+  on from the largest of all parts, so what is written after a merge wins over all that was written before. A deletion is a write,
+  too: it is remembered for a while (``tombstones`` of them), or a part that has not seen it would bring the key back.
 - ``"larger-part"``: the whole dictionary of the part with more members, of equal ones that of the first in the view.
-- a function: it gets the parts' dictionaries, in the order of the view, and gives back the one that all are to have. It must depend on
-  nothing else, and leave what it gets as it is.
+- a function: it gets the parts' dictionaries, in the order of the view, and gives back the one that all are to have. It must
+  depend on nothing else, and leave what it gets as it is.
 
 The digest of the state is a sum over its entries, so that a change costs the same whatever the size of the dictionary.
 
@@ -109,8 +109,8 @@ class Dictionary(Block, Mapping[str, Any]):
         await self._change(["update", wanted, [_checked(key) for key in deleted]])
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> None:
-        """Gives a key a value if it has the expected one (None: if it is not there, or is None); raises :class:`CommandRefused` if
-        it has not, with nothing changed."""
+        """Gives a key a value if it has the expected one (None: if it is not there, or is None). Raises :class:`CommandRefused`
+        if it has not, with nothing changed."""
         await self._change(["compare", _checked(key), expected, value])
 
     async def _change(self, body: list[Any]) -> Any:
@@ -142,22 +142,19 @@ class Dictionary(Block, Mapping[str, Any]):
         return None
 
     def _put(self, key: str, entry: Entry) -> None:
-        self._take_out(key)
+        if key in self._entries:
+            self._sum -= _weight(key, self._entries[key])
         self._entries[key] = entry
         self._sum = self._sum + _weight(key, entry) & _MASK
 
-    def _take_out(self, key: str) -> bool:
+    def _remove(self, key: str, writer: str) -> bool:
         before = self._entries.pop(key, None)
         if before is not None:
             self._sum = self._sum - _weight(key, before) & _MASK
-        return before is not None
-
-    def _remove(self, key: str, writer: str) -> bool:
-        existed = self._take_out(key)
         self._deleted.pop(key, None)
         self._deleted[key] = [None, self._clock, writer]
         self._forget()
-        return existed
+        return before is not None
 
     def _forget(self) -> None:
         while len(self._deleted) > self._most_tombstones:
@@ -238,7 +235,9 @@ def _tabled(listed: Iterable[Sequence[Any]]) -> dict[str, Entry]:
 
 
 def _stamps(entries: Mapping[str, Entry], deleted: Mapping[str, Entry]) -> dict[str, list[Any]]:
-    return {key: entry[1:] for table in (entries, deleted) for key, entry in table.items()}
+    """Stamp and writer of each key, and whether it is there."""
+    tables = ((True, entries), (False, deleted))
+    return {key: [*entry[1:], is_there] for is_there, table in tables for key, entry in table.items()}
 
 
 def _weight(key: str, entry: Entry) -> int:

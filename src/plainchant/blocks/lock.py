@@ -53,7 +53,8 @@ class Lock(Office):
         """Waits for the lock, behind those who asked before; with ``timeout``, so many seconds, and ``TimeoutError`` if they are
         over. Who is cancelled here waits no longer, and gives the lock back if it has it by then."""
         number = next(self._numbers)
-        request = self._requests[number] = asyncio.get_running_loop().create_future()
+        request: asyncio.Future[Holding] = asyncio.get_running_loop().create_future()
+        self._requests[number] = request
         try:
             async with asyncio.timeout(timeout):
                 await self.execute([ASK, number])

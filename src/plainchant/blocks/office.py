@@ -149,6 +149,8 @@ class Office(Block):
         # this process alone
         self._holding: Holding | None = None
         self._acknowledged = 0
+        self._begun = 0
+        """The last token that this process has held: each is held once, though others may not know yet that it was given up."""
 
     # --- the state machine ----------------------------------------------------------------------------------------------
 
@@ -213,7 +215,8 @@ class Office(Block):
         self._tell_holder()
 
     def told(self, command: Command | None) -> dict[str, Any]:
-        return {"owner": self.owner, "token": self.token, "confirmed": self.is_confirmed, "primary": self.is_primary}
+        state = {"owner": self.owner, "token": self.token, "confirmed": self.is_confirmed, "primary": self.is_primary}
+        return {**state, "quorum": self._quorum}
 
     def _drop(self, process: ProcessId, number: int) -> None:
         """A process gives the office up, or waits no longer."""
@@ -268,7 +271,8 @@ class Office(Block):
         mine = self.owner == self.me
         if self._holding is not None and not (mine and self._holding.token == self.token):
             self._lose(Reason("lost", self._why_lost()))
-        if mine and self.is_confirmed and self._holding is None:
+        if mine and self.is_confirmed and self.token > self._begun:
+            self._begun = self.token
             self._holding = Holding(self, self.token, self._request)
             self.note("hold", token=self.token, quorum=self._quorum, members=list(self._members))
             self.held(self._holding, self._request)

@@ -49,7 +49,7 @@ from typing import Any, Final, Self
 from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, StateRequest
 from ..model import PlainchantError, ProcessId, Reason, UsageError, View
 from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver, decode, encode
-from .merging import Merge, merge_in, merge_out, parts_of, speaker_first
+from .merging import Merge, merge_in, merge_out, parts_of
 
 PATIENCE: Final = 30.0
 """Seconds that a command may take, unless told otherwise."""
@@ -436,14 +436,14 @@ class Replica:
             return  # this process is on its way out, and another one speaks when it is gone
 
     def _merge(self, merge: Merge) -> None:
-        said = [(merge.parts[place], *merge.said[place]) for place in sorted(merge.said)]
+        said = [(merge.members_of(place), *merge.said[place]) for place in sorted(merge.said)]
         for position, block in enumerate(self.blocks.values()):
-            parts = [Part(speaker_first(speaker, members), states[position][2]) for members, speaker, states in said]
+            parts = [Part(members, states[position][2], speaker) for members, speaker, states in said]
             block.merge(parts, merge.view)
             if self.group.is_traced:
                 detail = {**block.told(None), **block.merged_detail(parts)}
-                told = [list(part.members) for part in parts]
-                block.note("merge", at_view=merge.view.number, parts=told, digest=block.digest(), **detail)
+                detail |= {"parts": [list(part.members) for part in parts], "speakers": [part.speaker for part in parts]}
+                block.note("merge", at_view=merge.view.number, digest=block.digest(), **detail)
 
     # --- tasks and the end ------------------------------------------------------------------------------------------------
 
