@@ -16,8 +16,8 @@ things are said, and each member does the same with them at the same place of th
 - a view: who is gone gives back what it had not finished, and it is dealt to the others; who comes is dealt jobs.
 
 So there is no master, nobody asks for work, and all agree when everything is done, and on the result. A worker says ``bound``
-before it says ``done``, and the group's order keeps that: a job is never done while a tour that was found in it is not known. Its own
-tours a worker uses at once; if it crashes before they are known, its job is searched again.
+before it says ``done``, and the group's order keeps that: a job is never done while a tour that was found in it is not known. Its
+own tours a worker uses at once; if it crashes before they are known, its job is searched again.
 
 A worker that is not in the first view comes later: it gets the state of the search (``StateRequest``) and helps.
 
@@ -77,8 +77,8 @@ class Problem:
     def __post_init__(self) -> None:
         if not 2 <= self.beginning < self.cities <= 30:
             raise plainchant.UsageError(
-                f"{self.cities} cities, and jobs that begin with {self.beginning}: take 3 to 30 cities, and jobs that begin with at "
-                f"least two and not all of them"
+                f"{self.cities} cities, and jobs that begin with {self.beginning}: take 3 to 30 cities, and jobs that begin with "
+                f"two at the least and not with all of them"
             )
 
     @cached_property
