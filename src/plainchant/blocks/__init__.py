@@ -1,0 +1,25 @@
+"""Building blocks: what programs need of a group, made of a group and nothing else.
+
+A *block* is a small state machine that is the same at every member of a group, because every member applies the same commands in
+the same order. ``block`` says what a block is and how to write one, ``replica`` brings them into a group. The blocks:
+
+- ``dictionary``: names and values that every member has;
+- ``lock``: one owner at a time, with tokens that always grow;
+- ``election``: one leader at a time;
+- ``counter``: a number that every member adds to.
+
+A folder of applications, not of machinery: it imports ``group`` and ``model``, nothing of hosts, protocols or traces, so
+that a block runs unchanged over all of them. Start with ``block``, then read ``counter``.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazily import exports
+
+if TYPE_CHECKING:
+    from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver
+    from .replica import Replica
+
+__all__ = ["Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "Replica", "ReplicaOver"]
+
+__getattr__ = exports(__name__, {**dict.fromkeys(__all__, "block"), "Replica": "replica"})
