@@ -6,7 +6,9 @@ the same order. ``block`` says what a block is and how to write one, ``replica``
 - ``dictionary``: names and values that every member has;
 - ``lock``: one owner at a time, with tokens that always grow;
 - ``election``: one leader at a time;
-- ``counter``: a number that every member adds to.
+- ``counter``: a number that every member adds to;
+- ``work_queue``: jobs in one order, each with its effect once;
+- ``requests``: questions to the group, answered by its members.
 
 A folder of applications, not of machinery: it imports ``group`` and ``model``, nothing of hosts, protocols or traces, so
 that a block runs unchanged over all of them. Start with ``block``, then read ``counter``.
@@ -19,7 +21,15 @@ from ..lazily import exports
 if TYPE_CHECKING:
     from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver
     from .replica import Replica
+    from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
 
-__all__ = ["Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "Replica", "ReplicaOver"]
+__all__ = [
+    "Block", "Command", "CommandRefused", "Finished", "JobFailed", "NoOutcome", "OutcomeUnknown", "Part", "QueueFull", "Replica",
+    "ReplicaOver", "Task", "WorkQueue",
+]
 
-__getattr__ = exports(__name__, {**dict.fromkeys(__all__, "block"), "Replica": "replica"})
+__getattr__ = exports(__name__, {
+    **dict.fromkeys(__all__, "block"),
+    "Replica": "replica",
+    **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
+})

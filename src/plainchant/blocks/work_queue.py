@@ -2,30 +2,35 @@
 
 Theory of operation
 -------------------
-Any member puts jobs; any member works. Put, done, given back and gone are events in the group's order, and who gets which job follows
-from them: after each event every member deals what waits, in the order of the jobs, to the workers with the fewest jobs in hand. So
-nobody is asked and nobody decides; all copies of the queue are the same.
+Any member puts jobs; any member works. Put, done, given back and gone are events in the group's order, and who gets which job
+follows from them: after each event every member deals what waits, in the order of the jobs, to the workers with the fewest jobs
+in hand. So nobody is asked and nobody decides; all copies of the queue are the same.
 
-**Started more than once, done once.** A worker may crash when it has begun a job. The view without it comes at one place in the order,
-and there its jobs go back to the head of the queue and to others. So a job can be *begun* again, and nobody can prevent that: a
-crash in the middle looks the same whether the work was done or not. But its *effect*, its result in the queue, is what a command in the
-order records, and the order has a first one. Each time a job is dealt it gets the next **attempt** number, and a result counts
-only if it is of the attempt that was dealt last and the job has none. What comes later is refused, at every member.
+**Begun more than once, done once.** A worker may crash when it has begun a job. The view without it has one place in the order,
+and there its jobs go back to their places in the queue, and to others. So a job can be *begun* again, and nobody can prevent
+that: a crash in the middle looks the same whether the work was done or not. But its *effect*, its result in the queue, is what
+a command in the order records. Each time a job is dealt it gets the next **attempt** number, and a result counts only if it is
+of the attempt that was dealt last, by the worker that it was dealt to, and the job has no result. What comes later is refused,
+at every member.
 
-**Effects elsewhere.** What a worker does outside the group (a payment, a row in a database) the group cannot take back. The attempt number
-is for that: it grows whenever the job goes to somebody else, so a store that remembers the highest attempt of each job, and refuses
-lower ones, is not touched by a worker that was excluded and does not know it yet. That an attempt number means the same at a worker
-that crashes as at the others needs ``uniform`` delivery (``resilience`` 1 or more with ``sequencer``).
+**Effects elsewhere.** What a worker does outside the group (a payment, a row in a database) the group cannot take back. The
+attempt number is for that: it grows whenever the job goes to somebody, so a store that remembers the highest attempt of each
+job, and refuses lower ones, is not touched by a worker that was excluded and does not know it yet. A worker begins only when
+its attempt is *settled* (:meth:`.Replica.settle`): if it dies then, the others have dealt that number too, and never deal it
+again.
 
-**Failing.** If the handler raises, or takes longer than its limit, the job goes back and to another worker. After ``attempts`` of them,
-crashes included, the job is over with an error for its effect: a job that kills its workers does not kill all of them. A worker whose
-program is stuck needs no time-out here: it does not answer its protocol either, and is excluded.
+**Failing.** If the handler raises, or takes longer than its limit, the job goes back, and rather to another worker. After
+``attempts`` of them, crashes included, the job is over with an error for its effect: a job that kills its workers does not kill
+all of them. A worker whose program is stuck needs no time-out here: it does not answer its protocol either, and is excluded.
+One that is only slow can be relieved of a job by anybody (``hand_on``).
 
-**Bounds.** At most ``capacity`` jobs are not done: ``put`` waits for room, ``try_put`` is refused. The last ``keep`` results are kept, for
-whoever asks; a job or a result has at most ``largest`` bytes. Joiners get the whole queue with the state. Jobs stay when their putters go.
+**Bounds.** At most ``capacity`` jobs are not done: ``put`` waits for room, ``try_put`` is refused. The last ``keep`` results
+are kept, for whoever asks; a job or a result has at most ``largest`` bytes. Joiners get the whole queue with the state. Jobs
+stay when their putters go.
 
-**Parts** (``newtop`` without ``partitions = "majority"``) each go on with their own copy, so a job can have an effect in each of them; when they
-come together all copies agree on one (that of the first part that has it). Exactly once needs a group that goes on in one part only.
+**Parts** (``newtop`` without ``partitions = "majority"``) each go on with their own copy, so a job can have an effect in each
+of them; when they come together all copies agree on one, that of the first part that has it, and what is not done is dealt
+anew. Exactly once needs a group that goes on in one part only.
 """
 
 from __future__ import annotations
@@ -36,10 +41,8 @@ from bisect import insort
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
-import msgspec
-
 from ..model import PlainchantError, ProcessId, Reason, UsageError, View
-from .replica import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of
+from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
 
 CAPACITY: Final = 1_000
 KEEP: Final = 1_000
@@ -50,6 +53,7 @@ _WORK: Final = "work"
 _REST: Final = "rest"
 _DONE: Final = "done"
 _BACK: Final = "back"
+_HAND_ON: Final = "hand on"
 
 
 class QueueFull(CommandRefused):
@@ -100,6 +104,8 @@ class _Job:
     key: str | None
     attempt: int = 0
     worker: ProcessId | None = None
+    last: ProcessId | None = None
+    """Who had it last, and is rather not given it again."""
 
 
 Handler: TypeAlias = Callable[[Task], Awaitable[Any]]
@@ -108,8 +114,8 @@ Handler: TypeAlias = Callable[[Task], Awaitable[Any]]
 class WorkQueue(Block):
     """A work queue with a copy at every member: ``await queue.put(payload)`` here, ``await queue.work(handler)`` there.
 
-    All members give the same numbers: ``capacity`` (jobs that are not done), ``keep`` (results that can still be read), ``attempts``
-    (after which a job is given up) and ``largest`` (bytes of a job or a result).
+    All members give the same numbers: ``capacity`` (jobs that are not done), ``keep`` (results that can still be read),
+    ``attempts`` (after which a job is given up) and ``largest`` (bytes of a job or a result).
     """
 
     kind: ClassVar[str] = "work queue"
@@ -128,6 +134,9 @@ class WorkQueue(Block):
         """Jobs that nobody has: place and name, in order."""
         self._workers: dict[ProcessId, int] = {}
         """Who works, in the order in which they began, and how many jobs it takes at once."""
+        self._hands: dict[ProcessId, list[str]] = {}
+        """The jobs that each worker has, in the order in which it got them."""
+        self._members: list[ProcessId] = []
         self._results: dict[str, Finished] = {}
         """The last results, the oldest first."""
         self._keys: dict[str, str] = {}
@@ -137,6 +146,8 @@ class WorkQueue(Block):
         """Who waits here for a job to be over."""
         self._dealt = asyncio.Event()
         """Something may have changed for the worker here."""
+        self._turnstile = asyncio.Lock()
+        """One putter of this process at a time waits for room."""
 
     # --- what programs call -------------------------------------------------------------------------------------------
 
@@ -147,17 +158,25 @@ class WorkQueue(Block):
         With a ``key``, a job of the same key that is still here, or whose result is, is the same job: who does not know whether a
         put got through (``OutcomeUnknown``) puts again under the same key.
         """
-        while True:
-            try:
-                return await self.try_put(payload, key=key, timeout=timeout)
-            except QueueFull:
-                await self.replica.until(lambda: not self.is_full, timeout=timeout)
+        limit = self.replica.patience if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit) as scope, self._turnstile:
+                while True:
+                    try:
+                        return await self.try_put(payload, key=key, timeout=limit)
+                    except QueueFull:
+                        await self.replica.until(lambda: not self.is_full, timeout=limit)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            text = f"{self.name} has had no room for a job in {limit:g} s; let somebody work, or wait longer"
+            raise NoOutcome(Reason("no room", text)) from None
 
     async def try_put(self, payload: Any, *, key: str | None = None, timeout: float | None = None) -> str:
         """The same without waiting for room: :class:`QueueFull`."""
-        size = len(msgspec.msgpack.encode(payload))
+        size = len(encode(payload))
         if size > self.largest:
-            raise UsageError(f"a job of {size} bytes is more than this queue takes ({self.largest}); store it, and put its address")
+            raise UsageError(f"a job of {size} bytes: {self.name} takes {self.largest}; store it elsewhere, and put its address")
         name: str = await self.execute([_PUT, payload, key], timeout=timeout)
         return name
 
@@ -191,9 +210,9 @@ class WorkQueue(Block):
                     del self._finishing[job]
 
     async def work(self, handler: Handler, *, at_once: int = 1, limit: float | None = None) -> None:
-        """Works until it is cancelled or the replica is over: awaits ``handler(task)`` for each job that is dealt to this process,
-        ``at_once`` of them at a time. What the handler returns is the job's result; if it raises, or takes longer than ``limit``
-        seconds, the job goes to another. One call at a time."""
+        """Works until it is cancelled or the replica is over (:class:`ReplicaOver`): awaits ``handler(task)`` for each job that
+        is dealt to this process, ``at_once`` of them at a time. What the handler returns is the job's result; if it raises, or
+        takes longer than ``limit`` seconds, the job goes to another. One call at a time."""
         if at_once < 1:
             raise UsageError(f"a worker that takes {at_once} jobs at once does none; make it 1 or more")
         if self.me in self._workers:
@@ -203,24 +222,20 @@ class WorkQueue(Block):
         try:
             while self.replica.over is None:
                 self._dealt.clear()
-                mine = {(job.name, job.attempt): job for job in self._jobs.values() if job.worker == self.me}
-                for attempt, task in list(running.items()):
-                    if task.done():
-                        task.result()  # its own errors are in results; what is raised here is a mistake of this module
-                        del running[attempt]
-                    elif attempt not in mine:
-                        task.cancel()
-                for attempt, job in mine.items():
-                    if attempt not in running:
-                        running[attempt] = asyncio.create_task(self._do(handler, job, limit))
-                        running[attempt].add_done_callback(lambda _: self._dealt.set())
+                self._keep_up(running, handler, limit)
                 await self._dealt.wait()
+            raise ReplicaOver(self.replica.over)
         finally:
             for task in running.values():
                 task.cancel()
             await asyncio.gather(*running.values(), return_exceptions=True)
             if self.replica.over is None:
-                await asyncio.shield(self._finally([_REST]))
+                await asyncio.shield(self._say([_REST]))
+
+    async def hand_on(self, job: str) -> None:
+        """Takes a job from whoever has it, because it takes too long, and gives it to the next; what the first one still says of
+        it does not count. Nothing happens to a job that nobody has."""
+        await self.execute([_HAND_ON, job])
 
     @property
     def is_full(self) -> bool:
@@ -233,37 +248,63 @@ class WorkQueue(Block):
         return len(self._jobs)
 
     @property
-    def workers(self) -> dict[ProcessId, list[str]]:
-        """Who works, and the jobs that each has in hand."""
-        return {worker: [job.name for job in self._jobs.values() if job.worker == worker] for worker in self._workers}
+    def workers(self) -> dict[ProcessId, tuple[str, ...]]:
+        """Who works, and the jobs that each has in hand, as far as this member has come."""
+        return {worker: tuple(jobs) for worker, jobs in self._hands.items()}
 
-    # --- a job at its worker ------------------------------------------------------------------------------------------
+    # --- jobs at their worker -----------------------------------------------------------------------------------------
 
-    async def _do(self, handler: Handler, job: _Job, limit: float | None) -> None:
-        task = Task(job.name, job.attempt, job.payload, job.putter)
-        self.note("start", job=task.job, attempt=task.attempt)
+    def _keep_up(self, running: dict[tuple[str, int], asyncio.Task[None]], handler: Handler, limit: float | None) -> None:
+        """Begins what was dealt to this process, and ends what is not its own any more."""
+        jobs = [self._jobs[name] for name in self._hands.get(self.me, ())]
+        mine = {(job.name, job.attempt): job for job in jobs}
+        for attempt, doing in list(running.items()):
+            if doing.done():
+                del running[attempt]
+                if not doing.cancelled():
+                    doing.result()  # what the handler raises is said to the group; this would be a mistake of ours
+            elif attempt not in mine:
+                doing.cancel()
+        for attempt, job in mine.items():
+            if attempt not in running:
+                task = Task(job.name, job.attempt, job.payload, job.putter)
+                running[attempt] = asyncio.create_task(self._do(handler, task, limit))
+                running[attempt].add_done_callback(lambda _: self._dealt.set())
+
+    async def _do(self, handler: Handler, task: Task, limit: float | None) -> None:
+        try:
+            await self._settle()
+        except (NoOutcome, ReplicaOver) as problem:
+            await self._say([_BACK, task.job, task.attempt, f"it was not begun: {problem}"])
+            return
+        job = self._jobs.get(task.job)
+        if job is None or (job.attempt, job.worker) != (task.attempt, self.me):
+            return  # it has gone to somebody else meanwhile
+        self._tell("start", job=task.job, attempt=task.attempt)
         value, error = None, None
         try:
             async with asyncio.timeout(limit):
                 value = await handler(task)
-            size = len(msgspec.msgpack.encode(value))
+            size = len(encode(value))
             if size > self.largest:
-                error = f"its result has {size} bytes, more than this queue takes ({self.largest})"
+                error = f"its result has {size} bytes, and the queue takes {self.largest}"
         except Exception as problem:
             error = f"{type(problem).__name__}: {problem}"
-        if error is None:
-            await self._finally([_DONE, task.job, task.attempt, value])
-        else:
-            await self._finally([_BACK, task.job, task.attempt, error])
+        self._tell("stop", job=task.job, attempt=task.attempt, failed=error is not None)
+        await self._say([_DONE, task.job, task.attempt, value] if error is None else [_BACK, task.job, task.attempt, error])
 
-    async def _finally(self, body: Any) -> None:
-        """Says something that is to be said whatever comes of it."""
+    async def _settle(self) -> None:
+        """Returns when an attempt that was dealt to this process is one at every member that stays."""
+        await self.replica.settle()
+
+    async def _say(self, body: Any) -> None:
+        """Says what is to be said, whatever comes of it."""
         try:
             await self.execute(body)
-        except (NoOutcome, ReplicaOver):
-            return  # it is sent and will have its place, or this process is out, which the others learn by a view
         except CommandRefused:
-            return  # another attempt counts; its row is in the trace
+            return  # it comes too late, and does not count
+        except (NoOutcome, ReplicaOver):
+            return  # it is sent, and will have its place; or this process is out, which the others see
 
     # --- the state machine --------------------------------------------------------------------------------------------
 
@@ -273,14 +314,18 @@ class WorkQueue(Block):
         if word == _PUT:
             outcome = self._put(command, *rest)
         elif word == _WORK:
-            self._workers[command.sender] = rest[0]
-            self._tell("work", worker=command.sender, at_once=rest[0])
+            self._begin(command.sender, *rest)
         elif word == _REST:
             self._retire(command.sender, "rests")
         elif word == _DONE:
-            self._complete(command.sender, *rest)
-        else:
-            self._return(command.sender, *rest)
+            name, attempt, value = rest
+            job = self._counting(command.sender, name, attempt)
+            self._finish(job, Finished(name, command.sender, attempt, value))
+        elif word == _BACK:
+            name, attempt, why = rest
+            self._give_back(self._counting(command.sender, name, attempt), why)
+        elif word == _HAND_ON and rest[0] in self._jobs and self._jobs[rest[0]].worker is not None:
+            self._give_back(self._jobs[rest[0]], f"{command.sender} hands it on")
         self._deal()
         return outcome
 
@@ -288,7 +333,7 @@ class WorkQueue(Block):
         if key is not None and key in self._keys:
             return self._keys[key]
         if self.is_full:
-            raise QueueFull(f"{self.name} has {len(self._jobs)} jobs that are not done, and room for no more; wait for some to be done")
+            raise QueueFull(f"{self.name} has {len(self._jobs)} jobs that are not done, and no room for more; wait for some")
         self._places += 1
         job = _Job(f"{command.sender}/{command.number}", self._places, command.sender, payload, key)
         self._jobs[job.name] = job
@@ -298,13 +343,12 @@ class WorkQueue(Block):
         self._tell("put", job=job.name)
         return job.name
 
-    def _complete(self, worker: ProcessId, name: str, attempt: int, value: Any) -> None:
-        job = self._counting(worker, name, attempt)
-        self._finish(job, Finished(name, worker, attempt, value))
-
-    def _return(self, worker: ProcessId, name: str, attempt: int, error: str) -> None:
-        job = self._counting(worker, name, attempt)
-        self._give_back(job, error)
+    def _begin(self, worker: ProcessId, at_once: int) -> None:
+        if worker not in self._members:
+            raise CommandRefused(f"{worker} is gone, and cannot work for {self.name}")
+        self._workers[worker] = at_once
+        self._hands.setdefault(worker, [])
+        self._tell("work", worker=worker, at_once=at_once)
 
     def _counting(self, worker: ProcessId, name: str, attempt: int) -> _Job:
         """The job, if the attempt is the one that counts: the last that was dealt, of a job that is not over."""
@@ -315,55 +359,67 @@ class WorkQueue(Block):
 
     def _give_back(self, job: _Job, why: str) -> None:
         """The job is nobody's, and waits in its old place; or it is over, if it was tried often enough."""
-        worker, job.worker = job.worker, None
-        self._tell("back", job=job.name, attempt=job.attempt, worker=worker, why=why)
+        self._put_down(job)
+        self._tell("back", job=job.name, attempt=job.attempt, worker=job.last, why=why)
         if job.attempt >= self.attempts:
             self._finish(job, Finished(job.name, None, job.attempt, error=why))
         else:
             insort(self._waiting, (job.place, job.name))
 
+    def _put_down(self, job: _Job) -> None:
+        if job.worker is not None:
+            self._hands[job.worker].remove(job.name)
+            job.worker, job.last = None, job.worker
+
     def _retire(self, worker: ProcessId, why: str) -> None:
         """Somebody works no longer; what it had in hand goes back."""
-        if self._workers.pop(worker, None) is not None:
+        if worker in self._workers:
+            for name in list(self._hands[worker]):
+                self._give_back(self._jobs[name], f"{worker} {why}")
+            del self._workers[worker], self._hands[worker]
             self._tell("rest", worker=worker, why=why)
-        for job in [job for job in self._jobs.values() if job.worker == worker]:
-            self._give_back(job, f"{worker} {why}")
 
     def _finish(self, job: _Job, finished: Finished) -> None:
+        """The effect: from here on the job has its result, and no other one ever."""
+        self._put_down(job)
         del self._jobs[job.name]
-        self._results[job.name] = finished
         self._tell(
             "effect", job=job.name, attempt=finished.attempt, worker=finished.worker, failed=finished.error is not None,
             value=digest_of([finished.value, finished.error]),
         )
-        if job.key is not None and self._keys.get(job.key) != job.name:
-            raise AssertionError(f"job {job.name} has lost its key")
-        while len(self._results) > self.keep:
-            oldest = next(iter(self._results))
-            del self._results[oldest]
-            self._keys = {key: name for key, name in self._keys.items() if name != oldest}
-        for future in self._finishing.pop(job.name, ()):
+        self._results[job.name] = finished
+        self._forget()
+        self._answer(finished)
+
+    def _forget(self) -> None:
+        """Results are kept for so many jobs, and their keys with them."""
+        forgotten = list(self._results)[: max(0, len(self._results) - self.keep)]
+        for name in forgotten:
+            del self._results[name]
+        if forgotten:
+            self._keys = {key: name for key, name in self._keys.items() if name not in forgotten}
+
+    def _answer(self, finished: Finished) -> None:
+        for future in self._finishing.pop(finished.job, ()):
             if not future.done():
                 future.set_result(finished)
 
     def _deal(self) -> None:
-        """What waits goes to workers that have a hand free, those with the fewest jobs first."""
-        hands = dict.fromkeys(self._workers, 0)
-        for job in self._jobs.values():
-            if job.worker is not None:
-                hands[job.worker] += 1
+        """What waits goes to workers that have a hand free: those with the fewest jobs first, but rather not to the one that had
+        the job."""
         while self._waiting:
-            free = [worker for worker, most in self._workers.items() if hands[worker] < most]
+            free = [worker for worker, most in self._workers.items() if len(self._hands[worker]) < most]
             if not free:
                 break
-            worker = min(free, key=hands.__getitem__)
             job = self._jobs[self._waiting.pop(0)[1]]
+            worker = min(free, key=lambda name: (name == job.last, len(self._hands[name])))
             job.worker, job.attempt = worker, job.attempt + 1
-            hands[worker] += 1
+            self._hands[worker].append(job.name)
             self._tell("deal", job=job.name, attempt=job.attempt, worker=worker)
         self._dealt.set()
 
     def changed(self, view: View) -> None:
+        self._members = list(view.members)
         for worker in [worker for worker in self._workers if worker not in view.members]:
             self._retire(worker, "is gone")
         self._deal()
@@ -377,10 +433,11 @@ class WorkQueue(Block):
     def snapshot(self) -> Any:
         return {
             "bounds": [self.capacity, self.keep, self.attempts, self.largest],
-            "jobs": [[job.name, job.place, job.putter, job.payload, job.key, job.attempt, job.worker] for job in self._jobs.values()],
-            "workers": [[worker, most] for worker, most in self._workers.items()],
+            "jobs": [list(dataclasses.astuple(job)) for job in self._jobs.values()],
+            "workers": [[worker, most, list(self._hands[worker])] for worker, most in self._workers.items()],
             "results": [list(dataclasses.astuple(finished)) for finished in self._results.values()],
             "keys": [[key, name] for key, name in self._keys.items()],
+            "members": list(self._members),
             "places": self._places,
         }
 
@@ -388,21 +445,47 @@ class WorkQueue(Block):
         bounds = [self.capacity, self.keep, self.attempts, self.largest]
         if snapshot["bounds"] != bounds:
             raise UsageError(
-                f"the others have a work queue of (capacity, keep, attempts, largest) {snapshot['bounds']}, and here it is {bounds}; "
-                f"give all members the same"
+                f"the others have a work queue with capacity, keep, attempts and largest {snapshot['bounds']}, and here they are "
+                f"{bounds}; give all members the same"
             )
         self._jobs = {fields[0]: _Job(*fields) for fields in snapshot["jobs"]}
         self._waiting = sorted((job.place, job.name) for job in self._jobs.values() if job.worker is None)
-        self._workers = {worker: most for worker, most in snapshot["workers"]}
+        self._workers = {worker: most for worker, most, _ in snapshot["workers"]}
+        self._hands = {worker: list(jobs) for worker, _, jobs in snapshot["workers"]}
         self._results = {fields[0]: Finished(*fields) for fields in snapshot["results"]}
-        self._keys = {key: name for key, name in snapshot["keys"]}
+        self._keys = dict(snapshot["keys"])
+        self._members = list(snapshot["members"])
         self._places = snapshot["places"]
         self._dealt.set()
 
     def merge(self, parts: Sequence[Part], view: View) -> None:
-        """What is over in one part is over (where it is in several, as in the first of them); all else is dealt anew, so that an
-        attempt number means one worker."""
-        raise NotImplementedError
+        """What is over in one part is over; where it is so in several, the first of them counts. All else is dealt anew, under
+        numbers that no part has used: first the jobs of the first part, then what only others have."""
+        states = [part.state for part in parts]
+        self._results = {}
+        jobs: dict[str, _Job] = {}
+        for state in states:
+            for fields in state["results"]:
+                self._results.setdefault(fields[0], Finished(*fields))
+            for fields in state["jobs"]:
+                job = jobs.setdefault(fields[0], _Job(*fields))
+                job.attempt = max(job.attempt, fields[5])
+        self._jobs = {name: job for name, job in jobs.items() if name not in self._results}
+        for place, job in enumerate(self._jobs.values(), 1):
+            job.place, job.worker = place, None
+        self._places = len(self._jobs)
+        self._waiting = [(job.place, job.name) for job in self._jobs.values()]
+        self._keys = {key: name for state in reversed(states) for key, name in state["keys"]}
+        self._members = list(view.members)
+        self._workers = {
+            worker: most for state in states for worker, most, _ in state["workers"] if worker in view.members
+        }
+        self._hands = {worker: [] for worker in self._workers}
+        self._tell("anew", jobs=len(self._jobs))
+        for finished in list(self._results.values()):
+            self._answer(finished)
+        self._forget()
+        self._deal()
 
     def ended(self, reason: Reason) -> None:
         self._dealt.set()

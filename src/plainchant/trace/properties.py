@@ -28,11 +28,13 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "bounded": "no send, no delivery, no rotation of a token and no detection of a crash takes longer than the stated bound",
     "prompt": "no delivery waits unless something that happened before it is missing",
     "replica-agreement": "replicas of a block that have applied the same commands have the same state",
+    "jobs-once": "every job of a work queue has its effect exactly once",
 }
 """Every property by name, with one sentence for people. The exact definition is its function's docstring."""
 
 BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
     "replica-agreement": None,
+    "jobs-once": "work queue",
 }
 """Properties of building blocks, checked wherever there are rows of such blocks, whatever the protocol promises: what the rows
 are about (``note`` in their detail), or None for every block."""
