@@ -99,5 +99,6 @@ class Impatient(WorkQueue):
 
 
 MUTANTS: Final[tuple[type[WorkQueue], ...]] = (
-    LateCounts, EveryResultCounts, KeepsTheDead, ForgetsTheDead, DropsPutters, OneNumber, DealsTwice, Unsettled, ForgetsAttempts, Impatient,
+    LateCounts, EveryResultCounts, KeepsTheDead, ForgetsTheDead, DropsPutters, OneNumber, DealsTwice, Unsettled,
+    ForgetsAttempts, Impatient,
 )

@@ -1,4 +1,4 @@
-"""Runs of a work queue under faults: workers that crash, are excluded, fail and are slow, putters that come back and put again."""
+"""Runs of a work queue under faults: workers crash, are excluded, fail and are slow; putters come back and put again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Ran:
 
     @property
     def violated(self) -> list[str]:
-        raised = [outcome.traceback for outcome in self.result.outcomes.values() if outcome.error is not None]
+        raised = [outcome.traceback for outcome in self.result.outcomes.values() if outcome.state == "raised"]
         return [*(f"{violation.property}: {violation.sentence}" for violation in self.result.violations), *raised]
 
 

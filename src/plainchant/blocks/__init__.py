@@ -21,15 +21,18 @@ from ..lazily import exports
 if TYPE_CHECKING:
     from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver
     from .replica import Replica
+    from .requests import NotEnoughAnswers, Outcome, Question, Requests, TooManyQuestions
     from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
 
 __all__ = [
-    "Block", "Command", "CommandRefused", "Finished", "JobFailed", "NoOutcome", "OutcomeUnknown", "Part", "QueueFull", "Replica",
-    "ReplicaOver", "Task", "WorkQueue",
+    "Block", "Command", "CommandRefused", "Finished", "JobFailed", "NoOutcome", "NotEnoughAnswers", "Outcome",
+    "OutcomeUnknown", "Part", "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "Task", "TooManyQuestions",
+    "WorkQueue",
 ]
 
 __getattr__ = exports(__name__, {
     **dict.fromkeys(__all__, "block"),
     "Replica": "replica",
     **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
+    **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
 })

@@ -37,8 +37,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from bisect import insort
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeAlias
 
 from ..model import PlainchantError, ProcessId, Reason, UsageError, View
@@ -147,7 +149,7 @@ class WorkQueue(Block):
         self._dealt = asyncio.Event()
         """Something may have changed for the worker here."""
         self._turnstile = asyncio.Lock()
-        """One putter of this process at a time waits for room."""
+        """Of the putters of this process that wait for room, one tries at a time."""
 
     # --- what programs call -------------------------------------------------------------------------------------------
 
@@ -160,17 +162,23 @@ class WorkQueue(Block):
         """
         limit = self.replica.patience if timeout is None else timeout
         try:
-            async with asyncio.timeout(limit) as scope, self._turnstile:
-                while True:
-                    try:
-                        return await self.try_put(payload, key=key, timeout=limit)
-                    except QueueFull:
-                        await self.replica.until(lambda: not self.is_full, timeout=limit)
+            async with asyncio.timeout(limit) as scope:
+                return await self._put_when_there_is_room(payload, key)
         except TimeoutError:
             if not scope.expired():
                 raise
-            text = f"{self.name} has had no room for a job in {limit:g} s; let somebody work, or wait longer"
+            text = f"a job got no place in {self.name} in {limit:g} s ({len(self._jobs)} are not done); wait, or let more work"
             raise NoOutcome(Reason("no room", text)) from None
+
+    async def _put_when_there_is_room(self, payload: Any, key: str | None) -> str:
+        try:
+            return await self.try_put(payload, key=key, timeout=math.inf)
+        except QueueFull:
+            async with self._turnstile:  # one of this process tries again, not all at once
+                while True:
+                    await self.replica.until(lambda: not self.is_full, timeout=math.inf)
+                    with suppress(QueueFull):
+                        return await self.try_put(payload, key=key, timeout=math.inf)
 
     async def try_put(self, payload: Any, *, key: str | None = None, timeout: float | None = None) -> str:
         """The same without waiting for room: :class:`QueueFull`."""

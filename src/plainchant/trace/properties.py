@@ -29,12 +29,14 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "prompt": "no delivery waits unless something that happened before it is missing",
     "replica-agreement": "replicas of a block that have applied the same commands have the same state",
     "jobs-once": "every job of a work queue has its effect exactly once",
+    "answers": "the outcome of a question to the group is made of answers that were given, and of enough of them",
 }
 """Every property by name, with one sentence for people. The exact definition is its function's docstring."""
 
 BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
     "replica-agreement": None,
     "jobs-once": "work queue",
+    "answers": "requests",
 }
 """Properties of building blocks, checked wherever there are rows of such blocks, whatever the protocol promises: what the rows
 are about (``note`` in their detail), or None for every block."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ...model import UsageError
 from ..properties import BLOCK_PROPERTIES, PROPERTIES, SPEAK_OF_END
 from ..schema import Malformed
-from . import blocks, blocks_queue, delivery, order, timing, views
+from . import blocks, blocks_queue, blocks_requests, delivery, order, timing, views
 from .facts import Run, runs_of
 from .owing import Owing
 from .report import Outcome, Report, Verification, Violation
@@ -54,6 +54,7 @@ _CHECKERS: Final[Mapping[str, Callable[[Report], None]]] = {
     "prompt": order.prompt,
     "replica-agreement": blocks.replica_agreement,
     "jobs-once": blocks_queue.jobs_once,
+    "answers": blocks_requests.answers,
 }
 
 

@@ -1,7 +1,7 @@
 """Work queues (``plainchant.blocks.WorkQueue``): every job has its effect once.
 
-The rows of a queue (``put``, ``deal``, ``back``, ``effect``, ``work``, ``rest``, ``anew`` at every copy; ``start`` and ``stop`` at
-a worker) are walked in their order, copy by copy. A copy that joined goes on from what its donor's rows had come to.
+The rows of a queue (``put``, ``deal``, ``back``, ``effect``, ``work``, ``rest``, ``anew`` at every copy; ``start`` and ``stop``
+at a worker) are walked in their order, copy by copy. A copy that joined goes on from what its donor's rows had come to.
 """
 
 from __future__ import annotations
