@@ -93,6 +93,6 @@ class HidesTheGone(Requests):
 
 
 MUTANTS: Final[tuple[type[Requests], ...]] = (
-    MajorityOfThoseThere, AsksLaterComers, AsksTheFirstView, WaitsForTheDead, CountsTwice, CountsFailures, OneIsEnough, LooksNoMore,
-    Invents, HidesTheGone,
+    MajorityOfThoseThere, AsksLaterComers, AsksTheFirstView, WaitsForTheDead, CountsTwice, CountsFailures, OneIsEnough,
+    LooksNoMore, Invents, HidesTheGone,
 )
