@@ -5,7 +5,7 @@ the same order. ``block`` says what a block is and how to write one, ``replica``
 
 - ``dictionary``: names and values that every member has;
 - ``lock``: one owner at a time, with tokens that always grow;
-- ``election``: one leader at a time;
+- ``election``: one leader at a time, with terms (``office`` is what it has in common with the lock);
 - ``counter``: a number that every member adds to;
 - ``work_queue``: jobs in one order, each with its effect once;
 - ``requests``: questions to the group, answered by its members.
@@ -20,19 +20,27 @@ from ..lazily import exports
 
 if TYPE_CHECKING:
     from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver
+    from .counter import Counter
+    from .dictionary import Dictionary
+    from .election import Election, LeadershipLost
+    from .lock import Fence, Lock, LockLost, StaleToken
+    from .office import Holding, OfficeLost
     from .replica import Replica
     from .requests import NotEnoughAnswers, Outcome, Question, Requests, TooManyQuestions
     from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
 
 __all__ = [
-    "Block", "Command", "CommandRefused", "Finished", "JobFailed", "NoOutcome", "NotEnoughAnswers", "Outcome",
-    "OutcomeUnknown", "Part", "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "Task", "TooManyQuestions",
-    "WorkQueue",
+    "Block", "Command", "CommandRefused", "Counter", "Dictionary", "Election", "Fence", "Finished", "Holding", "JobFailed",
+    "LeadershipLost", "Lock", "LockLost", "NoOutcome", "NotEnoughAnswers", "OfficeLost", "Outcome", "OutcomeUnknown", "Part",
+    "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "StaleToken", "Task", "TooManyQuestions", "WorkQueue",
 ]
 
 __getattr__ = exports(__name__, {
-    **dict.fromkeys(__all__, "block"),
-    "Replica": "replica",
+    **dict.fromkeys(("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"), "block"),
+    **dict.fromkeys(("Fence", "Lock", "LockLost", "StaleToken"), "lock"),
+    **dict.fromkeys(("Election", "LeadershipLost"), "election"),
+    **dict.fromkeys(("Holding", "OfficeLost"), "office"),
+    "Counter": "counter", "Dictionary": "dictionary", "Replica": "replica",
     **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
     **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
 })

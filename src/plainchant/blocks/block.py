@@ -96,10 +96,11 @@ class Command:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a group that has come together with others: who is in it, the one that spoke for it first, and a state."""
+    """A part of a group that has come together with others: who was in it, a block's state there, and who said it."""
 
     members: tuple[ProcessId, ...]
     state: Any
+    speaker: ProcessId = ""
 
 
 class Block:
@@ -138,8 +139,12 @@ class Block:
         """A short text that is the same for equal states and, as good as always, different for others."""
         return digest_of(self.snapshot())
 
+    def told(self, command: Command | None) -> dict[str, Any]:
+        """What rows of this replica say besides what all blocks' do: those about a command, and those about anything else."""
+        return {}
+
     def merged_detail(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """What a ``merge`` row says besides what all blocks' do; called after ``merge``."""
+        """What a ``merge`` row says besides; called after ``merge``."""
         return {}
 
     def ended(self, reason: Reason) -> None:
@@ -161,6 +166,10 @@ class Block:
         """Sends a command; returns its outcome when it has been applied here. ``timeout``: seconds, instead of the replica's
         ``patience`` (``math.inf``: as long as it takes). Whoever is cancelled here has sent the command, or not."""
         return await self.replica.execute(self.name, body, timeout)
+
+    def tell(self, body: Any) -> None:
+        """Sends a command and does not wait: for blocks that answer what they applied. Who is on its way out tells nothing."""
+        self.replica.tell(self.name, body)
 
     def note(self, event: str, message: Message | None = None, **detail: Any) -> None:
         """Writes a row about this block into the trace."""

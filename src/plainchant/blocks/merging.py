@@ -39,6 +39,10 @@ class Merge:
     def place_of(self, process: ProcessId) -> int:
         return next(place for place, part in enumerate(self.parts) if process in part)
 
+    def members_of(self, place: int) -> tuple[ProcessId, ...]:
+        """Who was in a part when the parts met, without those who are new since."""
+        return tuple(member for member in self.parts[place] if member not in self.view.newcomers)
+
     def leave_out(self, members: Sequence[ProcessId]) -> None:
         """Parts of which nobody is left, and nobody has spoken, are left out."""
         for place, part in enumerate(self.parts):
@@ -51,10 +55,6 @@ def parts_of(view: View) -> list[list[ProcessId]]:
     parts = [list(part) for part in view.parts if part[0] not in view.newcomers]
     parts[0] += [member for member in view.members if member in view.newcomers]
     return parts
-
-
-def speaker_first(speaker: ProcessId, members: Sequence[ProcessId]) -> tuple[ProcessId, ...]:
-    return (speaker, *(member for member in members if member != speaker))
 
 
 def _view_out(view: View) -> list[Any]:

@@ -12,8 +12,7 @@ know whether the others applied the command: :class:`OutcomeUnknown`.
 
 **What is certain.** Where the protocol does not promise ``uniform``, a process may apply a command, act on it and die before
 any other member has the command: then nobody ever applies it. Who is about to act outside the group calls
-:meth:`Replica.settle` first. It waits until every member holds all that was applied here, or a view has come since (whoever is
-in it has read the same before it).
+:meth:`Replica.settle` first. It waits until every member of the view holds all that was applied here.
 
 **Joiners** get all blocks' states at their first view (``state=True`` where the group is joined) and go on from there. Who
 forms the group begins with nothing.
@@ -50,7 +49,7 @@ from typing import Any, Final, Self
 from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, StateRequest
 from ..model import PlainchantError, ProcessId, Reason, UsageError, View
 from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver, decode, encode
-from .merging import Merge, merge_in, merge_out, parts_of, speaker_first
+from .merging import Merge, merge_in, merge_out, parts_of
 
 PATIENCE: Final = 30.0
 """Seconds that a command may take, unless told otherwise."""
@@ -106,8 +105,6 @@ class Replica:
         self._conditions: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._merges: list[Merge] = []
         self._has_state = False
-        self._views = 0
-        """Views that were read."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._reader: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -159,35 +156,42 @@ class Replica:
         finally:
             del self._waiting[number]
 
+    def tell(self, block: str, body: Any) -> None:
+        """Sends a command and does not wait for anything."""
+        if self.over is None:
+            self._spawn(self._say(MARK + encode([block, next(self._numbers), body])))
+
     async def catch_up(self) -> None:
         """Returns when all that was in the group's order before this call has been applied here."""
         await self.execute(_REPLICA, [_CATCH_UP])
 
     async def settle(self, *, timeout: float | None = None) -> None:
-        """Returns when all that was applied here before this call is certain: whatever becomes of this process, every member that
-        stays with it applies it too. One message, or none where the protocol promises ``uniform``."""
+        """Returns when all that was applied here before this call is certain: whatever becomes of this process, every member of
+        its view applies it too. One message a view, or none where the protocol promises ``uniform``."""
         self._check()
         if "uniform" in self.group.guarantees:
             return
         limit = self.patience if timeout is None else timeout
         try:
             async with asyncio.timeout(_bounded(limit)) as scope:
-                receipt, _ = await self._through(_REPLICA, [_CATCH_UP])
-                await self._held_by_all(receipt)
+                while not await self._held_by_all():
+                    pass  # a view has come: those in it are asked again
         except TimeoutError:
             if not scope.expired():
                 raise
             raise NoOutcome(self._no_outcome(_REPLICA, limit)) from None
 
-    async def _held_by_all(self, receipt: Receipt) -> None:
-        """Every member holds a message, or a view has come after it."""
-        views = self._views
+    async def _held_by_all(self) -> bool:
+        """Sends a message through the order and waits until every member holds it; False if a view comes first."""
+        view = self.group.view
+        receipt, _ = await self._through(_REPLICA, [_CATCH_UP])
         stable = asyncio.ensure_future(receipt.stable())
-        later = asyncio.ensure_future(self.until(lambda: self._views > views, timeout=math.inf))
+        later = asyncio.ensure_future(self.until(lambda: self.group.view is not view, timeout=math.inf))
         try:
             await asyncio.wait((stable, later), return_when=asyncio.FIRST_COMPLETED)
-            if not (later.done() and later.exception() is None):
-                await stable
+            if stable.done():
+                stable.result()
+            return stable.done() and self.group.view is view
         except Lost as lost:
             self._check()
             if lost.reason.code == "no order":
@@ -280,7 +284,6 @@ class Replica:
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
-        self._views += 1
         if before is not None and before.group != view.group:
             raise UsageError(f"{before.group} is called {view.group} now; the group of a replica keeps its name")
         if not self._has_state:
@@ -331,7 +334,7 @@ class Replica:
                 refusal = refused
             if self.group.is_traced:
                 refused_row = {"refused": True} if refusal is not None else {}
-                block.note("apply", message, command=number, digest=block.digest(), **refused_row)
+                block.note("apply", message, command=number, digest=block.digest(), **refused_row, **block.told(command))
         if message.sender == self.group.me:
             self._answer(number, outcome, refusal)
 
@@ -351,7 +354,7 @@ class Replica:
 
     def _note(self, block: Block, event: str, **detail: Any) -> None:
         if self.group.is_traced:
-            block.note(event, digest=block.digest(), **detail)
+            block.note(event, digest=block.digest(), **detail, **block.told(None))
 
     def _look(self) -> None:
         """Whether somebody waits for what holds now."""
@@ -433,13 +436,14 @@ class Replica:
             return  # this process is on its way out, and another one speaks when it is gone
 
     def _merge(self, merge: Merge) -> None:
-        said = [(merge.parts[place], *merge.said[place]) for place in sorted(merge.said)]
+        said = [(merge.members_of(place), *merge.said[place]) for place in sorted(merge.said)]
         for position, block in enumerate(self.blocks.values()):
-            parts = [Part(speaker_first(speaker, members), states[position][2]) for members, speaker, states in said]
+            parts = [Part(members, states[position][2], speaker) for members, speaker, states in said]
             block.merge(parts, merge.view)
             if self.group.is_traced:
-                told = [list(part.members) for part in parts]
-                block.note("merge", at_view=merge.view.number, parts=told, digest=block.digest(), **block.merged_detail(parts))
+                detail = {**block.told(None), **block.merged_detail(parts)}
+                detail |= {"parts": [list(part.members) for part in parts], "speakers": [part.speaker for part in parts]}
+                block.note("merge", at_view=merge.view.number, digest=block.digest(), **detail)
 
     # --- tasks and the end ------------------------------------------------------------------------------------------------
 
