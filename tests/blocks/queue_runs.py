@@ -88,7 +88,7 @@ def run(seed: int, queue: type[WorkQueue] = WorkQueue, **settings: Any) -> Ran:
             if chance.random() < 0.15:
                 raise ValueError("out of paper")
             # Whoever writes does not hear that the job has gone to another: a thread, another machine.
-            writing = asyncio.create_task(write(task, chance.uniform(0.0, 0.02)))
+            writing = asyncio.create_task(write(task, chance.choice((0.0, 0.01, 0.12))))
             writings.add(writing)
             await asyncio.shield(writing)
             return f"{task.payload} by {group.me}"

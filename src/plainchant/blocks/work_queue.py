@@ -108,6 +108,8 @@ class _Job:
     worker: ProcessId | None = None
     last: ProcessId | None = None
     """Who had it last, and is rather not given it again."""
+    is_taken_away: bool = False
+    """Whether it was taken from that one, which gets it only if nobody else works."""
 
 
 Handler: TypeAlias = Callable[[Task], Awaitable[Any]]
@@ -333,6 +335,7 @@ class WorkQueue(Block):
             name, attempt, why = rest
             self._give_back(self._counting(command.sender, name, attempt), why)
         elif word == _HAND_ON and rest[0] in self._jobs and self._jobs[rest[0]].worker is not None:
+            self._jobs[rest[0]].is_taken_away = True
             self._give_back(self._jobs[rest[0]], f"{command.sender} hands it on")
         self._deal()
         return outcome
@@ -415,16 +418,25 @@ class WorkQueue(Block):
     def _deal(self) -> None:
         """What waits goes to workers that have a hand free: those with the fewest jobs first, but rather not to the one that had
         the job."""
-        while self._waiting:
-            free = [worker for worker, most in self._workers.items() if len(self._hands[worker]) < most]
-            if not free:
-                break
-            job = self._jobs[self._waiting.pop(0)[1]]
-            worker = min(free, key=lambda name: (name == job.last, len(self._hands[name])))
-            job.worker, job.attempt = worker, job.attempt + 1
+        while (chosen := self._next()) is not None:
+            job, worker = chosen
+            self._waiting.remove((job.place, job.name))
+            job.worker, job.attempt, job.is_taken_away = worker, job.attempt + 1, False
             self._hands[worker].append(job.name)
             self._tell("deal", job=job.name, attempt=job.attempt, worker=worker)
         self._dealt.set()
+
+    def _next(self) -> tuple[_Job, ProcessId] | None:
+        """The first job that somebody can have, and who gets it."""
+        free = [worker for worker, most in self._workers.items() if len(self._hands[worker]) < most]
+        for _, name in self._waiting if free else ():
+            job = self._jobs[name]
+            others = [worker for worker in free if worker != job.last]
+            if others:
+                return job, min(others, key=lambda worker: len(self._hands[worker]))
+            if not job.is_taken_away or len(self._workers) == 1:
+                return job, free[0]
+        return None
 
     def changed(self, view: View) -> None:
         self._members = list(view.members)
