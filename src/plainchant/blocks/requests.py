@@ -368,14 +368,11 @@ class Requests(Block):
         self._members, self._view = list(snapshot["members"]), snapshot["view"]
 
     def merge(self, parts: Sequence[Part], view: View) -> None:
-        """What is open in any part is over, with what has come there."""
+        """What is open in any part is over, with what has come there. Those of its own part each member tells."""
         self._members, self._view = list(view.members), view.number
-        self._open = {}
-        for part in parts:
-            for fields in part.state["open"]:
-                question = self._open[fields[0]] = _Open(*fields)
-                question.gone += [member for member in question.pending if member not in view.members]
-                self._close(question, "merged")
+        for question in list(self._open.values()):
+            question.gone += [member for member in question.pending if member not in view.members]
+            self._close(question, "merged")
 
     def ended(self, reason: Reason) -> None:
         for task in list(self._tasks.values()):
