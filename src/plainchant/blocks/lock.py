@@ -52,13 +52,19 @@ class Lock(Office):
     async def acquire(self, *, timeout: float | None = None) -> Holding:
         """Waits for the lock, behind those who asked before; with ``timeout``, so many seconds, and ``TimeoutError`` if they are
         over. Who is cancelled here waits no longer, and gives the lock back if it has it by then."""
+        async with asyncio.timeout(timeout):
+            while True:
+                holding = await self._ask()
+                if holding.is_held:
+                    return holding  # else it was lost in the very moment
+
+    async def _ask(self) -> Holding:
         number = next(self._numbers)
         request: asyncio.Future[Holding] = asyncio.get_running_loop().create_future()
         self._requests[number] = request
         try:
-            async with asyncio.timeout(timeout):
-                await self.execute([ASK, number])
-                return await request
+            await self.execute([ASK, number])
+            return await request
         except BaseException:
             self._decline(number)
             raise

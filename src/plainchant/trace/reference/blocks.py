@@ -138,7 +138,7 @@ def _in_order(report: Report, pasts: Pasts, rows: list[Note]) -> None:
     """Commands were delivered before they are applied, and in that order."""
     applied: dict[Any, Note] = {}
     last: tuple[int, Note] | None = None
-    gift = next((pasts.gift(note) for note in rows if note.event == "take"), None)
+    take = next((note for note in rows if note.event == "take"), None)
     for note in rows:
         if note.event != "apply" or note.message is None:
             continue
@@ -150,7 +150,7 @@ def _in_order(report: Report, pasts: Pasts, rows: list[Note]) -> None:
             continue
         delivered = report.run.histories[note.process].first.get(note.message)
         if delivered is None or delivered.index > note.index:
-            if delivered is not None or not _has_come_with(report, gift, note):
+            if delivered is not None or take is None or not _has_come_with(report, pasts.gift(take), note):
                 _told(report, f"{told} without having delivered it", note)
         elif last is not None and delivered.index < last[0]:
             _told(report, f"{told} after one that it delivered later", last[1], note)
