@@ -122,7 +122,7 @@ class WorkQueue(Block):
     ``attempts`` (after which a job is given up) and ``largest`` (bytes of a job or a result).
     """
 
-    kind: ClassVar[str] = "work queue"
+    kind: ClassVar[str] = "work-queue"
 
     def __init__(
         self, *, capacity: int = CAPACITY, keep: int = KEEP, attempts: int = ATTEMPTS, largest: int = LARGEST

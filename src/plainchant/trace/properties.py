@@ -43,7 +43,7 @@ BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
     "counter-sum": "counter",
     "lock-exclusion": "lock",
     "one-leader": "election",
-    "jobs-once": "work queue",
+    "jobs-once": "work-queue",
     "answers": "requests",
 }
 """Properties of building blocks, checked wherever there are rows of such blocks, whatever the protocol promises: what the rows

@@ -14,7 +14,7 @@ from .blocks import Key, Pasts, replicas_of
 from .facts import Note, Place
 from .report import Report
 
-ABOUT: Final = "work queue"
+ABOUT: Final = "work-queue"
 Attempt: TypeAlias = tuple[str, int]
 """A job and the number of an attempt at it."""
 
