@@ -147,6 +147,10 @@ class Block:
         """What a ``merge`` row says besides; called after ``merge``."""
         return {}
 
+    def farewell(self) -> Any:
+        """The body of a last command, which is sent when the program closes the replica; None: there is nothing to say."""
+        return None
+
     def ended(self, reason: Reason) -> None:
         """This process follows the group no longer."""
 

@@ -30,6 +30,7 @@ class Election(Office):
     """
 
     kind: ClassVar[str] = "election"
+    lost_error: ClassVar[type[OfficeLost]] = LeadershipLost
 
     def __init__(self, *, quorum: Quorum = "majority") -> None:
         super().__init__(quorum=quorum)
@@ -79,5 +80,5 @@ class Election(Office):
     def _stand(self, members: Sequence[ProcessId] | None = None) -> None:
         """Every member is a candidate, once."""
         for member in self._members if members is None else members:
-            if member != self.owner and [member, 0] not in self._waiting:
+            if member != self.owner and member not in self._quit and [member, 0] not in self._waiting:
                 self._waiting.append([member, 0])

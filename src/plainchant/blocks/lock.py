@@ -42,6 +42,7 @@ class Lock(Office):
     """
 
     kind: ClassVar[str] = "lock"
+    lost_error: ClassVar[type[OfficeLost]] = LockLost
 
     def __init__(self, *, quorum: Quorum = "majority") -> None:
         super().__init__(quorum=quorum)
@@ -87,8 +88,6 @@ class Lock(Office):
             await holding.__aexit__(kind, error, traceback)
         except ReplicaOver as over:
             raise LockLost(over.reason) from over
-        except OfficeLost as lost:
-            raise LockLost(lost.reason) from None
 
     def held(self, holding: Holding, request: int) -> None:
         waiting = self._requests.get(request)

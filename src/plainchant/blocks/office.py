@@ -19,6 +19,8 @@ without a majority of each set is not *primary*: there the owner, if it is in it
 most one part of a group goes on, and a group that shrinks member by member goes on to the last. ``quorum="part"`` does without
 all that: the members of the view are the electors, and each part of a group has an owner of its own, with tokens of its own.
 
+**Who closes its replica** says so in the order, and is no elector from there on: a group whose members leave one by one goes on.
+
 **Parts that come together.** The part that is primary keeps its owner and its electors; if none is, there is no owner, and all
 sets of electors that a part may still count upon are needed. Whoever waited still waits. The token is the largest of all parts.
 
@@ -44,7 +46,7 @@ from .block import Block, Command, Part, digest_of
 Quorum: TypeAlias = Literal["majority", "part"]
 QUORUMS: Final = ("majority", "part")
 
-ASK, DROP, ACK = "ask", "drop", "ack"
+ASK, DROP, ACK, QUIT = "ask", "drop", "ack", "quit"
 
 
 class OfficeLost(GroupError):
@@ -54,7 +56,7 @@ class OfficeLost(GroupError):
 class Holding:
     """An office that this process holds, under a token; ``async with`` it to be interrupted when it is lost.
 
-    Within the ``async with`` the task that entered it is cancelled at its next ``await`` when the office is lost, and
+    Within the ``async with`` the task that entered it is cancelled at its next ``await`` when the office is lost, and a kind of
     :class:`OfficeLost` is raised at the end. Leaving it gives the office up.
     """
 
@@ -91,13 +93,13 @@ class Holding:
             return
         self.lost = reason
         self._over.set()
-        if self._task is not None:
+        if self._task is not None and self._task is not asyncio.current_task():
             self._interrupted = True
             self._task.cancel()
 
     async def __aenter__(self) -> int:
         if self.lost is not None:
-            raise OfficeLost(self.lost)
+            raise self._office.lost_error(self.lost)
         self._task = asyncio.current_task()
         return self.token
 
@@ -109,7 +111,7 @@ class Holding:
             if self._interrupted and task is not None and task.uncancel() > 0:
                 return  # somebody else has cancelled the task as well
             if error is None or isinstance(error, asyncio.CancelledError):
-                raise OfficeLost(self.lost) from None
+                raise self._office.lost_error(self.lost) from None
             return
         await self.release()
 
@@ -122,6 +124,8 @@ class Office(Block):
     """What locks and elections have in common. See the module's docstring."""
 
     kind: ClassVar[str] = "office"
+    lost_error: ClassVar[type[OfficeLost]] = OfficeLost
+    """What is raised when it is lost."""
 
     def __init__(self, *, quorum: Quorum = "majority") -> None:
         super().__init__()
@@ -139,6 +143,8 @@ class Office(Block):
         """Who waits: process and number of its request, the next one first."""
         self._members: list[ProcessId] = []
         """Of the view."""
+        self._quit: list[ProcessId] = []
+        """Members that have closed their replicas: they want nothing, and acknowledge nothing any more."""
         self._electors: list[list[Any]] = []
         """The step at which each set of electors came, and the set."""
         self._step = 0
@@ -172,6 +178,9 @@ class Office(Block):
             self._drop(command.sender, which)
         elif what == ACK:
             self._count(command.sender, which)
+        elif what == QUIT:
+            self._quit.append(command.sender)
+            self._without_quitters()
         self._appoint()
         self._tell_holder()
 
@@ -180,6 +189,7 @@ class Office(Block):
         self._waiting = [entry for entry in self._waiting if entry[0] in view.members]
         if self.owner not in view.members:
             self._vacate()
+        self._without_quitters()
         self._admit()
         self._appoint()
         self._tell_holder()
@@ -198,6 +208,8 @@ class Office(Block):
             if entry not in self._waiting:
                 self._waiting.append(entry)
         self._members = list(view.members)
+        self._quit = [process for state in states for process in state.quit]
+        self._without_quitters()
         self._take_step()
         self._admit()
         self._appoint()
@@ -206,12 +218,13 @@ class Office(Block):
     def snapshot(self) -> list[Any]:
         return [
             self.owner, self.token, self._request, [list(entry) for entry in self._waiting], list(self._members),
-            [[step, list(electors)] for step, electors in self._electors], self._step, list(self._acks), self._confirmed,
+            list(self._quit), [[step, list(electors)] for step, electors in self._electors], self._step, list(self._acks),
+            self._confirmed,
         ]
 
     def restore(self, snapshot: list[Any]) -> None:
-        self.owner, self.token, self._request, self._waiting, self._members = snapshot[:5]
-        self._electors, self._step, self._acks, self._confirmed = snapshot[5:]
+        self.owner, self.token, self._request, self._waiting, self._members, self._quit = snapshot[:6]
+        self._electors, self._step, self._acks, self._confirmed = snapshot[6:]
         self._tell_holder()
 
     def told(self, command: Command | None) -> dict[str, Any]:
@@ -224,6 +237,15 @@ class Office(Block):
             self._vacate()
         self._waiting = [entry for entry in self._waiting if entry != [process, number]]
 
+    def _without_quitters(self) -> None:
+        """Who has quit is no elector. (Its part knows all that it acknowledged; a majority without it is one of the rest.)"""
+        self._quit = [member for member in self._members if member in self._quit]
+        if self.owner in self._quit:
+            self._vacate()
+        self._waiting = [entry for entry in self._waiting if entry[0] not in self._quit]
+        left = [[step, [process for process in electors if process not in self._quit]] for step, electors in self._electors]
+        self._electors = [entry for entry in left if entry[1]]
+
     def _vacate(self) -> None:
         self.owner, self._request = None, 0
 
@@ -233,7 +255,7 @@ class Office(Block):
             self._electors = []
         if self.is_primary:
             self._take_step()
-            self._electors.append([self._step, list(self._members)])
+            self._electors.append([self._step, [member for member in self._members if member not in self._quit]])
         else:
             self._vacate()
 
@@ -298,6 +320,9 @@ class Office(Block):
         self.note("release", token=token)
         await self.execute([DROP, request])
 
+    def farewell(self) -> list[Any]:
+        return [QUIT, 0]
+
     def ended(self, reason: Reason) -> None:
         self._lose(reason)
 
@@ -306,7 +331,8 @@ class _State:
     """A part's state, as :meth:`Office.snapshot` has it."""
 
     def __init__(self, part: Part) -> None:
-        self.owner, self.token, self.request, self.waiting, _, self.electors, self.step, _, self.confirmed = part.state
+        self.owner, self.token, self.request, self.waiting, _, self.quit = part.state[:6]
+        self.electors, self.step, _, self.confirmed = part.state[6:]
         self.is_primary = all(_has_majority(part.members, electors) for _, electors in self.electors)
 
     @property

@@ -59,6 +59,8 @@ _REPLICA: Final = ""
 """The name under which replicas speak to each other; no block has it."""
 _CATCH_UP: Final = "here"
 _SAY: Final = "state"
+_FAREWELL: Final = 1.0
+"""Seconds that a last command may wait for room."""
 _ORDERS: Final = ("identical", "total")
 """Promises of which one is needed: without them replicas differ."""
 _MOST_HELD: Final = 1_000_000
@@ -125,6 +127,7 @@ class Replica:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        await self._say_farewell()
         await self._stop()
         if self._failure is not None and error is not self._failure:
             raise self._failure
@@ -471,6 +474,17 @@ class Replica:
         for block in self.blocks.values():
             block.ended(reason)
         self._ended.set()
+
+    async def _say_farewell(self) -> None:
+        """What blocks say last goes out before the process leaves; if there is no room for it, the others have to find out."""
+        for name, block in self.blocks.items():
+            body = block.farewell() if self.over is None and self._has_state else None
+            if body is not None:
+                try:
+                    async with asyncio.timeout(_FAREWELL):
+                        await self.group.send(MARK + encode([name, next(self._numbers), body]))
+                except (TimeoutError, Refused):
+                    return
 
     async def _stop(self) -> None:
         tasks = [task for task in (self._reader, *self._tasks) if task is not None]

@@ -90,68 +90,64 @@ def counter_sum(report: Report) -> None:
 
 
 class _Added:
-    """The commands in the past of each replica."""
+    """The commands in the past of each replica, row by row. A row may depend on rows of others that were written before it, so
+    each replica is followed as far as somebody has to know, and no further."""
 
     def __init__(self, report: Report, replicas: dict[Key, list[Note]]) -> None:
         self._replicas = replicas
         self._pasts = Pasts(report.run)
-        self._known: dict[Key, list[tuple[Note, frozenset[Message] | None]]] = {}
-        self._under_way: set[Key] = set()
+        self._after: dict[Key, list[frozenset[Message] | None]] = {key: [] for key in replicas}
+        """What is in the past after each row, as far as it was worked out."""
+        self._busy: set[Key] = set()
 
     def rows(self, key: Key) -> list[tuple[Note, frozenset[Message] | None]]:
         """Each row of a replica with the commands in its past; None where rows that are not there would tell."""
-        if key not in self._known:
-            self._under_way.add(key)
-            self._known[key] = self._walk(key)
-            self._under_way.discard(key)
-        return self._known[key]
+        self._follow(key, len(self._replicas[key]))
+        return list(zip(self._replicas[key], self._after[key], strict=True))
 
-    def _walk(self, key: Key) -> list[tuple[Note, frozenset[Message] | None]]:
-        found: list[tuple[Note, frozenset[Message] | None]] = []
-        commands: frozenset[Message] | None = None
-        for note in self._replicas.get(key, ()):
-            if note.event == "begin":
-                commands = frozenset()
-            elif note.event == "take":
-                gift = self._pasts.gift(note)
-                commands = self._at(gift) if gift is not None else None
-            elif note.event == "merge":
-                commands = self._of_all_parts(note)
-            elif note.event == "apply" and commands is not None and note.message is not None:
-                commands |= {note.message}
-            found.append((note, commands))
-        return found
+    def _follow(self, key: Key, rows: int) -> None:
+        after = self._after[key]
+        if key in self._busy:
+            return  # it is being followed: what comes later is not known
+        self._busy.add(key)
+        while len(after) < rows:
+            after.append(self._next(self._replicas[key][len(after)], after[-1] if after else None))
+        self._busy.discard(key)
 
-    def _at(self, row: Note) -> frozenset[Message] | None:
+    def _next(self, note: Note, before: frozenset[Message] | None) -> frozenset[Message] | None:
+        if note.event == "begin":
+            return frozenset()
+        if note.event == "take":
+            gift = self._pasts.gift(note)
+            return self._at(gift, 1) if gift is not None else None
+        if note.event == "merge":
+            return self._of_all_parts(note)
+        if note.event == "apply" and before is not None and note.message is not None:
+            return before | {note.message}
+        return before
+
+    def _at(self, row: Note, rows: int) -> frozenset[Message] | None:
+        """What is in a replica's past after a row (``rows`` 1), or before it (0)."""
         key = (row.process, row.group, row.block)
-        if key in self._under_way:
-            return None
-        return next((commands for note, commands in self.rows(key) if note is row), None)
+        known = self._replicas[key].index(row) + rows
+        self._follow(key, known)
+        return self._after[key][known - 1] if 0 < known <= len(self._after[key]) else None
 
     def _of_all_parts(self, merge: Note) -> frozenset[Message] | None:
         """What each part's speaker had when it spoke: what it has in the row before its own ``merge`` row."""
         together: frozenset[Message] = frozenset()
         for speaker in merge.detail.get("speakers", ()):
-            said = self._before_merge((speaker, merge.group, merge.block), merge)
+            own = self._merge_of(speaker, merge)
+            said = self._at(own, 0) if own is not None else None
             if said is None:
                 return None
             together |= said
         return together
 
-    def _before_merge(self, key: Key, merge: Note) -> frozenset[Message] | None:
-        at_view, parts = merge.detail.get("at_view"), merge.detail.get("parts")
-        rows = self._replicas.get(key, [])
-        for place, note in enumerate(rows):
-            if note.event == "merge" and note.detail.get("at_view") == at_view and note.detail.get("parts") == parts:
-                return self._up_to(key, rows, place)
+    def _merge_of(self, speaker: str, merge: Note) -> Note | None:
+        """The row of a speaker about the same merge."""
+        wanted = [merge.detail.get(name) for name in ("at_view", "parts")]
+        for note in self._replicas.get((speaker, merge.group, merge.block), ()):
+            if note.event == "merge" and [note.detail.get(name) for name in ("at_view", "parts")] == wanted:
+                return note
         return None
-
-    def _up_to(self, key: Key, rows: list[Note], place: int) -> frozenset[Message] | None:
-        """What is in a replica's past before one of its rows. It may be asked for while that replica is being walked."""
-        if key not in self._under_way:
-            return self.rows(key)[place - 1][1] if place else None
-        part = _Added.__new__(_Added)
-        part._pasts, part._known, part._under_way = self._pasts, self._known, self._under_way - {key}
-        part._replicas = {**self._replicas, key: rows[:place]}
-        walked = part._walk(key)
-        return walked[-1][1] if walked else None
