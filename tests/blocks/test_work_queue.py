@@ -223,6 +223,30 @@ def test_a_worker_whose_replica_is_over_is_told() -> None:
     assert result.outcomes["p3"].value or result.outcomes["p3"].state == "halted"
 
 
+def test_who_closes_its_replica_leaves_its_jobs_to_others_though_it_stays_in_the_group() -> None:
+    async def main(group: plainchant.Group) -> Any:
+        async def work(task: Task) -> str:
+            await asyncio.sleep(0.2)
+            return group.me
+
+        queue = WorkQueue()
+        async with Replica(group, jobs=queue) as replica:
+            working = asyncio.create_task(queue.work(work))
+            if group.me == "p1":
+                await replica.until(lambda: len(queue.workers) == 3)
+                finished = [await queue.finished(job) for job in [await queue.put(number) for number in range(3)]]
+                working.cancel()
+                return {one.worker for one in finished}, max(one.attempt for one in finished)
+            await replica.until(lambda: bool(queue.workers.get(group.me)))
+            if group.me == "p3":
+                await replica.until(lambda: "p1" not in (replica.view.members if replica.view else ()))
+        await asyncio.gather(working, return_exceptions=True)  # p2 has closed its replica with a job in hand
+        await asyncio.sleep(2)
+        return None
+
+    assert value(plainchant.sim.run(main, members=3, state=True)) == ({"p1", "p3"}, 2)
+
+
 def test_parts_that_come_together_agree_on_one_queue() -> None:
     """Each part does the jobs: that is an effect in each, as ``jobs-once`` says; but there is one queue again."""
     queues: dict[str, WorkQueue] = {}

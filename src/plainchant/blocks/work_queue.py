@@ -507,5 +507,9 @@ class WorkQueue(Block):
         self._forget()
         self._deal()
 
+    def farewell(self) -> Any:
+        """Who closes its replica works no longer."""
+        return [_REST] if self.me in self._workers else None
+
     def ended(self, reason: Reason) -> None:
         self._dealt.set()
