@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..model import PlainchantError
+from ..model import SECOND, PlainchantError
+from ..scenario.model import SLICE
 from ..sim.summary import ProcessEnd
 from . import control
 from .presence import name_of
@@ -28,7 +29,10 @@ ANSWER_SECONDS: Final = 5.0
 """How long a worker may take to answer before it is taken to be busy."""
 EXIT_SECONDS: Final = 10.0
 """How long a worker may take to exit after its last word."""
+WHERE_SECONDS: Final = 1.0
+"""How long a worker that hangs is given to say where it is."""
 _LONGEST_LINE: Final = 1 << 20
+_LONGEST_STORY: Final = 20_000
 _LAST_WORDS: Final = 400
 """Characters of a dead worker's complaint that are told."""
 
@@ -59,6 +63,10 @@ class Process:
         """What happened, if nobody can have meant it to."""
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
+        self.unanswered = 0
+        """How often, one time after the other, it was asked how it is and did not answer."""
+        self.stuck = ""
+        """Where it was when it was taken to hang, if it was."""
         self.last_word: control.Over | None = None
         self._errors = errors
         self._answers: dict[int, asyncio.Future[control.Done | control.Status]] = {}
@@ -70,6 +78,8 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=file,
             )
+        self._busy_until = 0
+        self._slowing: asyncio.Task[None] | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._ear: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -168,6 +178,37 @@ class Process:
             self.paused_until = max(time.monotonic_ns() + length, self.paused_until)
         return self.paused_until
 
+    def keep_busy(self, length: int, share: float) -> None:
+        """Lets it have a processor only for a part of the time: it is stopped for a share of every :data:`SLICE`."""
+        self._busy_until = max(self._busy_until, time.monotonic_ns() + length)
+        if self._slowing is None or self._slowing.done():
+            self._slowing = asyncio.get_running_loop().create_task(self._stop_and_go(share))
+
+    async def _stop_and_go(self, share: float) -> None:
+        try:
+            while self.running and time.monotonic_ns() < self._busy_until:
+                self._signal(signal.SIGSTOP)
+                await asyncio.sleep(share * SLICE / SECOND)
+                self._go_on()
+                await asyncio.sleep((1 - share) * SLICE / SECOND)
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.paused_until:
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.running and self._popen.poll() is None:
+            self._popen.send_signal(number)
+
+    def relax(self) -> None:
+        """It is neither stopped nor kept from its processor any more."""
+        self._busy_until = 0
+        if self._slowing is not None:
+            self._slowing.cancel()
+        self.resume()
+
     def resume(self) -> None:
         """Lets it go on."""
         if self.paused_until:
@@ -216,6 +257,20 @@ class Process:
             self.unexpected = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             self.unexpected += self._complaint()
         return ProcessEnd("crashed", self.unexpected)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    async def where(self) -> str:
+        """Where it is: its threads, and its tasks if it still listens. For a process that hangs."""
+        before = self._errors.stat().st_size
+        self.tell(control.Where())
+        self._signal(signal.SIGUSR1)
+        deadline = time.monotonic() + WHERE_SECONDS
+        while self.running and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return self._errors.read_bytes()[before:].decode(errors="replace")[-_LONGEST_STORY:]
 
     def _complaint(self) -> str:
         text = self._errors.read_text(errors="replace").strip()
