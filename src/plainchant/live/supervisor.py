@@ -16,8 +16,8 @@ what they have left there is removed. A crash of a node is one of all its proces
 
 **Nothing hangs and nothing is left behind.** Every wait has an end. Processes are ended by their ids whatever happens, and should
 the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told. One
-that runs and does not answer, is never quiet, or does not end when it is told to, *hangs*: it is asked where it is, by a signal too,
-so that also who is in an endless loop tells, and its stacks are in the summary.
+that runs and does not answer, is never quiet, or does not end when it is told to, *hangs*: it is asked where it is, by a signal
+too, so that also who is in an endless loop tells, and its stacks are in the summary.
 
 Whoever wants to know what processes take while they run gives a :class:`Watch`, which sees them twice a second.
 """
@@ -106,6 +106,8 @@ class LiveSummary:
     """If it did not get quiet: who waits for what."""
     stuck: dict[str, str]
     """Processes that hang, and where."""
+    left: dict[str, int]
+    """Files that were left in common memory when all processes had ended, by node; they are removed then."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON."""
@@ -331,6 +333,7 @@ class _Supervisor:
             quiet=quiet,
             not_quiet=self._not_quiet,
             stuck={process.name: process.stuck for process in employed if process.stuck},
+            left={node: left for node, server in self.servers.items() if (left := len(server.sizes()))},
         )
 
 
