@@ -81,6 +81,8 @@ class Process:
         self._busy_until = 0
         self._slowing: asyncio.Task[None] | None = None
         self._writer: asyncio.WriteTransport | None = None
+        self._unsaid: list[bytes] = []
+        """What it is to be told when it can be spoken to: its task first."""
         self._ear: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -98,12 +100,15 @@ class Process:
         self.place = task.place
         self.name = name_of(task.place, task.incarnation)
         self._changed = changed
+        # Others speak to it as soon as they see it: what they say comes after its task, and is not lost.
+        self._write(task)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_LONGEST_LINE)
         self._ear, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._popen.stdout)
         self._writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._popen.stdin)
+        self._writer.write(b"".join(self._unsaid))
+        self._unsaid.clear()
         self._reading = loop.create_task(self._read(reader))
-        self._write(task)
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
@@ -129,8 +134,9 @@ class Process:
             self._answers.pop(number, None)
 
     def _write(self, message: control.Task | control.Command) -> None:
-        assert self._writer is not None
-        if not self._writer.is_closing():
+        if self._writer is None:
+            self._unsaid.append(control.line(message))
+        elif not self._writer.is_closing():
             self._writer.write(control.line(message))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:

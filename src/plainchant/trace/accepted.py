@@ -1,15 +1,18 @@
 """Was everything that was accepted delivered, once? A check for the time after trouble, beside the properties.
 
-``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``, when the
-protocol has taken the message; what the API accepted and nobody ever took they do not miss. This check begins with ``accept``:
+``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``,
+when the protocol has taken the message; what the API accepted and nobody ever took they do not miss. This check begins with
+``accept``:
 
-    Every message that was accepted from a *survivor* (it lives at the end of a drained run, and did not leave the group) was sent,
-    in the order in which it was accepted unless deadlines let messages overtake, and was delivered **exactly once**, by the
-    survivor itself if it receives in that group, and by every other survivor that owes it (``reference.owing``); by nobody twice.
+    Every message that was accepted from a *survivor* (it lives at the end of a drained run, and did not leave the group) was
+    sent, in the order in which it was accepted unless deadlines let messages overtake, and was delivered **exactly once**, by
+    the survivor itself if it receives in that group, and by every other survivor that owes it (``reference.owing``); by nobody
+    twice.
 
-An ``accept`` row has no number yet, so it is held against ``send`` rows by what it is: the digest and the size of its message. A
-survivor that was late on common memory (a timing fault) is asked like everybody else: on one machine, with one clock, lateness may
-hold others up but loses nothing. One whose *clock* was set is not, where clocks are compared: nothing is promised to it.
+An ``accept`` row has no number yet, so it is held against ``send`` rows by what it is: the digest and the size of its message.
+A survivor that was late on common memory (a timing fault) is asked like everybody else: on one machine, with one clock,
+lateness may hold others up but loses nothing. One whose *clock* was set is not, where clocks are compared: nothing is promised
+to it.
 """
 
 from __future__ import annotations
@@ -121,7 +124,8 @@ def _was_sent(
         text = f"{sender.name} sent {surplus.total():,} messages in {group} that nobody gave it, or sent them again"
         found._add(run, group, [sender.name], [], text)
     elif not missing.total() and len(sent) == len(accepted) and not _overtakes(columns, sends):
-        found._add(run, group, [sender.name], [], f"{sender.name} sent messages in {group} in another order than they were accepted")
+        text = f"{sender.name} sent messages in {group} in another order than it accepted them in"
+        found._add(run, group, [sender.name], [], text)
 
 
 def _overtakes(columns: Columns, sends: list[Event]) -> bool:

@@ -1,12 +1,12 @@
 """What processes take of the system while they run: sampled from outside, from ``/proc``.
 
-A :class:`Sampler` is a :class:`~..supervisor.Watch`. At each look it reads, of every process: open files, threads, memory of its own
-(``RssAnon``: what it allocated; pages of files and of common memory come and go as the system likes) and all its memory
+A :class:`Sampler` is a :class:`~..supervisor.Watch`. At each look it reads, of every process: open files, threads, memory of
+its own (``RssAnon``: what it allocated; pages of files and of common memory come and go as the system likes) and all its memory
 (``VmRSS``), and of the run as a whole: the segments in common memory, by number and by size. Every figure but the last two is a
 process's own: a process that comes back is another one. What processes record on disk is allowed to grow and is not looked at.
 
-Floors (see :mod:`.trend`) are what one process may take more in half of its life without being called a leak: some files, threads or
-segments, and of memory one MiB or a fiftieth of what it has.
+Floors (see :mod:`.trend`) are what one process may take more in half of its life without being called a leak: some files,
+threads or segments, and of memory one MiB or a fiftieth of what it has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ..memory.server import MailboxServer
 from ..process import LiveError, Process
 from .trend import Floor, Trend, trend
 
-EVERY: Final = 0.5
+EVERY: Final = 1.0
+"""Seconds between two looks, at the most."""
 MIB: Final = 1 << 20
 FLOORS: Final[Mapping[str, Floor]] = {
     "files": Floor(3),

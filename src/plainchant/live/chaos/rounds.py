@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-A round is an ordinary live scenario (:func:`~..supervisor.supervise`) with a :class:`~.figures.Sampler` that watches. When all is over,
-its spools are collected and these questions are asked; whatever the answer to one of them is, the others are asked too:
+A round is an ordinary live scenario (:func:`~..supervisor.supervise`) with a
+:class:`~.figures.Sampler` that watches. When all is over, its spools are collected and these questions are asked; whatever the
+answer to one of them is, the others are asked too:
 
 - did every process end as somebody meant it to, and did nobody hang (:attr:`Result.problems` says where it was)?
 - did no engine raise? A protocol may halt a process, with a reason; an exception is none.
@@ -12,8 +13,8 @@ its spools are collected and these questions are asked; whatever the answer to o
 - was every message that was accepted of a survivor delivered exactly once (:mod:`plainchant.trace.accepted`)?
 - does nothing grow, and is nothing left in common memory on a node where somebody ended in good order?
 
-A round without a problem leaves nothing behind. One with a problem is kept: the trace, the scenario with every fault that happened,
-the summary, the complaints of its processes and the command that runs it again.
+A round without a problem leaves nothing behind. One with a problem is kept: the trace, the scenario with every fault that
+happened, the summary, the complaints of its processes and the command that runs it again.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ from ..supervisor import LiveSummary, supervise
 from .figures import EVERY, Figure, Sampler
 from .plan import Round
 
+SAMPLES: Final = 120
+"""Of a process that lives for all of a round, unless that is too often."""
+SOONEST: Final = 0.05
 MOST_PROBLEMS: Final = 10
 """Of one kind are told."""
 _FULL: Final = "cannot write the spool"
@@ -112,18 +116,16 @@ def run_round(
     directory: Path,
     *,
     verify: Verify = by_reference,
-    every: float = EVERY,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Runs a round in a new directory, which is gone afterwards if all is well."""
     began = time.monotonic()
     scenario = each.scenario()
-    sampler = Sampler(every)
+    sampler = Sampler(min(EVERY, max(SOONEST, each.seconds / SAMPLES)))
     directory.mkdir(parents=True)
     spools = directory / "spools"
-    summary = supervise(
-        scenario, spools, given=scenario_parameters(scenario), progress=lambda text: progress(f"{each.name}: {text}"), watch=sampler
-    )
+    given = scenario_parameters(scenario)
+    summary = supervise(scenario, spools, given=given, progress=lambda text: progress(f"{each.name}: {text}"), watch=sampler)
     progress(f"{each.name}: verifying")
     collected = collect([spools], directory, alive=())
     found = read(directory / "trace")
@@ -217,7 +219,8 @@ def _growth(figure: Figure) -> str:
     assert figure.trend is not None
     return (
         f"{figure.name} of {figure.process} grow: by {figure.trend.growth:,.0f} to {figure.last:,.0f} in the last "
-        f"{figure.trend.samples} samples ({figure.trend.certainty:.1f} standard deviations; up to {figure.trend.floor:,.0f} is allowed)"
+        f"{figure.trend.samples} samples ({figure.trend.certainty:.1f} standard deviations; less than {figure.trend.floor:,.0f} "
+        "would be allowed)"
     )
 
 

@@ -2,16 +2,19 @@
 
 A figure (open files, memory, ...) is sampled many times while a process lives. It **grows** if all of this is so:
 
-1. *After the start.* Only the second half of the samples counts: what a process fills once (caches, windows, buffers) it has by then.
+1. *After the start.* Only the second half of the samples counts: what a process fills once (caches, windows, buffers) it has by
+   then.
 2. *Enough was seen.* The half has at least :data:`FEWEST` samples. Otherwise nothing is said.
-3. *Steadily.* The half is cut into :data:`BLOCKS` blocks of the same number of samples, and the median of each is taken, so a spike is
-   nothing. Of the pairs of blocks, so many more rise than fall that chance does not do that: Mann and Kendall's statistic, with
-   Kendall's correction for ties, is above :data:`SURE` standard deviations (less than one series without a trend in a thousand).
-4. *By an amount that matters.* The slope of Theil and Sen (the median of the slopes of all pairs), over the length of the half, is
-   at least a figure's *floor*: a number, or a share of its level, whichever is more. A garbage collector's breath is below it.
+3. *Steadily.* The half is cut into :data:`BLOCKS` blocks of the same number of samples, and the median of each is taken, so a
+   spike is nothing. Of the pairs of blocks, so many more rise than fall that chance does not do that: Mann and Kendall's
+   statistic, with Kendall's correction for ties, is above :data:`SURE` standard deviations (less than one series without a
+   trend in a thousand).
+4. *By an amount that matters.* The slope of Theil and Sen (the median of the slopes of all pairs), over the length of the half,
+   is at least a figure's *floor*: a number, or a share of its level, whichever is more. A garbage collector's breath is below
+   it.
 
-The rule knows nothing of what the figure is. It is robust to a third of the blocks being anything, and it cannot see a leak that is
-slower than the floor in half of the run: longer runs see slower leaks.
+The rule knows nothing of what the figure is. It is robust to a third of the blocks being anything, and it cannot see a leak
+that is slower than the floor in half of the run: longer runs see slower leaks.
 """
 
 from __future__ import annotations
