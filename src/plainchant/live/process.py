@@ -25,6 +25,8 @@ from ..sim.summary import ProcessEnd
 from . import control
 from .presence import name_of
 
+WORKER: Final = ("-m", "plainchant.live.worker")
+"""What Python is started with."""
 ANSWER_SECONDS: Final = 5.0
 """How long a worker may take to answer before it is taken to be busy."""
 EXIT_SECONDS: Final = 10.0
@@ -73,7 +75,7 @@ class Process:
         self._changed: Callable[[Process], None] = lambda process: None
         with errors.open("wb") as file:
             self._popen = subprocess.Popen(
-                [*within, sys.executable, "-m", "plainchant.live.worker"],
+                [*within, sys.executable, *WORKER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

@@ -104,9 +104,9 @@ class LiveSummary:
     """Whether it was drained and got quiet."""
     not_quiet: dict[str, str]
     """If it did not get quiet: who waits for what."""
-    stuck: dict[str, str]
+    stuck: dict[str, str] = dataclasses.field(default_factory=dict)
     """Processes that hang, and where."""
-    left: dict[str, int]
+    left: dict[str, int] = dataclasses.field(default_factory=dict)
     """Files that were left in common memory when all processes had ended, by node; they are removed then."""
 
     def to_dict(self) -> dict[str, Any]:

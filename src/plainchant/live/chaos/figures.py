@@ -24,6 +24,8 @@ from .trend import Floor, Trend, trend
 
 EVERY: Final = 1.0
 """Seconds between two looks, at the most."""
+LONG_ENOUGH: Final = 10.0
+"""Seconds that somebody must have been seen in its groups before it is asked whether it grows."""
 MIB: Final = 1 << 20
 FLOORS: Final[Mapping[str, Floor]] = {
     "files": Floor(3),
@@ -67,11 +69,12 @@ class Figure:
 class Sampler:
     """Looks at processes, and remembers."""
 
-    def __init__(self, every: float = EVERY) -> None:
+    def __init__(self, every: float = EVERY, long_enough: float = LONG_ENOUGH) -> None:
         if not _PROC.joinpath("self/status").exists():
             raise LiveError("what processes take can only be seen where there is /proc (Linux); run chaos on such a system")
         self.every = every
         self.looks = 0
+        self._long_enough = long_enough
         self._samples: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
     def look(self, processes: Sequence[Process], servers: Mapping[str, MailboxServer]) -> None:
@@ -79,8 +82,9 @@ class Sampler:
         self.looks += 1
         now = time.monotonic()
         for process in processes:
-            for figure, value in of_process(process.pid).items():
-                self._add(process.name, figure, now, value)
+            if process.entered or process.serves:  # until then it is starting
+                for figure, value in of_process(process.pid).items():
+                    self._add(process.name, figure, now, value)
         if servers:
             files = [size for server in servers.values() for size in server.sizes()]
             self._add(ALL, "segments", now, len(files))
@@ -91,12 +95,12 @@ class Sampler:
 
     def figures(self) -> list[Figure]:
         """Every figure of every process that was seen."""
-        return [
-            Figure(
-                process, name, samples[0][1], samples[-1][1], max(value for _, value in samples), trend(samples, FLOORS[name])
-            )
-            for (process, name), samples in self._samples.items()
-        ]
+        return [self._figure(process, name, samples) for (process, name), samples in self._samples.items()]
+
+    def _figure(self, process: str, name: str, samples: list[tuple[float, float]]) -> Figure:
+        lasted = samples[-1][0] - samples[0][0]
+        found = trend(samples, FLOORS[name]) if lasted >= self._long_enough else None
+        return Figure(process, name, samples[0][1], samples[-1][1], max(value for _, value in samples), found)
 
 
 def of_process(pid: int) -> dict[str, int]:
