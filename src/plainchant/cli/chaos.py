@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,9 +22,10 @@ from .. import __version__
 from ..live.chaos.figures import MIB, Figure
 from ..live.chaos.plan import DIETS, LONGEST, SHORTEST, Round, rounds
 from ..live.chaos.rounds import Result, by_reference, own_files, run_round
+from ..live.process import LiveError
 from ..model import UsageError
 from ..trace.reference import Verification
-from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
 from .output import refuse_occupied
 
 MINUTES: Final = 5.0
@@ -86,12 +87,18 @@ def chaos(
     home = out if out is not None else Path(tempfile.mkdtemp(prefix="plainchant-chaos-"))
     console = output()
     results: list[Result] = []
+    failed: dict[str, str] = {}
     files: list[int] = []
     began = time.monotonic()
     try:
         with _progress() as progress:
             for each in wanted:
-                result = run_round(each, home / each.name, verify=_verify, progress=progress)
+                try:
+                    result = run_round(each, home / each.name, verify=_verify, progress=progress)
+                except LiveError as error:
+                    failed[each.name] = f"{error}; again: {each.command}"
+                    complain(f"{each.name} (seed {each.seed}): {failed[each.name]}")
+                    continue
                 results.append(result)
                 files.append(own_files())
                 if out is not None:
@@ -100,14 +107,15 @@ def chaos(
                 if not as_json:
                     _tell_round(result, home, console)
     finally:
-        if out is None and (not results or all(result.is_well for result in results)):
+        if out is None and not failed and all(result.is_well for result in results):
             shutil.rmtree(home, ignore_errors=True)
     own = _own_growth(files)
-    well = not own and all(result.is_well for result in results)
+    well = not own and not failed and all(result.is_well for result in results)
     if as_json:
-        print(json.dumps(_json(results, own, time.monotonic() - began, well), indent=2, ensure_ascii=False))
+        told = _json(results, own, time.monotonic() - began) | {"well": well, "failed": failed}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
     else:
-        _tell(results, own, time.monotonic() - began, console)
+        _tell(results, failed, own, time.monotonic() - began, console)
     if not well:
         raise typer.Exit(EXIT_UNEXPECTED)
 
@@ -200,9 +208,9 @@ def _tell_round(result: Result, home: Path, console: Console) -> None:
         console.print(f"  kept in {home / each.name}; again: {each.command}", markup=False)
 
 
-def _tell(results: Sequence[Result], own: str, seconds: float, console: Console) -> None:
+def _tell(results: Sequence[Result], failed: Collection[str], own: str, seconds: float, console: Console) -> None:
     console.print()
-    table = plain_table("protocol", "rounds", "traffic", "faults", "processes", "messages accepted, delivered once", "verdict")
+    table = plain_table("protocol", "rounds", "traffic", "faults", "processes", "accepted", "verdict")
     for name in dict.fromkeys(result.round.protocol for result in results):
         mine = [result for result in results if result.round.protocol == name]
         table.add_row(
@@ -230,14 +238,15 @@ def _tell(results: Sequence[Result], own: str, seconds: float, console: Console)
         console.print(f"Nobody survived to be asked for its messages in {', '.join(empty)}.", markup=False)
     if own:
         console.print(own, markup=False)
-    bad = [result.round.name for result in results if not result.is_well]
-    told = f"{len(results) - len(bad)} of {len(results)} rounds are well, in {seconds / 60:.1f} minutes"
+    bad = [*failed, *(result.round.name for result in results if not result.is_well)]
+    number = len(results) + len(failed)
+    told = f"{number - len(bad)} of {number} rounds are well, in {seconds / 60:.1f} minutes"
     console.print(f"{told}{'; not well: ' + ', '.join(bad) if bad else ''}.", markup=False)
 
 
 def _tell_figures(results: Sequence[Result], console: Console) -> None:
-    """The figures of those who were watched for long enough; medians over processes, and the most that one of them grew."""
-    table = plain_table("figure", "protocol", "watched", "first", "last", "largest growth in a second half", "allowed", "grows")
+    """The figures of those who were watched for long enough: medians, and the most that one of them grew."""
+    table = plain_table("protocol", "figure", "of", "first", "last", "growth", "limit", "grows")
     for name in dict.fromkeys(result.round.protocol for result in results):
         figures: dict[str, list[Figure]] = {}
         for result in results:
@@ -246,18 +255,21 @@ def _tell_figures(results: Sequence[Result], console: Console) -> None:
                     if figure.trend is not None:
                         figures.setdefault(figure.name, []).append(figure)
         for kind, found in figures.items():
-            table.add_row(*_row(kind, name, found))
+            table.add_row(name, kind, *_row(kind, found))
     console.print(table)
+    console.print(
+        "of: processes that were watched for long enough; first, last: medians of their first and last samples; growth: the "
+        "largest in a second half; limit: from which on it counts, if it is steady."
+    )
 
 
-def _row(kind: str, name: str, found: Sequence[Figure]) -> Iterable[str]:
-    trends = [(figure.trend.growth, figure.trend.floor) for figure in found if figure.trend is not None]
-    growth, floor = max(trends)
+def _row(kind: str, found: Sequence[Figure]) -> Iterable[str]:
+    growth, floor = max((figure.trend.growth, figure.trend.floor) for figure in found if figure.trend is not None)
     amount = _mib if kind in ("memory", "resident", "shared") else _number
     first = statistics.median(figure.first for figure in found)
     last = statistics.median(figure.last for figure in found)
     grows = sum(figure.grows for figure in found)
-    return kind, name, str(len(found)), amount(first), amount(last), amount(growth), amount(floor), f"{grows}" if grows else "no"
+    return str(len(found)), amount(first), amount(last), amount(growth), amount(floor), f"{grows}" if grows else "no"
 
 
 def _mib(value: float) -> str:
@@ -268,11 +280,10 @@ def _number(value: float) -> str:
     return f"{value:.0f}"
 
 
-def _json(results: Sequence[Result], own: str, seconds: float, well: bool) -> dict[str, Any]:
+def _json(results: Sequence[Result], own: str, seconds: float) -> dict[str, Any]:
     return {
         "plainchant": __version__,
         "command": "chaos",
-        "well": well,
         "minutes": round(seconds / 60, 2),
         "supervisor": own,
         "rounds": [result.to_json() for result in results],

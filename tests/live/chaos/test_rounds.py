@@ -93,7 +93,8 @@ def test_what_went_wrong_is_kept_with_the_command_that_runs_it_again(
     assert any(f"never delivers its own {lost}" in problem and ": accepted: " in problem for problem in result.problems)
     assert any(": self-delivery: " in problem for problem in result.problems)
     assert all(lost in problem for problem in result.problems), result.problems
-    assert sorted(path.name for path in (tmp_path / "round").iterdir()) == ["complaints", "scenario.toml", "summary.json", "trace"]
+    kept = sorted(path.name for path in (tmp_path / "round").iterdir())
+    assert kept == ["complaints", "scenario.toml", "summary.json", "trace"]
     assert (tmp_path / "round" / "scenario.toml").read_text().startswith(f"# Again: {each.command}\n")
 
 
@@ -247,9 +248,8 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     (tmp_path / "member.py").write_text(MEMBER)
-    script = (
-        f"mount -t tmpfs -o size=64k tmpfs {small} && {sys.executable} {tmp_path}/member.py {small} && cp -r {small} {tmp_path}/kept"
-    )
+    member = f"{sys.executable} {tmp_path}/member.py {small}"
+    script = f"mount -t tmpfs -o size=64k tmpfs {small} && {member} && cp -r {small} {tmp_path}/kept"
     mounted = subprocess.run(["unshare", "-rm", "sh", "-c", f"mount -t tmpfs tmpfs {small}"], capture_output=True, timeout=30)
     if mounted.returncode:
         pytest.skip(f"nobody may mount a file system here: {mounted.stderr.decode().strip()}")
