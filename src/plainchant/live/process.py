@@ -65,8 +65,10 @@ class Process:
         """What happened, if nobody can have meant it to."""
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
+        self.is_awake = False
+        """Whether it has ever said anything. Until then it starts, which takes long where there is no processor for it."""
         self.unanswered = 0
-        """How often, one time after the other, it was asked how it is and did not answer."""
+        """How often, one time after the other, it was asked how it is and did not answer, though it is awake."""
         self.stuck = ""
         """Where it was when it was taken to hang, if it was."""
         self.last_word: control.Over | None = None
@@ -151,6 +153,7 @@ class Process:
         await self._exited()
 
     def _heard(self, report: control.Report) -> None:
+        self.is_awake = True
         match report:
             case control.Entered(group, name, parameters):
                 self.name = name
@@ -274,7 +277,8 @@ class Process:
         """Where it is: its threads, and its tasks if it still listens. For a process that hangs."""
         before = self._errors.stat().st_size
         self.tell(control.Where())
-        self._signal(signal.SIGUSR1)
+        if self.is_awake:  # else the signal would end it
+            self._signal(signal.SIGUSR1)
         deadline = time.monotonic() + WHERE_SECONDS
         while self.running and time.monotonic() < deadline:
             await asyncio.sleep(0.05)

@@ -53,7 +53,7 @@ END_SECONDS: Final = 10.0
 _HEAD_START: Final = 50 * MS
 """Between the word that the scenario begins and its beginning, so that all have heard it."""
 _POLL: Final = 500 * MS
-_SILENT: Final = 4
+_SILENT: Final = 6
 """So many questions, of five seconds each, a process that is not stopped leaves unanswered before it is taken to hang."""
 _SHORTEST_SETTLE: Final = 100 * MS
 _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
@@ -245,8 +245,9 @@ class _Supervisor:
         listening = [process for process in self._crew.all_running if process.listens]
         answers = await asyncio.gather(*(process.ask(control.Ask) for process in listening))
         for process, answer in zip(listening, answers, strict=True):
-            process.unanswered = 0 if answer is not None or not process.listens else process.unanswered + 1
-            if process.unanswered:
+            is_silent = answer is None and process.listens
+            process.unanswered = process.unanswered + 1 if is_silent and process.is_awake else 0
+            if is_silent:
                 process.status = msgspec.structs.replace(process.status, waiting="it does not answer")
             if process.unanswered == _SILENT:
                 await self._ask_where([process])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 import os
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from plainchant.live import process, supervisor
+from plainchant.live import control, process, supervisor
 from plainchant.live.chaos import rounds
 from plainchant.live.chaos.figures import Figure
 from plainchant.live.chaos.plan import DIETS, Round
@@ -27,7 +28,7 @@ from plainchant.live.memory.server import MailboxServer
 from plainchant.live.process import Process
 from plainchant.live.supervisor import LiveSummary
 from plainchant.model import MS
-from plainchant.scenario.model import Fault
+from plainchant.scenario.model import Fault, Network
 from plainchant.sim.summary import ProcessEnd
 from plainchant.trace import validate
 from plainchant.trace.accepted import accepted_once
@@ -136,7 +137,8 @@ def test_ends_that_nobody_meant_hangs_and_noise_are_problems() -> None:
     assert rounds._of_processes(summary_of(unexpected={"p1": "was ended by signal 11"})) == ["p1 was ended by signal 11"]
     assert rounds._of_processes(summary_of(quiet=False, not_quiet={"p1": "it waits"})) == ["p1 is not quiet: it waits"]
     assert rounds._of_processes(summary_of(quiet=False)) == ["the run did not get quiet"]
-    assert rounds._of_processes(summary_of(stuck={"p1": "File x, line 3"})) == ["p1 hangs: File x, line 3"]
+    (problem,) = rounds._of_processes(summary_of(stuck={"p1": "Thread 1:\n  File x\n  File y\n  File z\n  File w\n"}))
+    assert problem == "p1 hangs: Thread 1: < File x < File y < File z < ... (summary.json has the rest)"
 
 
 def test_only_who_has_a_full_disk_may_stop_for_its_trace() -> None:
@@ -347,6 +349,56 @@ def test_who_hangs_is_named_and_says_where(tmp_path: Path, started: Started, mon
     assert "hang_here" in summary.stuck["p3"]
     assert "p3" in summary.unexpected
     assert any(problem.startswith("p3 hangs: ") for problem in rounds._of_processes(summary))
+
+
+def test_who_is_still_starting_does_not_hang(tmp_path: Path) -> None:
+    """It is asked, and not sent a signal that would end it before it can say where it is."""
+    starting = Process(tmp_path / "errors.txt")
+    sent: list[signal.Signals] = []
+    try:
+        starting._signal = sent.append  # type: ignore[method-assign]
+
+        async def ask() -> str:
+            return await starting.where()
+
+        assert asyncio.run(ask()) == ""
+        assert sent == []
+        starting._heard(control.Done(1))
+        asyncio.run(ask())
+        assert sent == [signal.SIGUSR1]
+    finally:
+        starting.dismiss()
+
+
+def test_what_is_said_before_a_process_can_be_spoken_to_comes_after_its_task(tmp_path: Path) -> None:
+    """Between its being listed and its being connected others speak to it: nothing is lost, and nothing comes first."""
+    each = Process(tmp_path / "errors.txt")
+    task = control.Task(
+        place="p1", incarnation=0, peers={}, protocol="newtop", parameters={}, packet=1, groups={}, enter=(), forms=False,
+        network=Network(), duration=1, seed="1", trace="", run="r0",
+    )
+    written: list[bytes] = []
+
+    async def employ() -> None:
+        employing = asyncio.ensure_future(each.employ(task, lambda process: None))
+        await asyncio.sleep(0)
+        assert each._writer is None
+        each.tell(control.Quieten())
+        monkeypatch.setattr(asyncio.unix_events._UnixWritePipeTransport, "write", lambda pipe, data: written.append(data))
+        await employing
+        each.tell(control.Begin(7))
+        assert each._reading is not None
+        each._reading.cancel()
+
+    try:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            asyncio.run(employ())
+    finally:
+        each.dismiss()
+    lines = b"".join(written).splitlines()
+    assert [control.decode_task(lines[0]).place, *map(control.decode_command, lines[1:])] == [
+        "p1", control.Quieten(), control.Begin(7)
+    ]
 
 
 def test_a_worker_that_is_awake_says_what_its_tasks_wait_for(tmp_path: Path, started: Started) -> None:

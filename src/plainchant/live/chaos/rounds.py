@@ -49,6 +49,8 @@ SAMPLES: Final = 120
 SOONEST: Final = 0.05
 MOST_PROBLEMS: Final = 10
 """Of one kind are told."""
+_FRAMES: Final = 4
+"""Lines of the stacks of a process that hangs that are told."""
 _FULL: Final = "cannot write the spool"
 Verify = Callable[[Path, pa.Table], Verification]
 
@@ -171,7 +173,13 @@ def _of_processes(summary: LiveSummary) -> list[str]:
     problems = [f"{name} {text}" for name, text in summary.unexpected.items()]
     if not summary.quiet:
         problems += [f"{name} is not quiet: {text}" for name, text in summary.not_quiet.items()] or ["the run did not get quiet"]
-    return problems + [f"{name} hangs: {text.strip()}" for name, text in summary.stuck.items()]
+    return problems + [f"{name} hangs: {_innermost(text)}" for name, text in summary.stuck.items()]
+
+
+def _innermost(stacks: str) -> str:
+    """Where it is; the rest of what it told is in the summary."""
+    frames = [line.strip() for line in stacks.splitlines() if line.strip()]
+    return " < ".join(frames[:_FRAMES]) + (" < ... (summary.json has the rest)" if len(frames) > _FRAMES else "")
 
 
 def _halts(table: pa.Table) -> tuple[dict[str, int], list[str]]:
