@@ -15,7 +15,7 @@ from plainchant.watch.verdict import NoVerdict, SparkVerdict, collected
 from .careless import careless
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
     from pyspark.sql import SparkSession
 
 EVIL = "<b><img src=x onerror=alert(1)><script>1</script>"
@@ -38,7 +38,12 @@ def opened(
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss())[0])
+
+    def refuse(dialog: Dialog) -> None:
+        problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
     try:
         page.goto(url)
         yield page, problems

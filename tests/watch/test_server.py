@@ -133,7 +133,7 @@ def test_a_browser_that_reads_nothing_costs_one_frame_and_slows_nobody_down(monk
             async with session.get(f"{watch.url}events") as response:
                 while not any(client.skipped > 3 for client in watch._clients):
                     index += 1
-                    source.facts = [Fact("r0", f"p{n}", index, "view", 1, "g" * 99, index, members=("x" * 99,)) for n in range(99)]
+                    source.facts = [Fact("r0", f"p{n}", index, "view", 1, "g" * 99, 1, members=("x" * 99,)) for n in range(99)]
                     await frames(response, lambda told: told["run"] is not None)
             stuck = max(watch._clients, key=lambda client: client.skipped)
             assert stuck.frame is not None

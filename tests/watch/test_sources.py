@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_a_finished_trace_is_shown_as_it_ended(trace: Path, monkeypatch: pytest.
 
 def test_a_replay_keeps_its_own_time(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0
-    monkeypatch.setattr(sources.time, "monotonic_ns", lambda: now)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
     replay = Replay(trace, run="r1", speed=2.0)
     everything = [fact.time for fact in Replay(trace, run="r1").poll()]
     first, last = everything[0], everything[-1]
@@ -59,7 +60,7 @@ def test_a_replay_keeps_its_own_time(trace: Path, monkeypatch: pytest.MonkeyPatc
     while not replay.is_over:
         now += 10
         seen += [fact.time for fact in replay.poll()]
-        assert seen == [time for time in everything if time <= first + 2 * now]
+        assert seen == [moment for moment in everything if moment <= first + 2 * now]
     assert now >= (last - first) / 2
     assert replay.now() == last
 
@@ -86,11 +87,11 @@ def test_spools_are_over_when_all_are_dead_and_read(tmp_path: Path) -> None:
     with Spool(tmp_path, run="r0", process="p", start={}, time=7) as spool:
         source.poll()
         assert source.told()["alive"] == 1
-        assert not source.is_over
+        assert not source.told()["over"]
         spool.row("end", 8)
     assert [fact.kind for fact in source.poll()] == ["end"]
     source.poll()
-    assert source.is_over
+    assert source.told()["over"]
     assert source.now() == 8
     assert source.size > 0
 

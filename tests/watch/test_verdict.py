@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def no_java(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """No session of anybody's, and no Java to start one with."""
 
     def refuse(*arguments: object, **options: object) -> None:
@@ -31,7 +30,6 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(sessions, "_active", lambda: None)
     monkeypatch.setattr(sessions, "find_java", refuse)
-    return
 
 
 def test_without_java_there_is_no_verdict_and_it_says_why(no_java: None) -> None:

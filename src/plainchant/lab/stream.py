@@ -63,7 +63,7 @@ _STAGED: Final = pa.schema(
 )
 _STAGED_SQL: Final = "run string, round bigint, process string, rows bigint, facts binary"
 _JUDGED: Final = frozenset(
-    {"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault", "token", "reject", "sent"}
+    {"start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault", "token", "reject", "sent", "note"}
 )
 """Kinds that checkers look at; of the others only that they were there."""
 _encode: Final = msgspec.msgpack.Encoder().encode

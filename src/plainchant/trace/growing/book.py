@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from ..properties import PROPERTIES
+from ..properties import BLOCK_PROPERTIES, PROPERTIES
 
 Place: TypeAlias = tuple[str, int]
 Message: TypeAlias = tuple[str, str, int]
@@ -36,6 +36,7 @@ OPEN: Final[dict[str, str]] = {
     "deadline": "messages that are owed and never come, where who owes them has left or parted since",
     "bounded": "how long crashes are not detected",
     "prompt": "all of it",
+    **dict.fromkeys(BLOCK_PROPERTIES, "all of it"),
 }
 """What of a property only the end decides; a property that is not here is decided as the trace grows."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..fact import Fact
-from ..properties import PROPERTIES
+from ..properties import BLOCK_PROPERTIES, PROPERTIES
 from .book import OPEN, WAITS, Book, Condition, Finding, Message
 from .delivery import Integrity, Unanimity
 from .order import Fifo, Orders
@@ -54,6 +54,8 @@ class Growing:
         self.early = 0
         self.book = Book()
         self.promises: list[str] | None = None
+        self.blocks: set[str] = set()
+        """Properties of building blocks of which there are rows."""
         self.bounds: dict[str, int] = {}
         self.histories: dict[str, History] = {}
         self.letters: dict[Message, Letter] = {}
@@ -139,6 +141,8 @@ class Growing:
             self._about_message(history, fact)
         elif kind == "start":
             self._start(_object(fact.detail))
+        elif kind == "note":
+            self._note(_object(fact.detail))
         elif kind == "fault":
             history.untimely = history.untimely or _is_timing_fault(_object(fact.detail))
         elif kind in ("crash", "end"):
@@ -154,6 +158,12 @@ class Growing:
         if isinstance(detail.get("bounds"), dict):
             self.bounds.update(detail["bounds"])
             self._bounded.stated(self)
+
+    def _note(self, detail: dict[str, Any]) -> None:
+        """A row of a building block: its properties are checked, too, at the end."""
+        about = detail.get("note")
+        if isinstance(about, str):
+            self.blocks.update(name for name, of in BLOCK_PROPERTIES.items() if of in (None, about))
 
     def _send(self, history: History, fact: Fact) -> None:
         group, first = fact.group, fact.seq
@@ -351,8 +361,8 @@ class Growing:
         return [finding for finding in self.book.standing(self._holds)[1] if finding.property in names]
 
     def names(self) -> list[str]:
-        """The properties that this run is held to: what it promises, else all."""
-        return [name for name in PROPERTIES if self.promises is None or name in self.promises]
+        """The properties that this run is held to: what it promises and what its building blocks do, else all."""
+        return [name for name in PROPERTIES if self.promises is None or name in self.promises or name in self.blocks]
 
     def to_json(self) -> dict[str, Any]:
         """The verdict so far, for people and pages."""
