@@ -391,7 +391,7 @@ def test_a_node_with_metrics_does_no_work_a_message() -> None:
 
 def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -> None:
     async def main() -> None:
-        turns, running = 0, True
+        turns, running, flooded = 0, True, asyncio.Event()
 
         def turn() -> None:
             nonlocal turns
@@ -400,8 +400,9 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
                 asyncio.get_running_loop().call_soon(turn)
 
         async def flood(group: Group) -> None:
-            while running:
+            while not flooded.is_set():
                 await group.send_many([b"x" * 100] * 50)
+                await asyncio.sleep(0)
 
         async with members("a", "b", metrics="0", outgoing=20_000) as (a, b):
             b.stop_listening()
@@ -419,10 +420,14 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
                 before = turns
                 await endpoint._text(families, prometheus_client.generate_latest)
                 assert turns - before >= len(families)
+                said = await scrape(a)  # while messages are sent at every turn of the loop
+                accepted, sent = (said(f"messages_{word}_total", group="g") for word in ("accepted", "sent"))
+                assert accepted == sent + said("queue_messages", group="g") > 0
                 running = False
                 await asyncio.sleep(0)
                 running = True
             running = False
+            flooded.set()
             await flooding
 
     run(main())
