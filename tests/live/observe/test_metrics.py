@@ -24,6 +24,7 @@ import plainchant
 from plainchant import Group, Halted, Node, UsageError
 from plainchant.live.keys import Keyring
 from plainchant.live.observe import extra
+from plainchant.live.observe.endpoint import PIECE
 from plainchant.live.observe.metrics import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric, refused_packets
 from plainchant.live.observe.observer import TICK, Observer
 from plainchant.live.refusals import Refusals
@@ -412,14 +413,10 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
             endpoint = observer._endpoint
             assert endpoint is not None
             for _ in range(5):
-                families = list(endpoint._registry.collect())
-                values = {family.name: family.samples[0].value for family in families if family.samples}
-                accepted, sent = values["plainchant_messages_accepted"], values["plainchant_messages_sent"]
-                assert accepted == sent + values["plainchant_queue_messages"]
                 turn()
                 before = turns
-                await endpoint._text(families, prometheus_client.generate_latest)
-                assert turns - before >= len(families)
+                await endpoint.text(prometheus_client.generate_latest)
+                assert turns - before >= len(METRICS)
                 said = await scrape(a)  # while messages are sent at every turn of the loop
                 accepted, sent = (said(f"messages_{word}_total", group="g") for word in ("accepted", "sent"))
                 assert accepted == sent + said("queue_messages", group="g") > 0
@@ -429,6 +426,36 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
             running = False
             flooded.set()
             await flooding
+
+    run(main())
+
+
+def test_many_groups_are_told_piece_by_piece() -> None:
+    async def main() -> None:
+        async with members("a", metrics="0") as (a,):
+            await (await a.send(b"x")).delivered()
+            observer = observer_of(a)
+            endpoint, host = observer._endpoint, a.node.host  # type: ignore[attr-defined]
+            assert endpoint is not None
+            others = [f"group {number}" for number in range(3 * PIECE)]
+            longest = 0
+
+            def encode(families: Any) -> bytes:
+                nonlocal longest
+                longest = max(longest, *(len({sample.labels.get("group") for sample in each.samples})
+                                         for each in families.collect()))
+                return prometheus_client.generate_latest(families)
+
+            for name in others:
+                host.groups[name], observer.figures[name] = a, observer.figures["g"]
+            text = (await endpoint.text(encode)).decode()
+            for name in others:
+                del host.groups[name], observer.figures[name]
+            said = Scrape(text)
+            assert said.labels("messages_delivered_total", "group") == {"g", *others}
+            assert said.labels("message_latency_seconds_bucket", "group") == {"g", *others}
+            assert text.count("# TYPE plainchant_members ") == text.count("# HELP plainchant_message_latency_seconds ") == 1
+            assert longest == PIECE
 
     run(main())
 
