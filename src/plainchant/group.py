@@ -407,6 +407,12 @@ class Port(Protocol):
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
         """What is guaranteed now, and how much room is left; None: the protocol does not say."""
 
+    def is_traced(self) -> bool:
+        """Whether what happens at this process is recorded in a trace."""
+
+    def write_note(self, group: GroupId, sender: ProcessId | None, seq: int | None, detail: dict[str, Any]) -> None:
+        """Writes a ``note`` row into the trace, if there is one and this process is still part of it."""
+
 
 class Founder(Protocol):
     """The process that a group is a membership of, as far as it forms other groups: the node, or its like in the simulator."""
@@ -806,6 +812,29 @@ class Group:
     def waiting(self) -> Reason | None:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
         return self._port.waiting(self.name)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether what happens here is recorded: if not, a :meth:`note` goes nowhere and need not be worked out."""
+        return self._over is None and self._port.is_traced()
+
+    def note(self, about: str, message: Message | None = None, **detail: Any) -> None:
+        """Writes a row of kind ``note`` into the trace: what the application did, for its own checks and for explanations.
+
+        ``about`` says of what kind the note is (``"payment"``), ``message`` which message it is about, ``detail`` the rest, in
+        terms of JSON. The row stands in this process's history behind everything that the program has read so far. A process's
+        history ends when it leaves its last group or is stopped; what is noted later is not part of it.
+        """
+        if not isinstance(about, str) or not about or "note" in detail:
+            raise UsageError(f"a note is about something: give it a name, not {about!r}, and no detail that is called note")
+        whole = {"note": about, **detail}
+        try:
+            msgspec.json.encode(whole)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            raise UsageError(f"a note about {about!r} is not JSON: {error}; note texts, numbers, lists and mappings") from error
+        if self.is_traced:
+            sender, seq = (message.sender, message.seq) if message is not None else (None, None)
+            self._port.write_note(self.name, sender, seq, whole)
 
     def metrics(self) -> dict[str, int]:
         """Numbers about this membership since it began, and the process's counters of packets."""

@@ -153,9 +153,11 @@ def _show_encrypted(console: Console, rows: list[dict[str, Any]]) -> None:
     """Rates with a key to those without."""
     if not rows:
         return
-    table = plain_table("with a key to without", "size", "packet", "rate: median", "least", "largest", "round trip", "rounds")
+    table = plain_table(
+        "with a key to without", "size", "packet", "rate: median", "least", "largest", "processor time", "round trip", "rounds",
+    )
     for row in rows:
-        figures = (_figure(row[name]) for name in ("median", "least", "largest", "round_trip"))
+        figures = (_figure(row[name]) for name in ("median", "least", "largest", "processor", "round_trip"))
         table.add_row(row["protocol"], f"{row['size']:,}", f"{row['packet']:,}", *figures, f"{row['rounds']}")
     console.print(table)
     console.print()

@@ -55,7 +55,7 @@ class Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
 
 
-CIPHERS: Final[Mapping[str, Callable[[bytes], Cipher]]] = {"aes-256-gcm": AESGCM, "chacha20-poly1305": ChaCha20Poly1305}  # type: ignore[dict-item]
+CIPHERS: Final[Mapping[str, Callable[[bytes], Cipher]]] = {"aes-256-gcm": AESGCM, "chacha20-poly1305": ChaCha20Poly1305}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)

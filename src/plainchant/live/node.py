@@ -382,10 +382,14 @@ class Node:
 
     def statistics(self) -> dict[str, int]:
         """What this process has sent, received and refused, as numbers by name: ``packets_...`` and ``bytes_...`` are the
-        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refusals.Refusals`), ``peers``
-        those who are in the address book, ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many
-        of the others seal with that key."""
+        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refusals.Refusals`),
+        ``network_errors`` what the network or a connection's other end refused, ``peers`` those who are in the address book,
+        ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many of the others seal with that key."""
         found = {**self._host.counters(), **{f"refused_{name}": count for name, count in self._refusals.as_dict().items()}}
+        inner = self._sealed.inner if self._sealed is not None else self._transport
+        if isinstance(inner, Lans):
+            found["refused_stranger"] += inner.strangers
+        found["network_errors"] = inner.counters.errors
         found["peers"] = len(self._presence.peers)
         if self._sealed is not None and self._keys is not None:
             found["packets_unproved"] = self._sealed.unproved

@@ -62,6 +62,8 @@ MOST_GROUPS: Final = 1024
 MOST_FIRST: Final = 1024
 """First members of a group."""
 LONGEST_TERMS: Final = 8192
+NEW_STRANGERS: Final = 16
+"""That come into the address book between two ticks."""
 MOST_STRANGERS: Final = 64
 """In the address book; and those whose packets are answered by a hello, between two ticks."""
 
@@ -191,6 +193,8 @@ class Presence:
         self._first: dict[GroupId, tuple[str, ...]] = {}
         self.seeking = False
         self._strangers: dict[Address, None] = {}
+        self._added = 0
+        """Strangers that have come into the address book since the last tick."""
         self._send = send
         self._changed = changed
         self.routes: dict[ProcessId, Address] = {}
@@ -219,7 +223,8 @@ class Presence:
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""
         if hello.base == self.base:
-            return  # two processes of one name, or our own word come back: names are whose they were first
+            self.refusals.old += 1  # two processes of one name, or our own word come back: names are whose they were first
+            return
         if not self._is_sound(hello):
             return
         peer = self.peers.get(hello.base) or self._add(hello.base, source)
@@ -264,7 +269,12 @@ class Presence:
         return sound
 
     def _add(self, base: str, address: Address) -> Peer | None:
-        """Somebody new in the address book, if there is room for strangers, or one can be forgotten."""
+        """Somebody new in the address book, if there is room for strangers, or one can be forgotten, and not too many come."""
+        if self._added >= NEW_STRANGERS:
+            if not self.seeking:
+                self.seek()
+            return None
+        self._added += 1
         strangers = [peer for peer in self.peers.values() if peer.base not in self._named]
         if len(strangers) >= MOST_STRANGERS:
             doubtful = [peer for peer in strangers if not self._is_certain(peer)]
@@ -340,6 +350,7 @@ class Presence:
         if strangers:
             self.greet(strangers)
         self._strangers.clear()
+        self._added = 0
         self.seeking = False
         return wanted
 

@@ -52,7 +52,8 @@ class Refusals:
     future: int = 0
     """A number, or an incarnation, that nobody can have reached."""
     old: int = 0
-    """From a process that has a successor, or an answer to what this process was before."""
+    """From a process that has a successor, an answer to what this process was before, or a hello under this process's own
+    name."""
     hello: int = 0
     """A hello that breaks the bounds of hellos."""
     crowded: int = 0

@@ -64,7 +64,7 @@ from .transport import Address, Counters, Data, Limits, Receive, Transport, Turn
 MOST_RECEIVERS: Final = 16
 """Named in one packet; what goes to more is sealed several times."""
 MOST_SESSIONS: Final = 1024
-"""Sessions that are remembered: those of all peers, and of who they were before."""
+"""Sessions that are remembered: those of all peers, and of who they were before; where there are many peers, four a peer."""
 MOST_LISTS: Final = 256
 """Lists of receivers that are kept ready."""
 MOMENT: Final = 0.05
@@ -101,6 +101,7 @@ class Sealed:
         self._proved = proved
         self._inner_senders = senders_of(inner)
         self._overhead = data_overhead(len(peers), MOST_RECEIVERS)
+        self._most = max(MOST_SESSIONS, 4 * len(peers))
         self._sessions: dict[bytes, Session] = {}
         """By salt: those that are proved, and our own."""
         self._at: dict[Address, Session] = {}
@@ -121,7 +122,7 @@ class Sealed:
         self._own = Own(ring.sealing, boot, place)
         self._own_salts: tuple[bytes, ...] = (self._own.salt,)
         """Of our present session, and of the one before."""
-        self._answerable = self._own_salts
+        self._answerable: tuple[bytes, ...] = self._own_salts
         """Those of them that an answer proves something by."""
         self._sessions[self._own.salt] = self._own
         _ALL.add(self)
@@ -272,7 +273,7 @@ class Sealed:
             refused.forged += 1
             return
         session.took(number)
-        if frame[HEADER_BYTES:FRAME_BYTES] != session.boot:
+        if not _is_of(frame, session.boot):
             refused.old += 1
             return
         self._receive(source, frame)
@@ -353,8 +354,8 @@ class Sealed:
             session.begin_after(number)
             self._sessions[salt] = session
         self._settle(session, source)
-        if len(self._sessions) > MOST_SESSIONS:
-            self._forget_one()
+        if len(self._sessions) > self._most:
+            self._forget_half()
         if kind == ASK:
             self._prove(source, TELL, salt)
         if not is_known:
@@ -421,17 +422,26 @@ class Sealed:
             del self._at[session.address]
         self._lists.clear()
 
-    def _forget_one(self) -> None:
-        """There are too many: the oldest that is not in use, or the oldest, is forgotten. What it has sent could come again, so
-        what proved it must not count again."""
-        others = [(session, session.address) for session in self._sessions.values() if session.address is not None]
-        unused = [session for session, address in others if self._at.get(address) is not session]
-        self._forget(unused[0] if unused else others[0][0])
+    def _forget_half(self) -> None:
+        """There are too many: the older half of those that are not in use is forgotten. What they have sent could come again, so
+        what proved them must not count again. (Half of them, because a new session of ours is one more at everybody else: if each
+        made room for one, they would begin new ones for ever.)"""
+        unused = [
+            session for session in self._sessions.values()
+            if session.address is not None and self._at.get(session.address) is not session
+        ]
+        for session in unused[: 1 + len(unused) // 2]:
+            self._forget(session)
         self._begin_session(forgetful=True)
 
     def forked(self) -> None:
         """This is a copy of the process that the session belongs to: it must not go on with the same numbers."""
         self._own.spoil()
+
+
+def _is_of(frame: bytes, boot: bytes) -> bool:
+    """Whether a frame bears that boot."""
+    return frame[HEADER_BYTES:FRAME_BYTES] == boot
 
 
 def _is_named(boot: bytes, head: bytes) -> bool:

@@ -123,7 +123,7 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
         "peers": [*raw.rows(), *others], "machine": here,
         "local": [local_row(each, local[each], _why(local_errors.get(each))) for each in plan.local], "mailbox_to": local_ratios,
         "newtop_to_sequencer": ratios, "encrypted_to_plain": compare_encrypted(rounds),
-        "wanted": [*wanted(rows, stall, ratios, idle_rows, local_ratios), *wanted_of_encryption(compare_encrypted(rounds))],
+        "wanted": wanted_of_encryption(compare_encrypted(rounds)) or wanted(rows, stall, ratios, idle_rows, local_ratios),
     }
 
 
@@ -178,10 +178,13 @@ def compare_encrypted(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, 
         if not rates:
             continue
         trips = [one.closed["p50"] / other.closed["p50"] for one, other in pairs]
+        spent = [(one.flood.cpu_us_per_message, other.flood.cpu_us_per_message) for one, other in pairs]
+        processor = [mine / without for mine, without in spent if mine and without]
         found.append({
             "protocol": case.protocol, "members": case.members, "size": case.size, "packet": case.packet,
             "median": round(statistics.median(rates), 3), "least": round(rates[0], 3), "largest": round(rates[-1], 3),
             "round_trip": round(statistics.median(trips), 3), "rounds": len(rates),
+            "processor": round(statistics.median(processor), 3) if processor else None,
         })
     return found
 
