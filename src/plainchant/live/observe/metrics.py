@@ -61,11 +61,11 @@ class Snapshot:
         self.is_here = threading.get_ident() == observer.thread
         """Whether this is the node's own thread, where the protocol may be asked."""
         self.statistics = node.statistics()
-        self.refused = refused_packets(host, self.transport, self.statistics)
+        self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
         self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
             (name, group, group.figures()) for name, group in list(host.groups.items())
         ]
-        self.recorded = [
+        self.recorded: list[tuple[str, str, int]] = [
             (group, kind, number)
             for group, counts in list(observer.recorded_by_kind.items())
             for kind, number in list(counts.items())

@@ -41,7 +41,7 @@ from .extra import need
 if TYPE_CHECKING:
     from ..node import Node
 
-MESSAGES: Final = 0.001
+MESSAGES: Final = 0.0001
 """The share of messages that are traced."""
 PENDING: Final = 256
 """Messages of a group that are traced and not delivered yet, at the most."""
