@@ -31,10 +31,12 @@ EXPORTER = InMemorySpanExporter()
 
 @pytest.fixture(scope="module", autouse=True)
 def provider() -> TracerProvider:
-    """What a program sets up, once."""
-    made = TracerProvider(shutdown_on_exit=False)
+    """What a program sets up, once: a process has one, and another test may have been first."""
+    there = trace.get_tracer_provider()
+    made = there if isinstance(there, TracerProvider) else TracerProvider(shutdown_on_exit=False)
     made.add_span_processor(SimpleSpanProcessor(EXPORTER))
-    trace.set_tracer_provider(made)
+    if made is not there:
+        trace.set_tracer_provider(made)
     return made
 
 
