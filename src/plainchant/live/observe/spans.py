@@ -55,7 +55,7 @@ STALE: Final = 60 * SECOND
 """After so long a suspicion that led to nothing is not where the next change began."""
 FLUSH: Final = 5.0
 """Seconds for the last spans to leave when the node closes."""
-CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove", "decide"})
+CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})
 """Kinds of records that are on the way to a new view."""
 _WORDS: Final = ("process", "reason", "text", "stage", "situation", "epoch", "why")
 
