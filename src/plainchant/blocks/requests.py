@@ -167,7 +167,8 @@ class Requests(Block):
         limit = self._check(payload, need, timeout)
         number = next(self._numbers)
         name = f"{self.me}/{number}"
-        future = self._asking[name] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._asking[name] = future
         try:
             async with asyncio.timeout(limit) as scope:
                 await self._put(number, need, payload)
@@ -210,7 +211,8 @@ class Requests(Block):
                 while True:
                     await self.replica.until(lambda: len(self._open) < self.most, timeout=math.inf)
                     with suppress(TooManyQuestions):
-                        return await self.execute(body, timeout=math.inf)
+                        await self.execute(body, timeout=math.inf)
+                        return
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
