@@ -249,13 +249,13 @@ class Requests(Block):
             await self._say([_ANSWER, name, value] if error is None else [_FAILED, name, error])
 
     async def _say(self, body: Any) -> None:
-        """Says what is to be said, whatever comes of it."""
+        """Says what is to be said, however long it takes and whatever comes of it."""
         try:
-            await self.execute(body)
+            await self.execute(body, timeout=math.inf)
         except CommandRefused:
             return  # the question is over
-        except (NoOutcome, ReplicaOver):
-            return  # it is sent, and will have its place; or this process is out, which the others see
+        except ReplicaOver:
+            return  # this process is out, which the others see
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work)
