@@ -1,4 +1,4 @@
-"""Blocks with one rule taken out: each is caught, by the property that it breaks; the blocks as they are come through that run."""
+"""Blocks with one rule taken out: each is caught by the property that it breaks; the blocks as they are come through that run."""
 
 from __future__ import annotations
 
