@@ -11,7 +11,7 @@ import pytest
 from plainchant.lab.check import check
 from plainchant.trace.properties import BLOCK_PROPERTIES
 from plainchant.trace.reference import verify
-from tests.trace.blocks import BAD, GOOD, NOTHING
+from tests.trace.blocks_all import BAD, GOOD, NOTHING
 from tests.trace.build import trace
 
 from .agreement import check_in_pieces, differences

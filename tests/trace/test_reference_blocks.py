@@ -11,7 +11,8 @@ from plainchant.trace.properties import BLOCK_PROPERTIES
 from plainchant.trace.reference import verify
 from plainchant.trace.validation import validate
 
-from .blocks import AB, BAD, GOOD, NOTHING, apply, begin, history, hold
+from .blocks import AB, apply, begin, history, hold
+from .blocks_all import BAD, GOOD, NOTHING
 from .build import assert_flagged, assert_passes, check, trace
 
 

@@ -828,6 +828,14 @@ class SimHost:
             self._stop("crashed", text, {"by": "fault", **detail})
             self._keep()
 
+    def lose_disk(self) -> None:
+        """Its history cannot be written any more: it halts, as a live process does. Nothing of this turn is lost here."""
+        if self.alive:
+            self._read_clock()
+            text = "its trace cannot be written: the disk is full"
+            self._stop("halted", text, {"by": "host", "reason": "trace", "text": text})
+            self._keep()
+
     def _crash_in(self, network: SimNetwork, route: Route, packet: Any, position: int, random: Random) -> int:
         """Crashes while a packet leaves: a random part of its destinations gets it, some at least, never all."""
         reached = sorted(random.sample(range(len(route.others)), random.randrange(1, len(route.others))))

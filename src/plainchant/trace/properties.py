@@ -32,6 +32,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "counter-sum": "a counter's value is the sum of all that was added, each addition counted once",
     "lock-exclusion": "a lock is held by one process at a time, under tokens that grow, and nobody is let in with an older one",
     "one-leader": "a term has one leader, and all members know it",
+    "jobs-once": "every job of a work queue has its effect exactly once",
+    "answers": "the outcome of a question to the group is made of answers that were given, and of enough of them",
 }
 """Every property by name, with one sentence for people. The exact definition is its function's docstring."""
 
@@ -41,6 +43,8 @@ BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
     "counter-sum": "counter",
     "lock-exclusion": "lock",
     "one-leader": "election",
+    "jobs-once": "work-queue",
+    "answers": "requests",
 }
 """Properties of building blocks, checked wherever there are rows of such blocks, whatever the protocol promises: what the rows
 are about (``note`` in their detail), or None for every block."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ...model import UsageError
 from ..properties import BLOCK_PROPERTIES, PROPERTIES, SPEAK_OF_END
 from ..schema import Malformed
-from . import blocks, blocks_merged, blocks_offices, delivery, order, timing, views
+from . import blocks, blocks_merged, blocks_offices, blocks_queue, blocks_requests, delivery, order, timing, views
 from .facts import Run, runs_of
 from .owing import Owing
 from .report import Outcome, Report, Verification, Violation
@@ -57,6 +57,8 @@ _CHECKERS: Final[Mapping[str, Callable[[Report], None]]] = {
     "counter-sum": blocks_merged.counter_sum,
     "lock-exclusion": blocks_offices.lock_exclusion,
     "one-leader": blocks_offices.one_leader,
+    "jobs-once": blocks_queue.jobs_once,
+    "answers": blocks_requests.answers,
 }
 
 
