@@ -51,6 +51,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Where all of them are on the second network, if there is one."""
     operations: bool = False
     """Whether every operation on it is written down."""
+    key: str = ""
+    """The group's key, where packets are sealed."""
+    insecure: bool = False
+    """Whether the network is one that was made for this run, and nobody else is on it."""
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
 from .inject import Injector
+from .keys import Key
 from .memory.server import MailboxServer, namespace_of
 from .namespaces import Namespaces
 from .process import LiveError, Process
@@ -127,6 +128,7 @@ def supervise(
     namespaces: bool = False,
     time_scale: float = 1.0,
     drain_at_most: int = DRAIN_AT_MOST,
+    encrypted: bool = False,
     progress: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
 ) -> LiveSummary:
@@ -134,7 +136,8 @@ def supervise(
 
     ``given`` names parameters that somebody has set: these, and all that are not at their defaults, stay as they are; the
     protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
-    times of senders and faults. ``progress`` is told in words how it stands, ``watch`` sees the processes.
+    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is told in
+    words how it stands, ``watch`` sees the processes.
     """
     if not time_scale > 0:
         raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
@@ -144,6 +147,7 @@ def supervise(
     with kernel if kernel is not None else contextlib.nullcontext():
         supervisor = _Supervisor(stretched(scenario, time_scale), min(scenario.drain, drain_at_most), progress)
         supervisor.time_scale = time_scale
+        supervisor.key = Key.new().text if encrypted else ""
         supervisor.watch = watch
         try:
             return asyncio.run(supervisor.run(spools, processes, kernel, _kept(scenario, given), run))
@@ -166,6 +170,7 @@ class _Supervisor:
         self._progress = progress
         self._not_quiet: dict[str, str] = {}
         self.time_scale = 1.0
+        self.key = ""
         self.watch: Watch | None = None
         self._memory = f"live {os.urandom(8).hex()}" if self._description.memory is not None else ""
         self.servers = self._make_servers()
@@ -191,7 +196,7 @@ class _Supervisor:
         scenario = self._scenario
         self._crew = Crew(
             scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration,
-            memory=self._memory,
+            memory=self._memory, key=self.key,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)

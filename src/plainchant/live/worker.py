@@ -22,6 +22,7 @@ import os
 import resource
 import signal
 import sys
+import warnings
 from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final, NoReturn
@@ -35,7 +36,8 @@ from ..scenario.model import Workload
 from ..sim.omissions import Omission
 from . import control
 from .faulty import FaultyTransport
-from .node import Node
+from .keys import Keyring
+from .node import Insecure, Node
 from .transport import Address
 from .udp import UdpTransport
 from .workload import Numbering, Sender, outgoing_for
@@ -83,6 +85,8 @@ class Worker:
             memory=task.memory,
             backup=task.backup,
             description=self._describe(),
+            key=Keyring.parse(task.key, "the task") if task.key else None,
+            insecure=task.insecure,
         )
         if self._node.proposes:
             self._node.agree = self._agree
@@ -119,7 +123,9 @@ class Worker:
     async def run(self, commands: asyncio.StreamReader) -> None:
         """Does what it is told until it is over."""
         node = self._node
-        await node.open()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Insecure)  # on a network of the run's own there is nobody to be warned of
+            await node.open()
         node.host.clock_offset = self._task.clock_offset
         for transport in self._transports:
             for fault in self._task.faults:
