@@ -51,8 +51,8 @@ def node_of(group: Group) -> Node:
 )
 def test_a_group_with_a_key_is_a_group(protocol: str, transport: str) -> None:
     async def main() -> None:
-        options: dict[str, Any] = {"protocol": protocol, "transport": transport, "parameters": SLOW[protocol], "key": Keyring.new()}
-        async with members("a", "b", "c", **options) as groups:
+        options: dict[str, Any] = {"protocol": protocol, "transport": transport, "parameters": SLOW[protocol]}
+        async with members("a", "b", "c", key=Keyring.new(), **options) as groups:
             for group in groups:
                 await group.send_many([f"{group.me} {number}".encode() for number in range(5)])
             await groups[1].send(bytes(200_000))
