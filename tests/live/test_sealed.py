@@ -263,12 +263,16 @@ def test_asks_and_derivations_are_bounded_in_time(monkeypatch: pytest.MonkeyPatc
         assert a.refusals.crowded == 1000 - sealing.DERIVATIONS
         assert a.refusals.stranger == 1000
         assert a.refusals.other_key == 1000
-        assert len(a.sealed._asked) <= 2 * (sealing.ASKS + len(AT))
+        assert len(a.sealed._asked) <= sealing.ASKS + sealing.ASKS_OF_PEER * len(AT)
         assert a.sealed.sessions == 1
         b = await tap.start("b")  # a peer of the configuration is asked all the same
         b.says(b"lost", "a")
         tap.deliver()
         assert b.proved == [a.address]
+        tap.under_way.clear()
+        for _ in range(100):  # somebody pretends to be where b is
+            a.gets(b.address, Own(tap.ring.sealing, os.urandom(4), "b").prove(sessions.KNOCK, bytes(16)))
+        assert len(tap.under_way) < sealing.ASKS_OF_PEER
 
     run(test)
 
