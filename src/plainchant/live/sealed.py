@@ -315,13 +315,15 @@ class Sealed:
             refused.other_key += 1
         elif kind not in _KINDS or len(data) != PROOF_HEAD.size + length + TAG_BYTES:
             refused.noise += 1
-        elif kind == KNOCK:
-            if salt not in self._own_salts and self._is_first(ASK, source, salt):
-                self._prove(source, ASK, salt)
-        elif answers not in self._answerable:
-            refused.old += 1  # it answers what we were before
         elif salt in self._own_salts:
             refused.misdirected += 1  # our own word, come back
+        elif kind == KNOCK:
+            if self._is_first(ASK, source, salt):
+                self._prove(source, ASK, salt)
+            else:
+                refused.crowded += 1
+        elif answers not in self._answerable:
+            refused.old += 1  # it answers what we were before
         else:
             self._on_answer(source, bytes(data), key, salt, number, kind)
 
