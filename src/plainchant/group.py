@@ -407,15 +407,11 @@ class Port(Protocol):
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
         """What is guaranteed now, and how much room is left; None: the protocol does not say."""
 
+    def is_traced(self) -> bool:
+        """Whether what happens at this process is recorded in a trace."""
 
-class Witness(Protocol):
-    """Who looks at a group from outside (``live.observe``). It is told little, so that looking costs little."""
-
-    def accepted(self, group: Group) -> None:
-        """Message ``group.sample_at`` is about to be handed to the host; the next one is noted there before this returns."""
-
-    def delivered(self, group: Group, sender: ProcessId, first: int, number: int) -> None:
-        """So many messages of a sender are delivered, the first with that number."""
+    def write_note(self, group: GroupId, sender: ProcessId | None, seq: int | None, detail: dict[str, Any]) -> None:
+        """Writes a ``note`` row into the trace, if there is one and this process is still part of it."""
 
 
 class Founder(Protocol):
@@ -545,11 +541,12 @@ class Group:
         """While somebody waits for room."""
         self._overfull = _Stopwatch()
         """While too much is unread."""
-        self.witness: Witness | None = None
         self.sample_at: float = math.inf
-        """The witness is told when the message with this receipt is accepted; infinite: of none."""
-        self.deliveries_seen = False
-        """Whether the witness is told of what is delivered."""
+        """The receipt of the next message that somebody wants to know of; infinite: of none."""
+        self.take_sample: Callable[[Group], None] = _forget_sample
+        """Is called when messages with receipts so large are about to be handed to the host, and says which is the next."""
+        self.see_delivery: Callable[[Group, ProcessId, int, int], None] | None = None
+        """Is told of what is delivered: the sender, the number of the first message, how many there are."""
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -575,8 +572,8 @@ class Group:
         self._queued += 1
         self._queued_cost += cost
         self._accepted += 1
-        if self._accepted >= self.sample_at and self.witness is not None:
-            self.witness.accepted(self)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, (payload,))
         return Receipt(self._lane, self._accepted)
 
@@ -593,8 +590,8 @@ class Group:
         self._queued += 1
         self._queued_cost += cost
         self._accepted += 1
-        if self._accepted >= self.sample_at and self.witness is not None:
-            self.witness.accepted(self)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, (payload,))
         return Receipt(self._lane, self._accepted)
 
@@ -615,8 +612,8 @@ class Group:
         self._queued += len(payloads)
         self._queued_cost += cost
         self._accepted += len(payloads)
-        if self._accepted >= self.sample_at and self.witness is not None:
-            self.witness.accepted(self)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, payloads)
         return Receipt(self._lane, self._accepted)
 
@@ -816,6 +813,29 @@ class Group:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
         return self._port.waiting(self.name)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether what happens here is recorded: if not, a :meth:`note` goes nowhere and need not be worked out."""
+        return self._over is None and self._port.is_traced()
+
+    def note(self, about: str, message: Message | None = None, **detail: Any) -> None:
+        """Writes a row of kind ``note`` into the trace: what the application did, for its own checks and for explanations.
+
+        ``about`` says of what kind the note is (``"payment"``), ``message`` which message it is about, ``detail`` the rest, in
+        terms of JSON. The row stands in this process's history behind everything that the program has read so far. A process's
+        history ends when it leaves its last group or is stopped; what is noted later is not part of it.
+        """
+        if not isinstance(about, str) or not about or "note" in detail:
+            raise UsageError(f"a note is about something: give it a name, not {about!r}, and no detail that is called note")
+        whole = {"note": about, **detail}
+        try:
+            msgspec.json.encode(whole)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            raise UsageError(f"a note about {about!r} is not JSON: {error}; note texts, numbers, lists and mappings") from error
+        if self.is_traced:
+            sender, seq = (message.sender, message.seq) if message is not None else (None, None)
+            self._port.write_note(self.name, sender, seq, whole)
+
     def metrics(self) -> dict[str, int]:
         """Numbers about this membership since it began, and the process's counters of packets."""
         return {**self.figures(), **self._port.counters()}
@@ -853,6 +873,10 @@ class Group:
     def numbered_before(self) -> int | None:
         """What a receipt is larger than the number of its message; None: messages with deadlines overtake, so nobody knows."""
         return None if self._has_streams else self._numbered_before
+
+    def look_away(self) -> None:
+        """Nobody looks on from outside any more (``live.observe``)."""
+        self.sample_at, self.take_sample, self.see_delivery = math.inf, _forget_sample, None
 
     def when_delivered(self, receipt: int, callback: Callable[[asyncio.Future[None]], None]) -> None:
         """Calls back when a message without a deadline that is not delivered yet is, or is known to be lost."""
@@ -1027,8 +1051,8 @@ class Group:
         number = len(payloads)
         self._received += number
         self._received_bytes += size
-        if self.deliveries_seen and self.witness is not None:
-            self.witness.delivered(self, sender, first, number)
+        if self.see_delivery is not None:
+            self.see_delivery(self, sender, first, number)
         if sender == self.me:
             last = self._own_delivered = first + number - 1 + self._numbered_before
             if not self._has_streams:
@@ -1373,6 +1397,11 @@ def merged(*groups: Group) -> Stream:
     stream = Stream(groups)
     stream.check_free()
     return stream
+
+
+def _forget_sample(group: Group) -> None:
+    """Nobody wants to know of messages any more."""
+    group.sample_at = math.inf
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:

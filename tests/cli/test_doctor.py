@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def test_a_machine_on_which_all_is_well(monkeypatch: pytest.MonkeyPatch, capsys:
     on(monkeypatch)
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    assert "ok       java" in out
+    assert re.search("(?m)^ok +java +Java 21", out)
     assert out.endswith("\nno problem, no warning\n")
     assert "->" not in out
     assert main(["doctor", "--json"]) == 0

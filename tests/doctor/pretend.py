@@ -51,6 +51,7 @@ WELL: dict[str, Any] = {
     "space": (100 << 30, ""),
     "rights": (0o600, 1000),
     "user": 1000,
+    "keyring": 1,
     "file_limits": (20_000, 20_000),
     "processors": 4,
     "load": 0.5,

@@ -36,6 +36,8 @@ def test_no_loopback() -> None:
     found = amiss(network.loopback, pretend(bind="Cannot assign requested address"))
     assert found.level == "problem"
     assert "ip link set lo up" in found.change
+    found = amiss(network.loopback, pretend(echo="Network is unreachable"))
+    assert (found.level, found.text) == ("problem", "a packet to ourselves does not arrive: Network is unreachable")
 
 
 def test_a_peer_that_nobody_knows() -> None:
@@ -145,8 +147,9 @@ def test_buffers_that_are_small(granted: int, allowed: str, level: str, text: st
 
 
 def test_packets_that_do_not_go_through() -> None:
-    found = amiss(network.packets, pretend(echo="Message too long"))
+    found = amiss(network.packets, pretend(echo=lambda size: "Message too long" if size > 60_000 else ""))
     assert found.change == "set packet = 1400 in the configuration"
+    assert {finding.level for finding in look(network.packets, pretend(echo="Network is unreachable"))} == {"ok"}
     small = Interface("tun0", "10.1.0.1", 600, True, False)
     found = amiss(network.packets, pretend(interfaces=[small]))
     assert found.change == "ip link set tun0 mtu 1500"

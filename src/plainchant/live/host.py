@@ -753,6 +753,17 @@ class LiveHost:
             "bytes_received": transport.received_bytes,
         }
 
+    def is_traced(self) -> bool:
+        return self.spool is not None
+
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        """A row of the application's; it is on disk before any packet leaves that the program sends from now on."""
+        if self.spool is not None and self.alive:
+            self.spool.row(
+                "note", self.clock(), group=group, view=self._views.get(group), sender=sender, seq=seq, detail=detail
+            )
+            self._ask_for_round()
+
     def enter(self, group: Group, how: Form | Join) -> None:
         """Asks the engine to join a group."""
         self.groups[group.name] = group

@@ -17,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import dataclasses
+import faulthandler
 import os
+import resource
 import signal
 import sys
 import warnings
@@ -319,6 +321,10 @@ class Worker:
                 host.note("fault", detail)
                 self._attentive.clear()
                 asyncio.get_running_loop().call_later(length / SECOND, self._attentive.set)
+            case control.Fill(room, detail):
+                host.note("fault", detail)
+                if host.spool is not None:
+                    _limit_files(host.spool.written + room)
             case control.Enter(groups, detail):
                 for name in groups:
                     if self._group(name) is None and name not in self._outside:
@@ -347,6 +353,7 @@ class Worker:
                 self._quiet = True
                 self._spare()
                 self._attentive.set()
+                _limit_files(resource.RLIM_INFINITY)
                 for transport in self._transports:
                     transport.calm()
                 host.omissions.clear()
@@ -356,6 +363,10 @@ class Worker:
                 every = [transport.spoiled for transport in self._transports]
                 lost, duplicated = sum(each.lost for each in every), sum(each.duplicated for each in every)
                 say(control.Status(number, self._waiting(), lost, duplicated, sum(each.corrupted for each in every)))
+            case control.Where():
+                for task in asyncio.all_tasks():
+                    task.print_stack(file=sys.stderr)
+                sys.stderr.flush()
             case control.End(drained):
                 self._drained = drained
                 self._finish(control.Over("ended"))
@@ -430,6 +441,13 @@ def _die_while_sending(operation: Operate) -> None:
         die()
 
 
+def _limit_files(size: int) -> None:
+    """From now on the kernel refuses to write beyond this place of any file, as a disk without room does: what still fits is
+    written, and the rest is an error."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
+
+
 def _die_with_parent() -> None:
     """Asks Linux to kill us when our parent dies; elsewhere the end of standard input tells."""
     if sys.platform == "linux":
@@ -448,6 +466,7 @@ async def _main() -> None:
 def main() -> int:
     """The process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends us
+    faulthandler.register(signal.SIGUSR1)  # tells where we are, also if we hang
     _die_with_parent()
     try:
         asyncio.run(_main())

@@ -562,7 +562,7 @@ class SimMemory:
             return
         left = self._dying.get(host.me)
         if left is None:
-            left = random.randrange(operations - 1)
+            left = random.randrange(max(operations - 1, 1))  # of one operation, after that one
         self._dying[host.me] = left - 1
         if not left:
             host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})

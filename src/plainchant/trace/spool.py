@@ -287,6 +287,11 @@ class Spool:
             )
         )
 
+    @property
+    def written(self) -> int:
+        """Bytes of the file that is being written."""
+        return self._written
+
     def packets(self, count: int) -> None:
         """So many packets leave in this turn. They are charged to its last row, or to the next turn's that has one."""
         self._packets += count

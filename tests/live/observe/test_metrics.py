@@ -22,9 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import plainchant
 from plainchant import Group, Halted, Node, UsageError
+from plainchant.live.keys import Keyring
 from plainchant.live.observe import extra
 from plainchant.live.observe.metrics import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric, refused_packets
 from plainchant.live.observe.observer import TICK, Observer
+from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Counters
 from plainchant.model import Reason
 
@@ -65,7 +67,7 @@ class Scrape:
 
     def labels(self, name: str, label: str) -> set[str]:
         """The values that a label has in the samples of a figure."""
-        return {dict(rest)[label] for found, *rest in self.samples if found == f"plainchant_{name}"}
+        return {value for found, *rest in self.samples if found == f"plainchant_{name}" for key, value in rest if key == label}
 
 
 async def scrape(group: Group) -> Scrape:
@@ -134,7 +136,7 @@ def row(metric: Metric) -> tuple[str, str, str, str]:
 
 def documented(page: str) -> list[tuple[str, ...]]:
     """The rows of the table of figures."""
-    lines = [line for line in page.splitlines() if line.startswith("| `plainchant_")]
+    lines = [line for line in page.splitlines() if re.match(r"\| `plainchant_\w+` \|", line)]
     return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
 
 
@@ -143,6 +145,14 @@ def test_a_figure_that_the_page_does_not_have_is_found() -> None:
     wanted = [row(metric) for metric in METRICS]
     assert documented(page.replace("| `plainchant_members` |", "| `plainchant_people` |")) != wanted
     assert documented(re.sub(r"(?m)^\| `plainchant_halts_total`.*\n", "", page)) != wanted
+
+
+def test_queries_and_alerts_ask_for_figures_that_there_are() -> None:
+    there = {metric.name for metric in METRICS}
+    there |= {f"{metric.name}_{part}" for metric in METRICS if metric.kind == HISTOGRAM for part in ("bucket", "sum", "count")}
+    asked = set(re.findall(r"\bplainchant_\w+", PAGE.read_text()))
+    assert asked - there == set()
+    assert asked - {metric.name for metric in METRICS}  # it is looked at more than the table
 
 
 def naming_problems(metrics: tuple[Metric, ...]) -> list[str]:
@@ -171,7 +181,7 @@ def test_openmetrics_is_spoken_to_who_wants_it() -> None:
             status, kind, text = await fetch(where, Accept="application/openmetrics-text; version=1.0.0")
             assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text")
             assert text.count("# EOF") == 1
-            found = {family.name: family for family in parse_openmetrics(text)}
+            found = {family.name: family for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
             (sample,) = found["plainchant_messages_delivered"].samples
             assert (sample.labels, sample.value) == ({"group": "g"}, 1)
             assert (await fetch(where))[1].startswith("text/plain; version=0.0.4")
@@ -187,7 +197,7 @@ def test_openmetrics_is_spoken_to_who_wants_it() -> None:
 def test_exclusions_and_halts_are_told_by_reason() -> None:
     async def main() -> None:
         peers, cables = addresses("a", "b", "c"), Cables()
-        options = {"peers": peers, "transport": cables, "metrics": "0", "parameters": HASTY}
+        options: dict[str, Any] = {"peers": peers, "transport": cables, "metrics": "0", "parameters": HASTY}
         with contextlib.suppress(Halted):  # c, as it leaves
             async with members("a", "b", "c", **options) as (a, b, c):
                 cables.made[peers["c"]].cut = True
@@ -296,14 +306,12 @@ class Counting:
         self.reason = Reason("x", "no counters")
         self.events = 9
 
-    def counters(self) -> dict[str, int]:
-        return {"packets_sent": 1, "packets_damaged": 2, "packets_dropped": 7, "packets_forged": 6, "bytes_sent": 8}
-
 
 def test_kinds_of_refused_packets_need_not_be_named_here() -> None:
     transport = {"sent": 1, "received": 1, "sent_bytes": 1, "received_bytes": 1, "dropped": 7, "oversized": 8}
-    assert refused_packets(Counting(), transport) == {
-        "transport_dropped": 7, "transport_oversized": 8, "damaged": 2, "forged": 6, "late": 5, "noise": 3, "replays": 4
+    statistics = {"packets_sent": 1, "packets_foreign": 2, "packets_dropped": 7, "packets_unproved": 6, "bytes_sent": 8}
+    assert refused_packets(Counting(), transport, statistics) == {
+        "transport_dropped": 7, "transport_oversized": 8, "damaged": 2, "unproved": 6, "late": 5, "noise": 3, "replays": 4
     }
     assert dataclasses.asdict(Counters()).keys() >= {"sent", "sent_bytes", "received", "received_bytes"}
 
@@ -313,11 +321,28 @@ def test_noise_is_told() -> None:
         async with members("a", metrics="0") as (a,):
             assert isinstance(a.node, Node)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-                stranger.sendto(b"noise", a.node.address)
+                stranger.sendto(b"noise" * 20, a.node.address)
             await until(lambda: a.metrics()["packets_damaged"] == 1)
             said = await scrape(a)
-            assert said("packets_refused_total", kind="damaged") == 1
-            assert said("packets_refused_total", kind="foreign") == 0
+            assert said("packets_refused_total", kind="noise") == 1
+            assert {kind for kind in said.labels("packets_refused_total", "kind")} >= set(Refusals().as_dict())
+            assert sum(said("packets_refused_total", kind=kind) for kind in said.labels("packets_refused_total", "kind")) == 1
+
+    run(main())
+
+
+def test_sessions_and_keys_are_told_where_there_are_keys() -> None:
+    async def main() -> None:
+        ring = Keyring.new()
+        async with members("a", "b", key=ring, metrics="0") as (a, _):
+            said = await scrape(a)
+            assert said("peers") == 1 <= said("sessions")
+            assert said.labels("sealed_with", "key") == {str(ring.sealing)}
+            assert said("sealed_with", key=str(ring.sealing)) == 1
+        async with members("a", metrics="0") as (a,):
+            said = await scrape(a)
+            assert said("peers") == 0
+            assert said.labels("sealed_with", "key") == set()
 
     run(main())
 
@@ -394,7 +419,8 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
                 before = turns
                 await endpoint._text(families, prometheus_client.generate_latest)
                 assert turns - before >= len(families)
-                running, _ = False, await asyncio.sleep(0)
+                running = False
+                await asyncio.sleep(0)
                 running = True
             running = False
             await flooding
@@ -453,6 +479,8 @@ def test_a_registry_of_the_program_may_have_them() -> None:
                 async with members("b", metrics=registry):
                     pytest.fail("two nodes share a registry")
             assert registry.get_sample_value("plainchant_messages_delivered_total", labels) == 1
+            other = await asyncio.to_thread(registry.get_sample_value, "plainchant_messages_delivered_total", labels)
+            assert other == 1  # a thread of the program's may ask
             with pytest.raises(UsageError, match="no endpoint for metrics"):
                 _ = observer_of(a).metrics_address
         assert registry.get_sample_value("plainchant_messages_delivered_total", labels) is None

@@ -66,12 +66,6 @@ def test_samples_that_never_come_back_are_bounded() -> None:
     assert pace.pending == PENDING
 
 
-def test_who_is_stopped_takes_none() -> None:
-    pace = Pace(Random(1))
-    pace.stop()
-    assert taken(pace, 1, 100) == []
-
-
 def test_buckets_count_what_is_no_larger() -> None:
     histogram = Histogram(LATENCIES)
     for value in (*LATENCIES, 11.0, 0.0):

@@ -62,6 +62,12 @@ def lasted(span: ReadableSpan) -> int:
     return span.end_time - span.start_time
 
 
+def trace_of(span: ReadableSpan) -> int:
+    assert span.context is not None
+    found: int = span.context.trace_id
+    return found
+
+
 def is_failed(span: ReadableSpan) -> bool:
     return span.status.status_code is trace.StatusCode.ERROR
 
@@ -86,7 +92,10 @@ def test_joining_views_and_leaving_are_spans() -> None:
         first, second = told("view", "a")
         assert (of(first, "view"), of(first, "members"), of(first, "joined")) == (1, ("a", "b"), ("a", "b"))
         assert (of(second, "members"), of(second, "left"), of(second, "reasons")) == (("a",), ("b",), ("left",))
-        assert second.parent is None
+        assert trace_of(first) != trace_of(second)
+        (theirs,) = told("view", "b")
+        assert of(theirs, "view") == 1
+        assert trace_of(theirs) == trace_of(first)  # one view, one trace
         assert [span.status.is_unset for span in told("leave", "b")] == [True]
         assert not told("message")
         assert not told("deliver")
@@ -184,11 +193,11 @@ def test_spans_of_a_message_are_in_one_trace_at_all_members() -> None:
             name = span.attributes["messaging.message.id"]
             others = [each for each in delivered if each.attributes and each.attributes["messaging.message.id"] == name]
             assert {of(each, "process") for each in others} == {"a", "b", "c"} - {of(span, "sender")}
-            assert {each.context.trace_id for each in others if each.context} == {span.get_span_context().trace_id}
+            assert {trace_of(each) for each in others} == {trace_of(span)}
             assert {each.parent.span_id for each in others if each.parent} == {span.parent.span_id if span.parent else 0}
             assert {each.kind for each in others} == {trace.SpanKind.CONSUMER}
             assert (span.kind, is_failed(span), of(span, "view")) == (trace.SpanKind.PRODUCER, False, 1)
-        assert len({span.get_span_context().trace_id for span in sent}) == 3
+        assert len({trace_of(span) for span in sent}) == 3
         assert [link.context.span_id for link in sent[0].links] == [outer.get_span_context().span_id]
         assert not sent[1].links
 
@@ -220,7 +229,7 @@ def test_a_program_that_comes_again_has_other_traces() -> None:
                 await (await a.send(b"x")).delivered()
         first, second = told("message")
         assert of(first, "seq") == of(second, "seq") == 1
-        assert first.get_span_context().trace_id != second.get_span_context().trace_id
+        assert trace_of(first) != trace_of(second)
 
     run(main())
 
@@ -270,10 +279,10 @@ def test_a_group_that_gets_another_name_chooses_anew() -> None:
 def test_without_spans_nothing_is_looked_at() -> None:
     async def main() -> None:
         async with members("a", parameters=CALM) as (a,):
-            assert (a.sample_at, a.witness, a.deliveries_seen) == (math.inf, None, False)
+            assert (a.sample_at, a.see_delivery) == (math.inf, None)
             await (await a.send(b"x")).delivered()
         async with members("a", parameters=CALM, spans=0) as (a,):
-            assert not a.deliveries_seen
+            assert a.see_delivery is None
             await (await a.send(b"x")).delivered()
         assert not told("message")
 

@@ -125,6 +125,11 @@ SCENARIOS: dict[str, Scripted] = {
         "n1.s n1.a n2.a", messages("n1.s", 300), messages("n1.s", 310), senders=("n1.s",), until=600,
         faults=[fault("clog", 311, source="n2.r", target="n1.r", delay=60, length=5)],
     ),
+    # n2's relay stops for so long that n1 takes it for crashed; nobody there has anything to say afterwards.
+    "a node that is out and silent": _between(
+        "n1.a n2.a", messages("n1.a", 600), relays="n1.r n2.r", until=2500,
+        faults=[fault("pause", 700, process="n2.r", length=900)],
+    ),
     # n2.a leaves and is slow: what comes after its leave is for nobody on n2, and so has been read by all.
     "a slow leaver": _between(
         "n1.s n1.a n2.a", messages("n1.s", 300), messages("n1.s", 310), messages("n1.s", 320), senders=("n1.s",), until=700,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -41,7 +42,10 @@ Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]
 
 _SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})
 """Counters of a transport that have figures of their own."""
+_SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})
+"""Statistics of packets that are sums of what is counted elsewhere."""
 _PREFIX: Final = "packets_"
+_SEALED: Final = "sealed_with_"
 
 
 class Snapshot:
@@ -53,7 +57,10 @@ class Snapshot:
         self.host = host
         self.observer = observer
         self.transport: dict[str, int] = _integers(host.transport.counters)
-        self.refused = refused_packets(host, self.transport)
+        self.is_here = threading.get_ident() == observer.thread
+        """Whether this is the node's own thread, where the protocol may be asked."""
+        self.statistics = node.statistics()
+        self.refused = refused_packets(host, self.transport, self.statistics)
         self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
             (name, group, group.figures()) for name, group in list(host.groups.items())
         ]
@@ -64,12 +71,12 @@ class Snapshot:
         ]
 
 
-def refused_packets(host: Any, transport: Mapping[str, int]) -> dict[str, int]:
+def refused_packets(host: Any, transport: Mapping[str, int], statistics: Mapping[str, int]) -> dict[str, int]:
     """Packets that were not sent or not taken, by kind: everything that the host and its transport count beside the ordinary."""
     found = {f"transport_{name}": number for name, number in transport.items() if name not in _SHOWN_ALONE}
-    for key, number in host.counters().items():
+    for key, number in statistics.items():
         kind = key.removeprefix(_PREFIX)
-        if key.startswith(_PREFIX) and kind not in ("sent", "received", "queued", "dropped"):
+        if key.startswith(_PREFIX) and kind not in _SUMS:
             found[kind] = number
     for name, value in list(vars(host).items()):
         if name.startswith(_PREFIX) and isinstance(value, int) and name not in ("packets_sent", "packets_received"):
@@ -80,7 +87,9 @@ def refused_packets(host: Any, transport: Mapping[str, int]) -> dict[str, int]:
 
 
 def _integers(counters: Any) -> dict[str, int]:
-    """The fields of a dataclass of counters; nothing of one that has other fields."""
+    """The fields of a dataclass of counters; nothing of one that has other fields, or of what is none."""
+    if not dataclasses.is_dataclass(counters):
+        return {}
     fields = {field.name: getattr(counters, field.name) for field in dataclasses.fields(counters)}
     return fields if all(value.__class__ is int for value in fields.values()) else {}
 
@@ -93,7 +102,7 @@ def _of_group(key: str, scale: float = 1) -> Read:
 
 
 def _of_transport(key: str) -> Read:
-    return lambda snapshot: [((), snapshot.transport[key])]
+    return lambda snapshot: [((), snapshot.transport[key])] if key in snapshot.transport else []
 
 
 def _info(snapshot: Snapshot) -> list[Sample]:
@@ -114,10 +123,19 @@ def _departures(snapshot: Snapshot) -> list[Sample]:
 
 
 def _waiting(snapshot: Snapshot) -> list[Sample]:
-    if not snapshot.host.alive or not snapshot.host.me:
+    if not snapshot.is_here or not snapshot.host.alive or not snapshot.host.me:
         return []
-    reason = snapshot.host.engine.waiting()
+    reason = snapshot.host.waiting("")
     return [((reason.code,), 1)] if reason is not None else []
+
+
+def _statistic(key: str) -> Read:
+    return lambda snapshot: [((), snapshot.statistics[key])] if key in snapshot.statistics else []
+
+
+def _sealed_with(snapshot: Snapshot) -> list[Sample]:
+    found = snapshot.statistics.items()
+    return [((key.removeprefix(_SEALED),), number) for key, number in found if key.startswith(_SEALED)]
 
 
 def _spool(read: Callable[[Any], float]) -> Read:
@@ -240,6 +258,15 @@ METRICS: Final = (
         "plainchant_packets_refused_total", COUNTER, ("kind",),
         "Packets that had to wait, were given up or not taken, by kind.",
         lambda snapshot: [((kind,), number) for kind, number in snapshot.refused.items()],
+    ),
+    Metric("plainchant_peers", GAUGE, (), "Other processes in the address book.", _statistic("peers")),
+    Metric(
+        "plainchant_sessions", GAUGE, (), "Sessions of other processes that are remembered, where there is a key.",
+        _statistic("sessions"),
+    ),
+    Metric(
+        "plainchant_sealed_with", GAUGE, ("key",), "How many of the others seal with a key: one that nobody uses can be dropped.",
+        _sealed_with,
     ),
     # the process
     Metric(

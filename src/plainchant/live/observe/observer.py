@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -43,10 +45,10 @@ class Figures:
 
     def __init__(self, group: Group, random: Random) -> None:
         self.group = group
-        self.arrivals = 0
+        self.arrivals: int = 0
         self.departures: Counter[str] = Counter()
         """Members that are gone, by the code of the reason."""
-        self.latency = Histogram(LATENCIES)
+        self.latency: Histogram = Histogram(LATENCIES)
         self.pace = Pace(random)
 
 
@@ -60,7 +62,9 @@ class Observer:
         """What protocols recorded, by group (empty: of none) and kind."""
         self.retransmitted: Counter[str] = Counter()
         """Packets that were sent again, by group."""
-        self.lag = Histogram(LAGS)
+        self.lag: Histogram = Histogram(LAGS)
+        self.thread = 0
+        """The node's own."""
         self._random = Random()
         self._metrics = metrics
         self._collector: NodeCollector | None = None
@@ -85,6 +89,7 @@ class Observer:
     async def open(self, node: Node) -> None:
         """Begins to look at a node whose host is there; the node is open when this has returned."""
         self._node = node
+        self.thread = threading.get_ident()
         if self._metrics is not None:
             await self._open_metrics(node)
         if self._tracing is not None:
@@ -114,7 +119,7 @@ class Observer:
         if self._node is not None:
             self._node.host.observer = None
         for figures in self.figures.values():
-            figures.group.witness = None
+            figures.group.look_away()
         if self._collector is not None and self._metrics is not None and not isinstance(self._metrics, str):
             collector, self._collector = self._collector, None
             self._metrics.unregister(collector)
@@ -164,8 +169,9 @@ class Observer:
         if figures is None:
             figures = self.figures[view.group] = Figures(group, self._random)
             figures.pace.next = group.accepted + 1
-            group.witness = self
-            group.deliveries_seen = self._tracing is not None and self._tracing.traces_messages
+            group.take_sample = self.accepted
+            if self._tracing is not None and self._tracing.traces_messages:
+                group.see_delivery = self._tracing.delivered
             self._next_sample(figures)
         figures.arrivals += len(view.joined)
         figures.departures.update(reason.code for reason in view.left.values())
@@ -179,7 +185,7 @@ class Observer:
     def left(self, group: str) -> None:
         figures = self.figures.pop(group, None)
         if figures is not None:
-            figures.group.witness = None
+            figures.group.look_away()
         self.recorded_by_kind.pop(group, None)
         self.retransmitted.pop(group, None)
         if self._tracing is not None:
@@ -207,23 +213,20 @@ class Observer:
             with self._tracing.joining(group):
                 yield
 
-    # --- what groups tell (Witness) -----------------------------------------------------------------------------------
+    # --- what groups tell ---------------------------------------------------------------------------------------------
 
     def accepted(self, group: Group) -> None:
+        """Messages are about to be handed to the host; among them is a sample."""
         figures = self.figures.get(group.name)
         if figures is None:
-            group.sample_at = float("inf")
+            group.look_away()
             return
         number = group.accepted
-        if number >= figures.pace.next and figures.pace.take(number):
+        if self._metrics is not None and number >= figures.pace.next and figures.pace.take(number):
             self._measure(figures, number)
         if self._tracing is not None:
             self._tracing.accepted(group)
         self._next_sample(figures)
-
-    def delivered(self, group: Group, sender: str, first: int, number: int) -> None:
-        if self._tracing is not None:
-            self._tracing.delivered(group, sender, first, number)
 
     def _measure(self, figures: Figures, number: int) -> None:
         loop = asyncio.get_running_loop()
@@ -238,7 +241,7 @@ class Observer:
         figures.group.when_delivered(number, over)
 
     def _next_sample(self, figures: Figures) -> None:
-        following = figures.pace.next
+        following = figures.pace.next if self._metrics is not None else math.inf
         if self._tracing is not None:
             following = min(following, self._tracing.next_of(figures.group))
         figures.group.sample_at = following

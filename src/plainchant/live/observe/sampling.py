@@ -13,7 +13,6 @@ waits for. At the most :data:`PENDING` samples of a group wait for that.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from itertools import accumulate
 from random import Random
@@ -75,6 +74,3 @@ class Pace:
         self.stride = max(1, (accepted - self._accepted) // PER_TICK)
         self._accepted, self._taken = accepted, 0
         self.next = min(self.next, accepted + self._random.randint(1, 2 * self.stride - 1))
-
-    def stop(self) -> None:
-        self.next = math.inf

@@ -11,9 +11,10 @@ which ``number + digest(group, sender)`` is a multiple of N. So all members choo
 spans belong to follows from its name, too: a digest of group, sender, the random number that the sender drew at its start, and
 the message's number. So the sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other
 member (``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the
-sender and a division a delivered batch.
+sender and a look into a table a delivered batch.
 
-The context in which ``send`` was called is another trace, the application's: the sender's span has a link to it.
+In the same way the spans that members have of one view are in one trace: who saw it when. The context in which ``send`` was
+called is another trace, the application's: the sender's span has a link to it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ PENDING: Final = 256
 """Messages of a group that are traced and not delivered yet, at the most."""
 AT_ONCE: Final = 8
 """Messages of one ``send_many`` that are traced, at the most."""
+SENDERS: Final = 4096
+"""Of so many senders it is remembered which message is traced next; then anew."""
 NOTES: Final = 32
 """Events that a change of the view has in its span, at the most."""
 STALE: Final = 60 * SECOND
@@ -123,6 +126,8 @@ class Tracing:
         """States that are being given: group, view, joiner; and since when."""
         self._messages: dict[str, dict[int, Any]] = {}
         """Own messages that are traced and not delivered, by group and receipt."""
+        self._due: dict[tuple[str, str], int] = {}
+        """The next message of each sender, by group, that is traced: batches before it are not looked at."""
         self._next: dict[str, float] = {}
         """The receipt of the next own message that is traced."""
 
@@ -195,7 +200,9 @@ class Tracing:
         if change is None or now - change.began > STALE:
             change = _Change()
         span = self._tracer.start_span(
-            "plainchant.view", context=self._alone, start_time=min(change.began, now),
+            "plainchant.view",
+            context=self._context(view.members[0], "view", name, view.number, *view.members),
+            start_time=min(change.began, now),
             attributes=self._attributes(name, **_of_view(view)),
         )
         for note, attributes, at in change.notes:
@@ -223,16 +230,23 @@ class Tracing:
         if span is not None:
             span.end()
         self._lose(group, "the process has left")
-        for table in (self._changes, self._awaited, self._next):
-            table.pop(group, None)  # type: ignore[attr-defined]
+        for table in self._by_group():
+            table.pop(group, None)
+        self._next.pop(group, None)
+        for given in [given for given in self._given if given[0] == group]:
+            del self._given[given]
 
     def renamed(self, group: str, name: str) -> None:
         """Messages that wait may be numbered anew: which of them are traced is chosen again."""
         self._lose(group, f"the group is called {name} from here on")
-        for table in (self._changes, self._awaited, self._leaving):
+        for table in self._by_group():
             if group in table:
-                table[name] = table.pop(group)  # type: ignore[attr-defined]
+                table[name] = table.pop(group)
         self._next.pop(group, None)
+
+    def _by_group(self) -> tuple[dict[str, Any], ...]:
+        """What is under way in a group, whatever its name."""
+        return self._changes, self._awaited, self._leaving
 
     def stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: so is everything that was under way."""
@@ -306,7 +320,7 @@ class Tracing:
         current = self._api.get_current_span().get_span_context()
         span = self._tracer.start_span(
             "plainchant.message",
-            context=self._context(group.name, group.me, number),
+            context=self._context(group.me, "message", group.name, number),
             kind=self._api.SpanKind.PRODUCER,
             attributes=self._of_message(group, group.me, number, "send"),
             links=[self._api.Link(current)] if current.is_valid else [],
@@ -325,16 +339,21 @@ class Tracing:
 
     def delivered(self, group: Group, sender: str, first: int, number: int) -> None:
         """A batch of a sender's; the own messages' spans end by themselves."""
-        if sender == group.me:
+        key = group.name, sender
+        end = first + number
+        traced = self._due.get(key, 0)
+        if end <= traced or sender == group.me:
             return
         every = self._options.every
         traced = next_traced(first, group.name, sender, every)
-        last = min(first + number, traced + AT_ONCE * every)
-        for each in range(traced, last, every):
+        if len(self._due) >= SENDERS:
+            self._due.clear()
+        self._due[key] = next_traced(end, group.name, sender, every)
+        for each in range(traced, min(end, traced + AT_ONCE * every), every):
             now = time.time_ns()
             span = self._tracer.start_span(
                 "plainchant.deliver",
-                context=self._context(group.name, sender, each),
+                context=self._context(sender, "message", group.name, each),
                 kind=self._api.SpanKind.CONSUMER,
                 attributes=self._of_message(group, sender, each, "process"),
                 start_time=now,
@@ -350,9 +369,9 @@ class Tracing:
             "messaging.message.id": f"{group.name}/{sender}/{number}",
         }
 
-    def _context(self, group: str, sender: str, number: int) -> Any:
-        """The context that all members give the spans of a message: made of its name."""
-        digest = sha256(f"{group}\0{sender}\0{number}\0".encode() + self._boot_of(sender)).digest()
+    def _context(self, process: str, *name: object) -> Any:
+        """The context that all members give their spans of a message or a view: made of its name, and of a process's start."""
+        digest = sha256("\0".join(map(str, (process, *name))).encode() + self._boot_of(process)).digest()
         api = self._api
         parent = api.SpanContext(
             trace_id=int.from_bytes(digest[:16]) or 1,
@@ -362,14 +381,14 @@ class Tracing:
         )
         return api.set_span_in_context(api.NonRecordingSpan(parent))
 
-    def _boot_of(self, sender: str) -> bytes:
+    def _boot_of(self, process: str) -> bytes:
         """What tells this start of a process from others of the same name, where it is known."""
         assert self._node is not None
         presence = self._node.host.presence
-        if sender == self._node.name:
+        if process == self._node.name:
             return presence.boot
-        peer = presence.peers.get(base_of(sender))
-        return peer.boot if peer is not None and peer.name == sender else b""
+        peer = presence.peers.get(base_of(process))
+        return peer.boot if peer is not None and peer.name == process else b""
 
     def _lose(self, group: str, why: str) -> None:
         """Own messages of which nothing more will be known."""

@@ -150,7 +150,7 @@ class Distributor:
     def _look_up(self) -> None:
         """Who was stopped for so long that others may have taken its node for crashed, and have a distributor of their own, does
         not go on with what it knows, or with what has come meanwhile: it asks them first."""
-        stopped = self.host.now - self._ran_at > self.parameters.misses * self.parameters.present_every
+        stopped = self.host.now - self._ran_at > self.parameters.misses * self.parameters.present_every // 2
         self._ran_at = self.host.now
         if not stopped or self.stopped:
             return

@@ -423,6 +423,7 @@ class Nodes:
         """A round is over: who has come, and who has gone?"""
         time = min(self._open)
         asked = self._open.pop(time)
+        vanished = self._vanishing(time)
         events = [*self._leaving(time), *self._coming(time)]
         identity = self.identity
         if not identity and not asked:
@@ -434,8 +435,18 @@ class Nodes:
         if self._parameters.lans > 1:
             self._choose_lan()
         self._plan()
-        for event in events:
+        for event in (*vanished, *events):
             self._changed(event)
+
+    def _vanishing(self, time: int) -> list[NodesEvent]:
+        """Who was heard, and is silent again before everybody knew it. That forms no group, but somebody may count on it."""
+        silent = sorted(node for node, state in self._fresh.items() if state.first <= time and time - state.last > self._patience)
+        events: list[NodesEvent] = []
+        for node in silent:
+            state = self._fresh.pop(node)
+            reason = Reason("node-silent", f"{node} was silent again before everybody knew it")
+            events.append(Gone(node, state.life, reason, state.last + self._delta))
+        return events
 
     def _leaving(self, time: int) -> list[NodesEvent]:
         now = self._host.now
@@ -456,10 +467,6 @@ class Nodes:
         events: list[NodesEvent] = []
         for node in sorted(node for node, state in self._fresh.items() if state.first <= time):
             state = self._fresh.pop(node)
-            if time - state.last > self._patience:
-                text = f"{node} was silent again before everybody knew it"
-                events.append(Gone(node, state.life, Reason("node-silent", text), state.last + self._delta))
-                continue
             before = self.alive.get(node)
             if before is not None:
                 text = f"{node} has started again: all its processes had stopped"

@@ -159,8 +159,8 @@ def several(groups: int, variant: str, seconds: float) -> Plan:
     end = FORMED + 1000 * seconds
     streams = [load(there, 40, LOADED, end, group=group) for group, there in members.items()]
     return plan(
-        names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variant=variant, places=4,
-        label=variant or "a distributor a group",
+        names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variant=variant,
+        places=max(4, groups + 1), label=variant or "a distributor a group",
     )  # fmt: skip
 
 
