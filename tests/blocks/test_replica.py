@@ -25,7 +25,6 @@ class Log(Block):
         super().__init__()
         self.lines: list[Any] = []
         self.views: list[list[str]] = []
-        self.told: Any = lambda command: {}  # type: ignore[method-assign]
 
     def apply(self, command: Command) -> int:
         if command.body == "no":

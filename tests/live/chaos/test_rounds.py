@@ -10,8 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +26,12 @@ from plainchant.live.chaos.figures import Figure
 from plainchant.live.chaos.plan import DIETS, Round
 from plainchant.live.chaos.rounds import Result, run_round
 from plainchant.live.chaos.trend import Trend
+from plainchant.live.inject import Injector
 from plainchant.live.memory.server import MailboxServer
 from plainchant.live.process import Process
 from plainchant.live.supervisor import LiveSummary
-from plainchant.model import MS
-from plainchant.scenario.model import Fault, Network
+from plainchant.model import MS, Duration
+from plainchant.scenario.model import Fault, Network, RandomFaults
 from plainchant.sim.summary import ProcessEnd
 from plainchant.trace import validate
 from plainchant.trace.accepted import accepted_once
@@ -407,3 +410,72 @@ def test_a_worker_that_is_awake_says_what_its_tasks_wait_for(tmp_path: Path, sta
     summary = supervisor.supervise(scenario, tmp_path / "spools")
     if summary.not_quiet:
         assert any("_obey" in text for text in summary.stuck.values()), summary.stuck
+
+
+# --- what chaos has found ---------------------------------------------------------------------------------------------
+
+
+class Left:
+    """A process that has left."""
+
+    place = "p3"
+    running = False
+    killed = ""
+    paused_until = 0
+    end = ProcessEnd("left")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Place:
+    """A crew with one place; who comes is the last of it at once."""
+
+    def __init__(self) -> None:
+        self.latest = {"p3": Left("p3")}
+        self.came: list[Fault] = []
+
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        return ("g",)
+
+    async def come(self, place: str, groups: tuple[str, ...], fault: Fault) -> None:
+        self.came.append(fault)
+        self.latest[place] = Left("p3#1")
+
+    def heal(self) -> None:
+        return
+
+
+def test_a_place_that_two_faults_want_filled_gets_one_process() -> None:
+    """One restart waits until its process has left; another comes at the very moment when it has. Two processes would want the
+    same address, and nobody would end the first of them."""
+    waiting, prompt = Fault(kind="restart", process="p3"), Fault(kind="restart", process="p3", at=Duration(1))
+
+    async def main() -> None:
+        crew: Any = Place()
+        injector = Injector(crew, (), RandomFaults(), Random(1))
+        injector._waiting["p3"] = waiting
+        crew.gone(crew.latest["p3"])
+        await injector._restart(prompt)
+        now = time.monotonic_ns()
+        await injector.run(now, now + 50 * MS)
+        assert crew.came == [prompt]
+        assert injector.skipped == [(waiting, "p3#1 had come already")]
+
+    asyncio.run(main())
+
+
+def test_who_waited_alone_comes_when_its_process_has_left() -> None:
+    waiting = Fault(kind="restart", process="p3")
+
+    async def main() -> None:
+        crew: Any = Place()
+        injector = Injector(crew, (), RandomFaults(), Random(1))
+        injector._waiting["p3"] = waiting
+        crew.gone(crew.latest["p3"])
+        now = time.monotonic_ns()
+        await injector.run(now, now + 50 * MS)
+        assert crew.came == [waiting]
+        assert injector.skipped == []
+
+    asyncio.run(main())
