@@ -65,7 +65,7 @@ def test_a_violation_shows_while_its_group_runs_and_at_the_end(browser: Browser,
                 story = page.inner_text("#violations article >> nth=0")
                 assert "identical" in story
                 assert "ben" in story
-                assert "Withdrawn if" in story
+                assert "It is withdrawn if" in story
                 assert page.inner_text("#groups h3") == f"Group {EVIL}"
                 assert "live" in page.inner_text("#title")
                 page.wait_for_selector("#processes .state.running >> nth=2")

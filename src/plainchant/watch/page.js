@@ -119,22 +119,31 @@ function showVerdict(told) {
   const found = final ? final.violations : told.so_far ? told.so_far.violations : [];
   const gone = told.so_far ? told.so_far.withdrawn : [];
   part("violations", [found.slice(0, 12), gone], ([list]) => {
-    const articles = list.map((each) => {
-      const box = make("article");
-      const head = make("h3");
-      head.append(make("span", "chip violated", each.property), document.createTextNode(each.group ? ` in ${cut(each.group, 60)}` : ""));
-      box.append(head, make("p", "sentence", cut(each.sentence, 600)));
-      const where = each.events.map((place) => `${place[0]} at index ${place[1]}`).join(", ");
-      const when = each.time !== undefined ? `${since(each.time / 1e6)}; ` : "";
-      box.append(make("p", "note", `${when}events: ${cut(where, 300)}`));
-      if (each.unless && each.unless.length) box.append(make("p", "note", `Withdrawn if ${each.unless.join(" or ")}: then nothing is asked of it.`));
-      return box;
-    });
+    const open = Boolean(document.querySelector("#violations details.more[open]"));
+    const articles = list.slice(0, 1).map(story);
+    if (list.length > 1) {
+      const more = make("details", "more");
+      more.open = open;
+      const left = found.length > 12 ? `, of which 11 are shown` : "";
+      more.append(make("summary", "", `${plural(found.length - 1, "more violation")}${left}`), ...list.slice(1).map(story));
+      articles.push(more);
+    }
     if (gone.length) articles.push(withdrawn(gone));
-    if (found.length > 12) articles.push(make("p", "note", `Showing 12 of ${found.length}.`));
     $("violations").replaceChildren(...articles);
   });
   showProperties(told, final);
+}
+
+function story(each) {
+  const box = make("article");
+  const head = make("h3");
+  head.append(make("span", "chip violated", each.property), document.createTextNode(each.group ? ` in ${cut(each.group, 60)}` : ""));
+  box.append(head, make("p", "sentence", cut(each.sentence, 600)));
+  const where = each.events.map((place) => `${place[0]} at index ${place[1]}`).join(", ");
+  const when = each.time !== undefined ? `${since(each.time / 1e6)}; ` : "";
+  const unless = each.unless && each.unless.length ? ` It is withdrawn if ${each.unless.join(" or ")}: then this is not asked of them.` : "";
+  box.append(make("p", "note", `${when}events: ${cut(where, 300)}.${unless}`));
+  return box;
 }
 
 function withdrawn(list) {
