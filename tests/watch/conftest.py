@@ -19,8 +19,9 @@ ARGUMENTS = [
 INSTALL = "apt-get install -y chromium, as .ci/run does where it may; PLAINCHANT_CHROMIUM names another one"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module and not longer: playwright has an event loop in this thread, in which nobody else can run one meanwhile."""
     program = os.environ.get("PLAINCHANT_CHROMIUM") or shutil.which("chromium")
     if program is None:
         pytest.skip(f"the page is tried in Chromium, and there is no program `chromium` on the PATH: {INSTALL}")
