@@ -10,6 +10,7 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -18,8 +19,10 @@ from tests.lab.catalogue import CATALOGUE
 from tests.lab.mutations import CAUGHT, HARMLESS, mutated
 from tests.lab.random_traces import RandomRun, random_run, table
 
+from plainchant.cli import main
+from plainchant.trace import read
 from plainchant.trace.fact import Fact, facts_of
-from plainchant.trace.growing import OPEN, Growing, Limits
+from plainchant.trace.growing import OPEN, Growing, Limits, order
 from plainchant.trace.growing.book import WAITS
 from plainchant.trace.properties import PROPERTIES
 from plainchant.trace.reference import Violation, check_run
@@ -320,3 +323,34 @@ def test_hand_written_traces_are_judged_as_by_the_reference() -> None:
         if mine != expected:
             differing.append(f"{case.name}: here {mine or 'nothing'}, the reference {expected or 'nothing'}")
     assert not differing, "\n".join(differing)
+
+
+@pytest.mark.parametrize("scenario", ["newtop-partition", "rtcast-partition", "join-and-leave"])
+def test_runs_of_protocols_are_judged_as_by_the_reference(scenario: str, tmp_path: Path) -> None:
+    """All properties, promised or not, with the portions and rounds of somebody who follows."""
+    assert main(["run", scenario, "--out", str(tmp_path / "out"), "--no-verify"]) == 0
+    rows = read(tmp_path / "out").table
+    (run,) = runs_of(rows)
+    growing = Growing("x")
+    for number, portion in enumerate(portions(rows, Random(scenario))):
+        growing.feed(portion)
+        if number % 50 == 0:
+            growing.tick()
+    growing.finish()
+    assert violated(growing) == {violation.property for violation in decided(run)}
+    assert growing.late == 0
+
+
+@pytest.mark.parametrize("rounds", [2, 0])
+def test_who_judges_before_everything_is_read_accuses_the_innocent(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """p has excluded q before it sends on, but that is read a round later than q's delivery: two ends of rounds have to pass. The
+    mutant does not wait."""
+    monkeypatch.setattr(order, "ROUNDS", rounds)
+    facts = list(facts_of(trace({"p": "view 1 p,q | send | view 2 p | send", "q": "view 1 p,q | deliver p 2"})))
+    growing = Growing("r0")
+    growing.feed(fact for fact in facts if fact.process == "q" or fact.index < 2)
+    growing.tick()
+    growing.feed(facts)
+    growing.tick()
+    growing.tick()
+    assert ("fifo" in violated(growing)) == (rounds == 0)
