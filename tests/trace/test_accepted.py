@@ -88,6 +88,10 @@ def test_a_run_that_was_not_drained_says_nothing() -> None:
     assert accepted_once(table).verdict == "nothing to check"
 
 
+def test_a_trace_without_what_was_accepted_says_nothing() -> None:
+    assert accepted_once(trace({"a": "view 1 a | send digest=1 size=3 | deliver a 1 | end"})).verdict == "nothing to check"
+
+
 def test_many_violations_are_counted_and_some_are_told() -> None:
     many = " | ".join(f"accept group=g digest={number} size=1" for number in range(50))
     found = accepted_once(trace({"a": f"view 1 a | {many} | end"}))

@@ -297,7 +297,7 @@ resilience = 1                  # a message is delivered when a member besides t
 # [observe]
 # metrics = ""                  # "127.0.0.1:9464": figures for Prometheus are at http://127.0.0.1:9464/metrics
 # otlp = ""                     # "http://127.0.0.1:4318": a collector that gets OpenTelemetry's spans
-# messages = 0.001              # the share of messages that are traced
+# messages = 0.0001             # the share of messages that are traced
 
 # With transport = "multicast":
 # [multicast]

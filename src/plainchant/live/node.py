@@ -618,7 +618,7 @@ class Node:
             waiting = self._host.waiting(name) if group is not None else None
             missing = waiting.text if waiting is not None else presence.missing(name)
             await self._give_up(name, group)
-            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {missing}"
+            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {missing}{self._key_hint()}"
             raise JoinTimeout(Reason("join timeout", text)) from None
         except BaseException:
             await self._give_up(name, group)
@@ -626,6 +626,18 @@ class Node:
         finally:
             self._entering.discard(name)
         return group
+
+    def _key_hint(self) -> str:
+        """What the counters say of keys that do not fit, for somebody who waits."""
+        refused = self._refusals
+        for count, what in (
+            (refused.other_key, "are sealed with a key that it does not have: give everybody the same key file"),
+            (refused.unsealed, "are not sealed: give the others the key, too"),
+            (refused.sealed, "are sealed, and it has no key: give key=FILE here, too"),
+        ):
+            if count:
+                return f"; {count} packets came that {what}"
+        return ""
 
     def _check_outside(self, name: str) -> None:
         """Fails unless this process runs and has never been in the group."""
