@@ -314,4 +314,5 @@ def test_those_who_stay_are_never_lost_and_others_are() -> None:
     assert {each.process for each in drawn if each.kind == "busy"} == {"p1", "p2", "p3", "p4", "p5"}
     disks = [each for each in drawn if each.kind == "disk"]
     assert len({each.room for each in disks}) > 1
-    assert all(any(back.kind == "restart" and back.process == each.process and back.at > each.at for back in drawn) for each in disks)
+    backs = [(back.process, back.at) for back in drawn if back.kind == "restart"]
+    assert all(any(process == each.process and at > each.at for process, at in backs) for each in disks)
