@@ -54,6 +54,7 @@ from .model import (
     Form,
     GroupId,
     Join,
+    Number,
     Packet,
     ProcessId,
     Propose,
@@ -80,16 +81,16 @@ class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
     """Who joined in view ``view`` has all parts up to ``received`` and wants the next."""
 
     group: GroupId
-    view: int
-    received: int
+    view: Number
+    received: Number
 
 
 class StatePart(Packet, frozen=True, array_like=True, gc=False, tag=111):
     """Part ``number`` of the state: chunks of the application. If ``continued``, the last one goes on in the next part."""
 
     group: GroupId
-    view: int
-    number: int
+    view: Number
+    number: Number
     pieces: tuple[bytes, ...]
     continued: bool
     last: bool
@@ -99,14 +100,14 @@ class StateWait(Packet, frozen=True, array_like=True, gc=False, tag=112):
     """The donor is there and has nothing to send yet."""
 
     group: GroupId
-    view: int
+    view: Number
 
 
 class StateLost(Packet, frozen=True, array_like=True, gc=False, tag=113):
     """The donor does not have that state, and why."""
 
     group: GroupId
-    view: int
+    view: Number
     text: str
 
 
