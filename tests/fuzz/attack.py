@@ -42,7 +42,7 @@ RECENT: Final = 48
 """Packets that are remembered, to be bent."""
 MOST_PACKETS: Final = 400
 """Hostile packets in a run."""
-LONGEST: Final = 120
+LONGEST: Final = 30
 """Seconds after which a run that takes a second is taken for one that goes round for ever."""
 Wrap = Callable[[Engine], Engine]
 
