@@ -33,6 +33,15 @@ def count_of(epoch: int) -> int:
     return epoch >> _COUNTED
 
 
+def is_epoch_of(epoch: int, distributor: ProcessId) -> bool:
+    """Whether a distributor has this epoch, or one like it.
+
+    >>> is_epoch_of(epoch_of(3, "n1.a"), "n1.a"), is_epoch_of(epoch_of(3, "n1.a"), "n2.a")
+    (True, False)
+    """
+    return epoch == epoch_of(count_of(epoch), distributor)
+
+
 def mask_of(nodes: Iterable[str]) -> int:
     """Nodes as a mask, by digests of their names: it fits into a mailbox's header. Two names may share a bit.
 
@@ -264,5 +273,5 @@ def change_from_bytes(data: bytes) -> Change:
     """
     try:
         return _decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"{len(data)} bytes are no change of a group ({error}); run the same version everywhere") from error

@@ -249,3 +249,13 @@ PACKETS: tuple[type[Packet], ...] = (
 )
 FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin)
 """Packets between formations, which belong to none."""
+
+
+def weight(packet: Packet) -> int:
+    """About how many bytes a packet takes in memory.
+
+    >>> weight(Emit("g", 7))
+    100
+    """
+    inside = packet.packet if isinstance(packet, Again) else packet
+    return 100 + (len(inside.batch.body) if isinstance(inside, Data | Request) else 0)

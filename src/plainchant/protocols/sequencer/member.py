@@ -68,7 +68,7 @@ class Member(Engine):
     """One process's part in one group."""
 
     __slots__ = (  # not to save memory, but because attributes beyond thirty are slow without them
-        "_deliver", "_handlers", "_immediate", "_interval", "acked", "allowed", "base", "done", "door", "election", "epoch",
+        "_claims", "_deliver", "_handlers", "_immediate", "_interval", "acked", "allowed", "base", "done", "door", "election", "epoch",
         "gaps", "group", "host", "joined_later", "leaving", "listening", "log", "me", "office", "parameters", "pause",
         "promised", "promised_to", "rebuild", "requests", "room", "sequencer", "undecided_since", "view", "vouched", "voters", "watch",
     )
@@ -89,6 +89,8 @@ class Member(Engine):
         """No epoch below this one is listened to any more."""
         self.promised_to: ProcessId = ""
         self.sequencer: ProcessId = ""
+        self._claims: tuple[int, ProcessId, int] = (NOBODY, "", 0)
+        """Which epoch somebody whom we do not know says to be the sequencer of, and since when."""
         self.vouched: tuple[int, ProcessId] = (NOBODY, "")
         """Whom a member has named as the sequencer of an epoch that this one has promised and knows nothing of."""
         self.view: Change | None = None
@@ -434,10 +436,8 @@ class Member(Engine):
         # Its voters have promised this very epoch, and one that promised a later one follows that.
         is_new = packet.epoch > self.epoch and packet.epoch == self.promised
         if is_new and self.me in packet.voters and self.log.newest is not None:
-            if self.knows(source) or self.vouched == (packet.epoch, source):
+            if self.knows(source) or self._is_vouched_for(source, packet.epoch):
                 self._follow(source, packet)
-            else:
-                self._ask_about()
             return
         if not self.hears(source, packet.epoch):
             return
@@ -456,9 +456,19 @@ class Member(Engine):
         elif packet.allowed < packet.highest:
             self.acknowledge("permission")
 
+    def _is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
+        """Whether one who says to be the sequencer of the epoch that we have promised, and was in no view that we know of, is it:
+        it may have joined while we were behind, or be a stranger. Members who follow it will say so (``Stale``). If there is
+        nobody any more whom we know, it is believed when it has repeated itself for a while, and no vote has overtaken it."""
+        if self.vouched[0] == epoch:
+            return self.vouched[1] == source
+        now = self.host.now
+        if self._claims[:2] != (epoch, source):
+            self._claims = (epoch, source, now)
+            self._ask_about()
+        return now - self._claims[2] >= self.parameters.suspect_after // 2
+
     def _ask_about(self) -> None:
-        """Somebody says to be the sequencer of the epoch that we have promised, and was in no view that we know of: it may have
-        joined while we were behind, or be a stranger. Members who follow it will say so (``Stale``), and it repeats itself."""
         members = dict.fromkeys((*(self.view.members if self.view is not None else ()), *self._newest_members))
         others = tuple(process for process in members if process != self.me)
         self.host.send(others, Ack(self.group, self.epoch, self.log.contiguous, self.room.behind))
@@ -629,8 +639,8 @@ class Member(Engine):
                 self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, True))
             else:
                 self.host.send((source,), self.status(packet.epoch, trial=True))
-        elif not self.is_near(packet.epoch) or (content and not self.knows(source)):
-            # Who is in no view that we know of may have joined while we were behind; but we are not, as it seems.
+        elif not self.is_near(packet.epoch) or (self._is_settled and not self.knows(source)):
+            # Who is in no view that we know of may have joined while we were behind; but nobody is missed here yet.
             self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
         elif packet.epoch > self.promised:
             self.election = None
@@ -640,6 +650,11 @@ class Member(Engine):
             self.host.send((source,), self.status(packet.epoch, trial=False))
         else:
             self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
+
+    @property
+    def _is_settled(self) -> bool:
+        """There is a sequencer, and this member does not miss it."""
+        return self.office is not None or (self.follows and self.election is None)
 
     def status(self, epoch: int, *, trial: bool) -> Promise:
         """What we hold: by this the winner is chosen. (A joiner that has been let in but does not know yet whether its view
