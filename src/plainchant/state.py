@@ -62,6 +62,7 @@ from .model import (
     Reason,
     Timer,
     View,
+    unpack,
 )
 
 STATE_LOST: Final = "state lost"
@@ -204,6 +205,8 @@ class StateTransfer(Layer):
         if incoming is None:
             self._deliver_now(group, sender, batch, rank)
         else:
+            if batch.count != 1:
+                unpack(batch)  # what cannot be delivered later is refused now, by whoever hands it over
             incoming.hold(self._deliver_now, group, sender, batch, rank)
 
     def stable(self, group: GroupId, rank: int) -> None:

@@ -522,8 +522,6 @@ class Nodes:
                 state = self._fresh[node] = self._new_state(source, packet)
             elif life < state.life:
                 return
-        elif source != state.relay and source not in state.networked:
-            return  # who takes over from a relay has been named by it
         self._note(state, packet)
         if 0 < state.said - packet.time <= self._patience + self._pi:
             return
