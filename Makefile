@@ -3,10 +3,13 @@
 #   PYTHON=python3.12 make setup      to choose the interpreter
 #   make test PYTEST_ARGS='-k wire'   to choose tests
 #   make sweep TIMES=20               for longer sweeps
+#   make chaos MINUTES=60             for longer chaos
 
 PYTHON ?= python3
 WORKERS ?= 3
 TIMES ?= 4
+MINUTES ?= 5
+CHAOS_ARGS ?=
 PYTEST_ARGS ?=
 
 VENV := .venv
@@ -23,7 +26,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test sweep bench-sim bench-groups bench-verify bench-sweep bench-live bench-nodes pins clean
+.PHONY: help setup demo test lint types unit-test docs-test sweep chaos bench-sim bench-groups bench-verify bench-sweep bench-live bench-nodes pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +73,9 @@ docs-test: $(STAMP)  ## run every example in the README and the docs
 
 sweep: $(STAMP)  ## the fault sweeps and random traces, four times as many as in the tests (TIMES=20: twenty times)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'sweep or long' --times $(TIMES) $(PYTEST_ARGS)
+
+chaos: $(STAMP)  ## real members of every protocol in trouble (MINUTES=60: for an hour; CHAOS_ARGS='--seed 7')
+	$(BIN)/plainchant chaos --minutes $(MINUTES) $(CHAOS_ARGS)
 
 bench-sim: $(STAMP)  ## simulator speed beside SimPy
 	$(BIN)/plainchant bench sim

@@ -22,3 +22,9 @@ class NoStreams:
 
     def admission(self, group: str) -> Mapping[str, Any] | None:
         return None
+
+    def is_traced(self) -> bool:
+        return False
+
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        raise AssertionError("nobody notes anything in this group")

@@ -60,6 +60,12 @@ class Desk:
     def admission(self, group: str) -> Mapping[str, Any] | None:
         return {"hold": 4 * MS, "streams": dict.fromkeys(self.wanted)}
 
+    def is_traced(self) -> bool:
+        return False
+
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        raise AssertionError("nobody notes anything in this group")
+
     def take(self, group: Group, messages: int, stream: str = "") -> None:
         group.took(messages, messages, stream)
 

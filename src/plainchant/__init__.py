@@ -33,18 +33,20 @@ if TYPE_CHECKING:
         Stream,
         merged,
     )
-    from .live.node import Node, join
+    from .live.keys import Key, Keyring
+    from .live.node import Insecure, Node, join
     from .model import Invitation, PlainchantError, Reason, UsageError, View
 
 __all__ = [
-    "Event", "Group", "GroupError", "Guaranteed", "Guarantees", "Halted", "Invitation", "JoinTimeout", "LeaveTimeout", "Lost",
-    "Message", "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused", "Rejected", "State", "StateRequest",
-    "Stream", "UsageError", "View", "join", "merged", "sim",
+    "Event", "Group", "GroupError", "Guaranteed", "Guarantees", "Halted", "Insecure", "Invitation", "JoinTimeout", "Key",
+    "Keyring", "LeaveTimeout", "Lost", "Message", "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused",
+    "Rejected", "State", "StateRequest", "Stream", "UsageError", "View", "join", "merged", "sim",
 ]
 
 __getattr__ = exports(__name__, {
     **dict.fromkeys(__all__, "group"),
-    **dict.fromkeys(("Node", "join"), "live.node"),
+    **dict.fromkeys(("Insecure", "Node", "join"), "live.node"),
+    **dict.fromkeys(("Key", "Keyring"), "live.keys"),
     **dict.fromkeys(("Invitation", "PlainchantError", "Reason", "UsageError", "View"), "model"),
     "sim": "sim",
 })

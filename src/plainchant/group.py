@@ -38,7 +38,7 @@ import dataclasses
 import heapq
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import count, repeat
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -231,6 +231,12 @@ class _Mark:
         heapq.heappush(self._waiting, (value, next(self._order), future))
         await future
 
+    def tell(self, value: int, callback: Callable[[asyncio.Future[None]], None]) -> None:
+        """Calls back when it has come so far, or when it is known that it never will."""
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (value, next(self._order), future))
+        future.add_done_callback(callback)
+
     def advance(self, value: int) -> None:
         self.value = value
         waiting = self._waiting
@@ -248,6 +254,30 @@ class _Mark:
                 future.set_exception(Lost(reason))
         self._waiting = [entry for entry in self._waiting if entry[0] <= still]
         heapq.heapify(self._waiting)
+
+
+class _Stopwatch:
+    """How long something has lasted, all times that it did together, by the event loop's time."""
+
+    __slots__ = ("_before", "_loop", "_since")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._before = 0.0
+        self._since: float | None = None
+
+    def start(self) -> None:
+        self._since = self._loop.time()
+
+    def stop(self) -> None:
+        if self._since is not None:
+            self._before += self._loop.time() - self._since
+            self._since = None
+
+    @property
+    def total(self) -> Nanoseconds:
+        running = self._loop.time() - self._since if self._since is not None else 0.0
+        return round((self._before + running) * SECOND)
 
 
 class _Runs:
@@ -377,6 +407,12 @@ class Port(Protocol):
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
         """What is guaranteed now, and how much room is left; None: the protocol does not say."""
 
+    def is_traced(self) -> bool:
+        """Whether what happens at this process is recorded in a trace."""
+
+    def write_note(self, group: GroupId, sender: ProcessId | None, seq: int | None, detail: dict[str, Any]) -> None:
+        """Writes a ``note`` row into the trace, if there is one and this process is still part of it."""
+
 
 class Founder(Protocol):
     """The process that a group is a membership of, as far as it forms other groups: the node, or its like in the simulator."""
@@ -497,7 +533,20 @@ class Group:
         self._state = asyncio.Event()
         self._joined: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._received = 0
+        self._received_bytes = 0
+        self._sent_bytes = 0
         self._views = 0
+        # who looks on
+        self._blocked = _Stopwatch()
+        """While somebody waits for room."""
+        self._overfull = _Stopwatch()
+        """While too much is unread."""
+        self.sample_at: float = math.inf
+        """The receipt of the next message that somebody wants to know of; infinite: of none."""
+        self.take_sample: Callable[[Group], None] = _forget_sample
+        """Is called when messages with receipts so large are about to be handed to the host, and says which is the next."""
+        self.see_delivery: Callable[[Group, ProcessId, int, int], None] | None = None
+        """Is told of what is delivered: the sender, the number of the first message, how many there are."""
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -523,6 +572,8 @@ class Group:
         self._queued += 1
         self._queued_cost += cost
         self._accepted += 1
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, (payload,))
         return Receipt(self._lane, self._accepted)
 
@@ -539,6 +590,8 @@ class Group:
         self._queued += 1
         self._queued_cost += cost
         self._accepted += 1
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, (payload,))
         return Receipt(self._lane, self._accepted)
 
@@ -559,6 +612,8 @@ class Group:
         self._queued += len(payloads)
         self._queued_cost += cost
         self._accepted += len(payloads)
+        if self._accepted >= self.sample_at:
+            self.take_sample(self)
         self._port.accept(self.name, payloads)
         return Receipt(self._lane, self._accepted)
 
@@ -570,6 +625,8 @@ class Group:
         """Waits behind those who came before. (``largest``: the size of the largest of many messages.)"""
         self._refuse_if_over(largest or cost)
         self._waiters += 1
+        if self._waiters == 1:
+            self._blocked.start()
         try:
             async with self._turnstile:
                 while True:
@@ -583,6 +640,8 @@ class Group:
                         self._room = None
         finally:
             self._waiters -= 1
+            if not self._waiters:
+                self._blocked.stop()
 
     def _refuse_size(self, size: int) -> None:
         if self._largest == LARGEST_MESSAGE:
@@ -723,6 +782,7 @@ class Group:
             origins.append((self, stamp, number))
         if self._full and 2 * self._unread_cost <= self._unread_limit:
             self._full = False
+            self._overfull.stop()
             self._port.pressure(self.name, False)
 
     def put_back(self, event: Event, stamp: int) -> None:
@@ -753,8 +813,35 @@ class Group:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
         return self._port.waiting(self.name)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether what happens here is recorded: if not, a :meth:`note` goes nowhere and need not be worked out."""
+        return self._over is None and self._port.is_traced()
+
+    def note(self, about: str, message: Message | None = None, **detail: Any) -> None:
+        """Writes a row of kind ``note`` into the trace: what the application did, for its own checks and for explanations.
+
+        ``about`` says of what kind the note is (``"payment"``), ``message`` which message it is about, ``detail`` the rest, in
+        terms of JSON. The row stands in this process's history behind everything that the program has read so far. A process's
+        history ends when it leaves its last group or is stopped; what is noted later is not part of it.
+        """
+        if not isinstance(about, str) or not about or "note" in detail:
+            raise UsageError(f"a note is about something: give it a name, not {about!r}, and no detail that is called note")
+        whole = {"note": about, **detail}
+        try:
+            msgspec.json.encode(whole)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            raise UsageError(f"a note about {about!r} is not JSON: {error}; note texts, numbers, lists and mappings") from error
+        if self.is_traced:
+            sender, seq = (message.sender, message.seq) if message is not None else (None, None)
+            self._port.write_note(self.name, sender, seq, whole)
+
     def metrics(self) -> dict[str, int]:
         """Numbers about this membership since it began, and the process's counters of packets."""
+        return {**self.figures(), **self._port.counters()}
+
+    def figures(self) -> dict[str, int]:
+        """Numbers about this membership alone. Bytes of what was delivered are those of batches: a few more a message."""
         accepted = self._accepted + self._streams_accepted
         queued = self._queued + self._streams_queued
         return {
@@ -768,8 +855,32 @@ class Group:
             "unread_bytes": self._unread_cost,
             "views": self._views,
             "members": len(self.members),
-            **self._port.counters(),
+            "sent_bytes": self._sent_bytes,
+            "delivered_bytes": self._received_bytes,
+            "outgoing_limit": self._limit,
+            "unread_limit": self._unread_limit,
+            "blocked_ns": self._blocked.total,
+            "blocked_senders": self._waiters,
+            "overfull_ns": self._overfull.total,
         }
+
+    @property
+    def accepted(self) -> int:
+        """The receipt of the last message without a deadline."""
+        return self._accepted
+
+    @property
+    def numbered_before(self) -> int | None:
+        """What a receipt is larger than the number of its message; None: messages with deadlines overtake, so nobody knows."""
+        return None if self._has_streams else self._numbered_before
+
+    def look_away(self) -> None:
+        """Nobody looks on from outside any more (``live.observe``)."""
+        self.sample_at, self.take_sample, self.see_delivery = math.inf, _forget_sample, None
+
+    def when_delivered(self, receipt: int, callback: Callable[[asyncio.Future[None]], None]) -> None:
+        """Calls back when a message without a deadline that is not delivered yet is, or is known to be lost."""
+        self._lane.delivered.tell(receipt, callback)
 
     async def leave(self) -> None:
         """Leaves the group: what was accepted is sent first. Returns when the group has let this process go.
@@ -863,6 +974,7 @@ class Group:
         self._unread_cost = 0
         if self._full:
             self._full = False
+            self._overfull.stop()
             self._port.pressure(self.name, False)
 
     async def joined(self) -> View:
@@ -883,6 +995,7 @@ class Group:
 
     def took(self, messages: int, size: int, stream: str = "") -> None:
         """The protocol took messages of so many bytes, of a stream or of those without a deadline: there is room again."""
+        self._sent_bytes += size
         if self._has_streams:
             self._number(messages, stream)
         if not stream:
@@ -937,6 +1050,9 @@ class Group:
         """Messages of one sender, in their place; ``size`` is about their bytes."""
         number = len(payloads)
         self._received += number
+        self._received_bytes += size
+        if self.see_delivery is not None:
+            self.see_delivery(self, sender, first, number)
         if sender == self.me:
             last = self._own_delivered = first + number - 1 + self._numbered_before
             if not self._has_streams:
@@ -980,6 +1096,7 @@ class Group:
         self._unread_cost += cost
         if self._unread_cost > self._unread_limit and not self._full:
             self._full = True
+            self._overfull.start()
             self._port.pressure(self.name, True)
         _wake(self._reading.waiter)
 
@@ -1022,6 +1139,7 @@ class Group:
 
     def _end(self, reason: Reason) -> None:
         self._over = reason
+        self._overfull.stop()
         self._refuse(reason)
         for lane in (self._lane, *self._lanes.values(), *self._undelivered.lanes(), *self._unstable.lanes()):
             lane.end(reason)
@@ -1279,6 +1397,11 @@ def merged(*groups: Group) -> Stream:
     stream = Stream(groups)
     stream.check_free()
     return stream
+
+
+def _forget_sample(group: Group) -> None:
+    """Nobody wants to know of messages any more."""
+    group.sample_at = math.inf
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
-from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan
+from plainchant.live.bench.measure import compare_encrypted, wanted_of_encryption
+from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan, make_encrypted_plan
+from plainchant.live.bench.session import Flood
+from plainchant.live.bench.us import Round
 
 ONE = Plan((Case(),), (), (), 0.1, 0.3, 0.1, idle=(Idle(),), idle_seconds=0.2)
 """One case, and one nearly idle group, as short as it goes."""
@@ -34,6 +37,7 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     result = json.loads(capsys.readouterr().out)
     assert set(result) == {
         "rows", "idle", "timed", "local", "peers", "machine", "newtop_to_sequencer", "mailbox_to", "wanted",
+        "encrypted_to_plain",
     }
     (row,) = result["rows"]
     assert set(row) >= COLUMNS | FIGURES
@@ -61,6 +65,34 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     assert all(isinstance(target["reached"], bool) for target in measured)
     assert all(target["reached"] is None for target in result["wanted"] if target["measured"] is None)
     assert plan == [{"level": "quick", "rounds": 3, "seconds": 1.0, "stall_seconds": 0.0, "protocols": MEASURED}]
+
+
+def test_with_a_key_is_measured_beside_without(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def make_plan(**options: Any) -> Plan:
+        made = make_encrypted_plan(**options)
+        assert [case.encrypted for case in made.cases] == [False, True] * 3
+        return Plan(made.cases[:2], (), (), 0.1, 0.2, 0.1)
+
+    monkeypatch.setattr("plainchant.live.bench.plan.make_encrypted_plan", make_plan)
+    assert main(["bench", "live", "--encrypted", "--protocol", "sequencer", "--rounds", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["encrypted"] for row in result["rows"]] == [False, True]
+    assert all(row["error"] is None for row in result["rows"])
+    assert main(["bench", "live", "--encrypted", "--quick"]) == 2
+
+
+def test_rates_with_a_key_are_compared_round_by_round() -> None:
+    def flooded(rate: float, trip: float) -> Round:
+        return Round(Flood(rate, None, ()), {"p50": trip}, None, {}, {})
+
+    plain, sealed = Case(), Case(encrypted=True)
+    rounds = {plain: [flooded(100, 10), flooded(200, 20)], sealed: [flooded(80, 20), flooded(90, 30)]}
+    (ratio,) = compare_encrypted(rounds)
+    assert (ratio["least"], ratio["largest"], ratio["median"], ratio["round_trip"]) == (0.45, 0.8, 0.625, 1.75)
+    (target,) = wanted_of_encryption([ratio])
+    assert target["reached"] is True
+    assert wanted_of_encryption([{**ratio, "median": 0.4}])[0]["reached"] is False
+    assert compare_encrypted({plain: rounds[plain]}) == []
 
 
 def test_a_failed_case_is_an_error_and_not_a_figure(

@@ -1,9 +1,11 @@
-"""``plainchant doctor --memory``: what it measures and proposes, and how it looks after mailboxes."""
+"""``plainchant doctor``: what it says of a machine; what ``--memory`` measures and proposes; how it looks after mailboxes."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from plainchant.live.memory.server import MailboxServer, mailboxes, namespace_of
 from plainchant.memory import Layout
 from plainchant.model import US
 from plainchant.protocols.mailbox.parameters import Parameters
+
+from ..doctor.pretend import pretend
 
 LAYOUT = Layout(copies=2, places=3, slots=2, room=64)
 
@@ -103,9 +107,88 @@ def test_where_files_are_no_memory_it_says_so(
     assert "which is no memory but files: slower." in capsys.readouterr().out
 
 
-def test_without_saying_what_it_asks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor"]) == 2
-    assert "plainchant doctor --memory" in capsys.readouterr().err
+def on(monkeypatch: pytest.MonkeyPatch, **amiss: Any) -> None:
+    """The doctor looks at a machine on which all is well but this."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("plainchant.doctor.machine.Machine", lambda: pretend(**amiss))
+
+
+def test_a_machine_on_which_all_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    on(monkeypatch)
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert re.search("(?m)^ok +java +Java 21", out)
+    assert out.endswith("\nno problem, no warning\n")
+    assert "->" not in out
+    assert main(["doctor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["problems"], told["warnings"]) == (0, 0)
+    assert {finding["level"] for finding in told["findings"]} == {"ok"}
+
+
+def test_problems_and_warnings_are_told_with_what_to_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(monkeypatch, synchronised=False, space=(0, "Read-only file system"))
+    assert main(["doctor", "--spool", "spools"]) == 1
+    out = capsys.readouterr().out
+    lines = [line.rstrip() for line in out.splitlines()]
+    at = next(number for number, line in enumerate(lines) if line.startswith("problem  disk"))
+    assert lines[at].endswith("nothing can be written to spools: Read-only file system")
+    assert lines[at + 1].strip() == "-> choose another directory (trace, --trace), or make it yours"
+    assert out.endswith("\n1 problem, 2 warnings\n")
+    on(monkeypatch, synchronised=False)
+    assert main(["doctor"]) == 0  # a warning is none
+    assert "no problem, 1 warning\n" in capsys.readouterr().out
+    on(monkeypatch, space=(0, "Read-only file system"))
+    assert main(["doctor", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    (found,) = [finding for finding in told["findings"] if finding["level"] == "problem"]
+    assert (found["check"], bool(found["change"])) == ("disk", True)
+
+
+def test_a_configuration_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bank.toml"
+    file.write_text('[peers]\na = "127.0.0.1:7001"\nb = "127.0.0.1:7002"\n')
+    on(monkeypatch, bind=lambda address, kind: "Address already in use" if address[1] == 7002 else "")
+    assert main(["doctor", "--config", str(file)]) == 0  # nobody has said who is to run here
+    assert "b at 127.0.0.1:7002 is here and cannot be bound now" in capsys.readouterr().out
+    assert main(["doctor", "--config", str(file), "--me", "a"]) == 0
+    assert main(["doctor", "--config", str(file), "--me", "b"]) == 1
+    assert "b at 127.0.0.1:7002 cannot be bound" in capsys.readouterr().out
+    file.write_text('me = "b"\ntrace = "logs"\n' + file.read_text())
+    assert main(["doctor", "--config", str(file)]) == 1
+    assert "are left at logs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--me", "a"], "name it with --config"),
+        (["--clean"], "plainchant doctor --memory --clean"),
+        (["--memory", "--spark"], "--memory measures memory and nothing else"),
+        (["--config", "missing.toml"], "no configuration file"),
+        (["--config", "wrong.toml"], "wrong.toml:1: this is not TOML"),
+        (["--config", "empty.toml"], "peers are missing"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.toml").write_text("me = ")
+    Path("empty.toml").write_text("")
+    assert main(["doctor", *arguments]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_this_machine_is_looked_at_without_a_check_that_breaks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) in (0, 1)  # whatever it has
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert [finding for finding in findings if "could not be looked at" in finding["text"]] == []
+    assert {finding["check"] for finding in findings} >= {"python", "java", "multicast", "buffers", "clocks", "shared memory"}
 
 
 def test_mailboxes_on_nodes_say_on_which(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.cli import BENCHMARKS, COMMANDS, app, main
+from plainchant.cli import BENCHMARKS, COMMANDS, KEYS, app, main
 from plainchant.cli.later import Later
 
-ALL = {f"{where}{command.name}": command for where, group in (("", COMMANDS), ("bench ", BENCHMARKS)) for command in group}
+GROUPS = (("", COMMANDS), ("bench ", BENCHMARKS), ("key ", KEYS))
+ALL = {f"{where}{command.name}": command for where, group in GROUPS for command in group}
 
 
 @pytest.mark.parametrize("command", ALL.values(), ids=ALL.keys())
@@ -21,8 +22,8 @@ def test_a_command_in_the_list_is_the_command_itself(command: Later) -> None:
 
 
 def test_all_commands_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(app.commands) == [*(command.name for command in COMMANDS), "bench"]
-    for arguments, commands in ((["--help"], COMMANDS), (["bench", "--help"], BENCHMARKS)):
+    assert list(app.commands) == [*(command.name for command in COMMANDS), "key", "bench"]
+    for arguments, commands in ((["--help"], COMMANDS), (["bench", "--help"], BENCHMARKS), (["key", "--help"], KEYS)):
         assert main(arguments) == 0
         listed = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
         for command in commands:

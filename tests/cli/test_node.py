@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
+import http.server
 import json
 import os
 import queue
@@ -13,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,7 +134,7 @@ def start(config: Path) -> Iterator[Start]:
     """Starts a node; all are ended when the test is."""
     running: list[Running] = []
 
-    def begin(me: str, *arguments: str, **options: Any) -> Running:
+    def begin(me: str, *arguments: str, config: Path = config, **options: Any) -> Running:
         running.append(Running(config, "--me", me, *arguments, **options))
         return running[-1]
 
@@ -333,7 +336,9 @@ def wait_until_bound(node: Running, address: str) -> None:
         (("bank.toml", "--me", "a", "--timeout", "5"), "--set timeout=5: timeout must be a duration"),
         (("bank.toml", "--me", "a", "--set", "parameters.resilence=1"), 'did you mean "resilience"?'),
         (("bank.toml", "--me", "a", "--set", "packet=3"), "64 to 65507 bytes"),
-        (("bank.toml", "--me", "a", "--set", "peers.a=192.0.2.1:7"), "cannot listen at 192.0.2.1:7"),
+        (("bank.toml", "--me", "a", "--insecure", "--set", "peers.a=192.0.2.1:7"), "cannot listen at 192.0.2.1:7"),
+        (("bank.toml", "--me", "a", "--set", "peers.a=192.0.2.1:7"), "has no key: anybody there could read, change and forge"),
+        (("bank.toml", "--me", "a", "--key", "nowhere.key"), "the key file nowhere.key cannot be read"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -363,3 +368,50 @@ def test_a_taken_address_is_said(config: Path, capfd: pytest.CaptureFixture[str]
 def test_the_example_is_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("node", "--example")) == 0
     assert parse_config(capsys.readouterr().out).group == "bank"
+
+
+# --- looked after -----------------------------------------------------------------------------------------------------------
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes spans, and keeps what was posted."""
+
+    posted: list[bytes]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.posted.append(gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+def test_it_tells_prometheus_and_a_collector(tmp_path: Path, start: Start) -> None:
+    posted: list[bytes] = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Posted", (Collector,), {"posted": posted}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free, socket.create_server(("127.0.0.1", 0)) as also:
+        free.bind(("127.0.0.1", 0))
+        address, port = free.getsockname(), also.getsockname()[1]
+    file = tmp_path / "alone.toml"
+    file.write_text(
+        f'me = "a"\n[peers]\na = "{address[0]}:{address[1]}"\n[observe]\nmetrics = "{port}"\n'
+        f'otlp = "http://127.0.0.1:{server.server_port}"\nmessages = 1.0\n'
+    )
+    try:
+        node = start("a", "--json", config=file)
+        node.view("a")
+        node.say({"send": "hello"})
+        node.until(lambda event: event["event"] == "message")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+            assert 'plainchant_messages_delivered_total{group="g"} 1.0' in answer.read().decode()
+        node.process.terminate()
+        node.ends(0)
+    finally:
+        server.shutdown()
+        server.server_close()
+    told = b"".join(posted)
+    for name in (b"plainchant.join", b"plainchant.view", b"plainchant.message", b"plainchant.leave"):
+        assert name in told

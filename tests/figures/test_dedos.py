@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from plainchant.trace.svg import width_of
 from tests.figures.dedos import PICTURES, draw
 from tests.figures.mailbox import Picture
 from tests.figures.membership import DOCS
@@ -28,3 +31,11 @@ def test_the_picture_shows_the_way_of_a_message() -> None:
         assert operation in shown
     for process in ("n1.a", "n1.b", "n2.a", "n2.b"):
         assert f"{process} delivers g/n2.b/1" in shown
+
+
+def test_no_word_is_cut_off_at_the_edge() -> None:
+    shown = draw(PICTURES[0])
+    width = float(re.findall(r'<svg [^>]*width="(\d+)"', shown)[0])
+    words = re.findall(r'class="marktext" x="([\d.]+)"[^>]*><title>[^<]*</title>(\w+)<', shown)
+    assert len(words) == 4
+    assert all(float(x) + width_of(word) <= width for x, word in words)

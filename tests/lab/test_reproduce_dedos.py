@@ -110,6 +110,24 @@ def test_a_crash_is_felt_and_noticed() -> None:
     assert receiver.noticed == pytest.approx(10, abs=5)
     flat = recovery_of(Crash("sequencer", "receiver", 2, 2, after=300.0))
     assert flat.noticed > 100
+    assert flat.halted == 0
+
+
+def test_of_two_flat_nodes_none_is_left_and_of_two_with_mailboxes_one() -> None:
+    """Half of its members are no majority for the sequencer."""
+    flat, ours = (recovery_of(Crash(protocol, "distributor's node", 2, 2)) for protocol in ("sequencer", "dedos"))
+    assert (flat.halted, ours.halted) == (2, 0)
+    assert ours.stall > 400
+    assert not ours.violated
+
+
+def test_crashes_are_compared_by_size() -> None:
+    found = [
+        hierarchy.Recovery("dedos", "box", 0.5, 20.0 + nodes, -1.0, 1, (), nodes, members, int(nodes == 2))
+        for nodes, members in hierarchy.FELT
+    ]
+    row, = hierarchy.size_table(found).rows
+    assert row == ("dedos", "box", "all stop", "all stop", "28.0", "52.0")
 
 
 def test_ratios_compare_installations_of_the_same_size() -> None:
@@ -142,11 +160,19 @@ def test_the_variants_differ_from_what_we_run() -> None:
 def test_the_model_says_what_simulations_do() -> None:
     size = Installation(10, 1, 40)
     found = simulate(size)
-    said = model(dataclasses.replace(size, rate=float(found.sent)))
+    said = model(dataclasses.replace(size, rate=found.rate))
     assert said.packets == pytest.approx(found.simulated.packets, rel=0.25)
     assert said.latency == pytest.approx(found.simulated.latency, rel=0.15)
     assert said.lan == pytest.approx(found.simulated.lan, rel=0.25)
     assert said.presents == found.simulated.presents
+
+
+def test_the_model_says_what_simulations_of_several_groups_do() -> None:
+    size = Installation(6, 1, 10, groups=3)
+    found = simulate(size)
+    said = model(dataclasses.replace(size, rate=found.rate))
+    for name in ("packets", "relay", "distributor"):
+        assert getattr(said, name) == pytest.approx(getattr(found.simulated, name), rel=0.25), name
 
 
 def test_packets_are_as_large_as_the_model_takes_them_to_be() -> None:

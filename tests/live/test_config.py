@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plainchant.live.config import EXAMPLE, MulticastConfig, NodeConfig, load_config, parse_config
+from plainchant.live.config import EXAMPLE, MulticastConfig, NodeConfig, ObserveConfig, load_config, parse_config
 from plainchant.model import SECOND, ScenarioError, declarations
 
 PEERS = '[peers]\na = "127.0.0.1:7001"\nb = "127.0.0.1:7002"\n'
@@ -37,10 +37,16 @@ run = "monday"
 incarnation = 2
 timeout = "5s"
 leave_timeout = "500ms"
+key = "bank.key"
+insecure = true
 [multicast]
 group = "239.1.2.3:9000"
 interface = "127.0.0.1"
 ttl = 4
+[observe]
+metrics = "9464"
+otlp = "http://127.0.0.1:4318"
+messages = 0.5
 [parameters]
 resilience = 1
 heartbeat = "10ms"
@@ -49,8 +55,10 @@ heartbeat = "10ms"
     assert config.members == ("b", "a")
     assert (config.packet, config.trace, config.run, config.incarnation) == (1400, "spools", "monday", 2)
     assert (config.timeout, config.leave_timeout) == (5 * SECOND, SECOND // 2)
+    assert (config.key, config.insecure) == ("bank.key", True)
     assert config.multicast == MulticastConfig("239.1.2.3:9000", "127.0.0.1", 4)
     assert config.parameters == {"resilience": 1, "heartbeat": 10_000_000}
+    assert config.observe == ObserveConfig("9464", "http://127.0.0.1:4318", 0.5)
     assert set(tomllib.loads(text + PEERS)) | {"backup"} == {field.name for field in dataclasses.fields(NodeConfig)}
 
 
@@ -138,5 +146,6 @@ def test_the_example_says_every_key_with_its_default() -> None:
     complete = re.sub(r"(?m)^# (?=\[|\w+ = )", "", EXAMPLE)
     assert set(tomllib.loads(complete)) == {field.name for field, _ in declarations(NodeConfig)}
     assert set(tomllib.loads(complete)["multicast"]) == {field.name for field, _ in declarations(MulticastConfig)}
+    assert set(tomllib.loads(complete)["observe"]) == {field.name for field, _ in declarations(ObserveConfig)}
     one_network = complete[: complete.index("[backup]")]
     assert parse_config(one_network) == dataclasses.replace(config, members=("a", "b", "c"))

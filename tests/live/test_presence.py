@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
-from plainchant.live.presence import BOUND, JOINING, MEMBER, Hello, Presence, name_of
+from plainchant.live.presence import (
+    BOUND,
+    JOINING,
+    LARGEST_INCARNATION,
+    LONGEST_TERMS,
+    MEMBER,
+    MOST_FIRST,
+    MOST_GROUPS,
+    MOST_STRANGERS,
+    NEW_STRANGERS,
+    Hello,
+    Known,
+    Presence,
+    Standing,
+    name_of,
+)
 from plainchant.live.transport import Address
 from plainchant.model import Form, Join
 
@@ -282,3 +298,82 @@ def test_there_is_one_first_view_whatever_is_lost_and_whoever_restarts(seed: int
 
 def test_names() -> None:
     assert [name_of("p", number) for number in (0, 1, 12)] == ["p", "p#1", "p#12"]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def hello(base: str, **changed: Any) -> Hello:
+    said = {"incarnation": 0, "boot": b"boot", "answer": False, "groups": {}, "known": {}, **changed}
+    return Hello(base, **said)
+
+
+def alone() -> tuple[Presence, list[Hello]]:
+    sent: list[Hello] = []
+    peers = {place: address_of(place) for place in PLACES}
+    presence = Presence("a", b"mine", peers, lambda to, said: sent.append(said), lambda: None)
+    return presence, sent
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (hello("b", incarnation=-1), "future"),
+        (hello("b", incarnation=LARGEST_INCARNATION + 1), "future"),
+        (hello("b", known={"c": Known(1 << 60, b"boot", "127.0.0.1", 9)}), "future"),
+        (hello("b", boot=b"too long"), "hello"),
+        (hello("b" * 51), "hello"),
+        (hello(""), "hello"),
+        (hello("b#1"), "hello"),
+        (hello("b", terms="t" * (LONGEST_TERMS + 1)), "hello"),
+        (hello("b", groups={f"{n}": Standing(MEMBER) for n in range(MOST_GROUPS + 1)}), "hello"),
+        (hello("b", groups={"g" * 51: Standing(MEMBER)}), "hello"),
+        (hello("b", groups={"g": Standing(MEMBER, ("x",) * (MOST_FIRST + 1))}), "hello"),
+        (hello("b", known={"c" * 51: Known(0, b"boot", "127.0.0.1", 9)}), "hello"),
+        (hello("b", known={"c": Known(0, b"", "127.0.0.1", 9)}), "hello"),
+    ],
+)
+def test_a_hello_that_breaks_its_bounds_is_counted_and_changes_nothing(said: Hello, reason: str) -> None:
+    presence, sent = alone()
+    presence.on_hello(address_of("b"), said)
+    assert presence.refusals.as_dict()[reason] == presence.refusals.total == 1
+    assert not any(peer.heard for peer in presence.peers.values())
+    assert sent == []
+
+
+def test_strangers_are_bounded_and_who_knows_us_stays() -> None:
+    presence, sent = alone()
+    friend = hello("friend", known={"a": Known(0, b"mine", "127.0.0.1", 1)})
+    presence.on_hello(("127.0.0.1", 8), friend)
+    assert presence.name_at("friend") == "friend"
+    for number in range(1000):
+        known = {f"k{number}": Known(0, b"boot", "127.0.0.1", 9)}
+        presence.on_hello(("127.0.0.1", 1000 + number), hello(f"s{number}", known=known))
+        presence.meet(("127.0.0.1", 1000 + number))
+        if not number % 5:
+            presence.tick()
+        assert len(presence.peers) <= 2 + MOST_STRANGERS
+        assert len(presence._strangers) <= MOST_STRANGERS
+        assert len(presence.routes) <= len(presence.peers)
+    assert presence.name_at("friend") == "friend"
+    assert set(PLACES[1:]) <= set(presence.peers)
+    assert max(len(said.known) for said in sent) <= 2 + MOST_STRANGERS
+    for number in range(100):
+        presence.on_hello(
+            ("127.0.0.1", 3000 + number), hello(f"f{number}", known={"a": Known(0, b"mine", "127.0.0.1", 1)})
+        )
+        presence.tick()
+    assert len(presence.peers) == 2 + MOST_STRANGERS
+    assert presence.refusals.crowded > 30
+
+
+def test_strangers_come_in_slowly() -> None:
+    presence, _ = alone()
+    for number in range(100):
+        presence.on_hello(("127.0.0.1", 1000 + number), hello(f"s{number}"))
+    assert len(presence.peers) == 2 + NEW_STRANGERS
+    assert presence.refusals.crowded == 100 - NEW_STRANGERS
+    assert presence.seeking
+    presence.tick()
+    presence.on_hello(("127.0.0.1", 2000), hello("late"))
+    assert "late" in presence.peers

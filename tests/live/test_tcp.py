@@ -436,6 +436,30 @@ async def received(connection: socket.socket, data: bytes) -> bool:
 # --- strangers --------------------------------------------------------------------------------------------------------
 
 
+def test_connections_are_bounded_and_who_says_nothing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "MOST_CONNECTIONS", 4)
+
+    async def main() -> None:
+        async with opened(made(), made()) as (a, b):
+            a.transport.send([b.address], b"one")
+            await b.hears(b"one")
+            with ExitStack() as stack:
+                silent = [stack.enter_context(stranger(a.address)) for _ in range(3)]
+                await until(lambda: connections_of(a.transport) == 4)
+                greeted = [stack.enter_context(stranger(a.address)) for _ in range(3)]
+                for number, connection in enumerate(greeted):
+                    connection.sendall(greeting((HOST, 7001 + number)))
+                assert all([await ended(connection) for connection in silent])
+                await until(lambda: connections_of(a.transport) == 4)
+                late = stack.enter_context(stranger(a.address))  # all have said whose they are
+                assert await ended(late)
+                assert connections_of(a.transport) == 4
+            b.transport.send([a.address], b"two")
+            await a.hears(b"two")
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     "bytes_sent",
     [

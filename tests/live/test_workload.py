@@ -63,6 +63,12 @@ class Host:
     def admission(self, group: str) -> Mapping[str, Any] | None:
         return None
 
+    def is_traced(self) -> bool:
+        return False
+
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        raise AssertionError("nobody notes anything in this group")
+
     def _back(self, seq: int, payload: bytes) -> None:
         self._under_way -= 1
         self.group.deliver("p1", seq, [payload], seq, len(payload))

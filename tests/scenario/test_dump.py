@@ -84,6 +84,8 @@ faults = st.one_of(
     st.builds(Fault, kind=st.just("heal"), at=moments),
     st.builds(Fault, kind=st.just("omit"), at=moments, process=names, source=names, packet=packets, count=st.integers(1, 9)),
     st.builds(Fault, kind=st.just("lan"), at=moments, lan=st.just(1), length=durations),
+    st.builds(Fault, kind=st.just("busy"), at=moments, process=names, length=st.just(Duration(7)), rate=st.floats(0.001, 1)),
+    st.builds(Fault, kind=st.just("disk"), at=moments, process=names, room=st.integers(0, 9)),
     st.builds(
         Fault, kind=st.just("sluggish"), at=moments, process=names, length=st.just(Duration(7)), count=st.integers(1, 9)
     ),

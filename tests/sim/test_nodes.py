@@ -121,9 +121,21 @@ def test_who_comes_back_finds_the_memory_of_its_node_and_hears_who_failed_there(
         log.write(host, (yield operate(count_up)))
 
     away = (crash("a.p1", 1), crash("a.p2", 1), crash("b.p1", 1), restart("a.p2", 5))
-    run = play(script, fault=away, memory=Memory(duration="min", detection=1 * MS))
-    assert log.of("a.p2#1") == [3]
+    run = play(script, fault=away, memory=Memory(duration="min", detection=1 * MS), members=("a.p1", "a.p2", "a.p3", "b.p1"))
+    assert log.of("a.p2#1") == [4]
     assert sorted(what for _, what in run.heard("a.p2#1")) == ["a.p1 has failed", "a.p2 has failed"]
+
+
+def test_who_comes_back_where_all_have_died_finds_memory_made_anew() -> None:
+    log = Log()
+
+    def script(host: Host) -> Procedure:
+        yield connect()
+        log.write(host, (yield operate(count_up)))
+
+    away = (crash("a.p1", 1), crash("a.p2", 1), restart("a.p2", 5))
+    play(script, fault=away, memory=Memory(duration="min", detection=1 * MS), members=("a.p1", "a.p2", "b.p1"))
+    assert log.of("a.p2#1") == [1]
 
 
 def test_being_late_is_no_fault_on_nodes() -> None:

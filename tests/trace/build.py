@@ -4,7 +4,7 @@
 
 An event is a kind, what that kind needs, and ``column=value`` for anything else: ``view NUMBER MEMBERS``, ``send``
 (the next number is given), ``deliver SENDER SEQ`` (also ``sent``, ``reject``, ``block``, ``drop``), ``join``, ``leave``,
-``crash``, ``end``, ``fault``. The group is ``g`` unless ``group=h`` says otherwise. What is left out is filled in:
+``crash``, ``end``, ``fault``, ``note``. The group is ``g`` unless ``group=h`` says otherwise. What is left out is filled in:
 ``index``, the view in force, ``time`` (the index), and ``{"drained": true}`` in ``end`` rows. A history without
 ``crash``, ``end`` or its last ``leave`` is cut."""
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from plainchant.trace.reference import Verification, Violation, verify
 from plainchant.trace.schema import SCHEMA
 
-_ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "sent", "deliver", "reject", "block", "drop"})
+_ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "sent", "deliver", "reject", "block", "drop", "note"})
 _NAMES_A_MESSAGE = frozenset({"sent", "deliver", "reject", "block", "drop"})
 
 

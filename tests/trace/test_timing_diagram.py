@@ -69,7 +69,9 @@ def test_operations_at_the_same_time_stand_below_each_other_and_idle_time_is_cut
     assert looks is not None
     assert decides[1] != looks[1]
     assert "2 looks at the memory meanwhile are not drawn" in picture
-    assert "are left out" in picture
+    left_out = re.search(r"<title>(.+) are left out</title></line>", picture)
+    assert left_out is not None
+    assert f"</title>{left_out[1]}</text>" in picture, "how much is cut out can be read, too"
 
 
 def test_a_stretch_and_a_process_can_be_chosen() -> None:

@@ -25,6 +25,7 @@ COMMANDS: Final = (
     Later("demo", "Show a group that survives loss and a crash, and the laboratory that proves it."),
     Later("run", "Run a scenario in the simulator and verify what it did."),
     Later("live", "Run a scenario with real processes on this machine and verify what they did."),
+    Later("chaos", "Put real members of every live protocol into trouble, for minutes or hours, and see whether all holds."),
     Later("sweep", "Run a scenario with many seeds and settings, and verify every run."),
     Later("verify", "Verify traces of any size: did every run keep what it promised?"),
     Later(
@@ -48,13 +49,20 @@ COMMANDS: Final = (
     Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
     Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
     Later("protocols", "List protocols, or show what one promises."),
-    Later("doctor", "Measure common memory on this machine, propose bounds for it, and look after the mailboxes in it."),
+    Later("doctor", "Look whether this machine has what groups and the laboratory need, and say what to change."),
     Later("node", "Be a member of a group: lines from standard input are sent to it, what it delivers comes out."),
     Later(
         "import",
         "Convert a plain log into a trace, which can then be verified, measured, listed and explained.",
         home="import_",
     ),
+)
+KEYS: Final = (
+    Later("new", "Make a key file with one new key.", home="key", function="new"),
+    Later("show", "Show which keys a file has, without the keys themselves.", home="key", function="show"),
+    Later("add", "Add a key that opens and does not seal yet: a new one, or those of another file.", home="key", function="add"),
+    Later("use", "Seal with another key of the file from now on.", home="key", function="use"),
+    Later("drop", "Take a key out of the file: what is sealed with it is not opened any more.", home="key", function="drop"),
 )
 BENCHMARKS: Final = (
     Later("sim", "Measure the simulator beside SimPy.", home="bench"),
@@ -97,8 +105,19 @@ def _make_app() -> TyperGroup:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
+    key = TyperGroup(
+        name="key",
+        help="Make and change the key that a group's packets are sealed with.\n\n"
+        "Change it while the group runs, each step at every member before the next:\n\n"
+        "  plainchant key add bank.key\n\n  plainchant key use bank.key ID\n\n  plainchant key drop bank.key OLD-ID\n\n"
+        "After each, copy the file to all members; they notice within a second or two.",
+        short_help="Make and change the key that a group's packets are sealed with.",
+        commands=KEYS,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
     app = get_group(top)
-    for command in (*COMMANDS, bench):
+    for command in (*COMMANDS, key, bench):
         app.add_command(command)
     return app
 

@@ -31,6 +31,9 @@ def bench_live(
         list[str] | None,
         typer.Option(help="Only this one: sequencer, newtop, rtcast or mailbox. May be given again. [default: all]"),
     ] = None,
+    encrypted: Annotated[
+        bool, typer.Option("--encrypted", help="Only what has a target, each right before the same with a key, and the ratio.")
+    ] = False,
     rounds: Annotated[int, typer.Option(help="Rounds of what has a target; the best of them counts.", min=1)] = 3,
     seconds: Annotated[float | None, typer.Option(help="Seconds that are counted of each.", min=0.1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
@@ -51,11 +54,15 @@ def bench_live(
 
       plainchant bench live --protocol newtop --no-peers
 
+      plainchant bench live --encrypted --protocol sequencer
+
       plainchant bench live --stall --json > live.json
     """
     from ..live.bench.measure import run
-    from ..live.bench.plan import MEASURED, Level, make_plan
+    from ..live.bench.plan import MEASURED, Level, make_encrypted_plan, make_plan
 
+    if encrypted and (quick or full or stall):
+        raise UsageError("--encrypted has a plan of its own; leave out --quick, --full and --stall")
     if quick and full:
         raise UsageError("--quick and --full exclude each other; choose one")
     unknown = [name for name in protocol or () if name not in MEASURED]
@@ -69,6 +76,10 @@ def bench_live(
         stall_seconds=STALL_SECONDS if stall or full else 0.0,
         protocols=tuple(protocol) if protocol else MEASURED,
     )
+    if encrypted:
+        protocols = tuple(protocol) if protocol else MEASURED
+        plan = make_encrypted_plan(rounds=rounds, seconds=seconds if seconds is not None else QUICK_SECONDS, protocols=protocols)
+        peers = False
     columns = (TextColumn("measuring {task.completed} of {task.total}: {task.description}"), TimeElapsedColumn())
     # Drawn only between measurements: a thread that draws would take processor time from what is measured.
     with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
@@ -95,7 +106,7 @@ def _show(result: dict[str, Any]) -> None:
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
     table = plain_table(
-        "protocol", "members", "size", "senders", "packet", "trace", "read by", "sent by", "messages/s", "µs a message",
+        "protocol", "members", "size", "senders", "packet", "key", "trace", "read by", "sent by", "messages/s", "µs a message",
         "round trip, µs", "of raw UDP's", "same core, µs", "of raw UDP's", "at 200/s, µs", "at half load, µs",
     )
     for row in result["rows"]:
@@ -103,7 +114,8 @@ def _show(result: dict[str, Any]) -> None:
             continue
         table.add_row(
             row["protocol"], f"{row['members']}", f"{row['size']:,}", row["senders"], f"{row['packet']:,}",
-            "on" if row["traced"] else "off", row["reading"], row["sending"], *map(_figure, (
+            "with" if row["encrypted"] else "without", "on" if row["traced"] else "off", row["reading"], row["sending"],
+            *map(_figure, (
                 row["messages_per_s"], row["cpu_us_per_message"], row["rtt_us_p50"], row["rtt_ratio_to_raw_udp"],
                 row["rtt_us_p50_same_core"], row["rtt_ratio_to_raw_udp_same_core"], row["rtt_us_p50_at_200_per_s"],
                 row["rtt_us_p50_at_half_load"],
@@ -111,6 +123,7 @@ def _show(result: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print()
+    _show_encrypted(console, result.get("encrypted_to_plain", []))
     _show_newtop(console, result)
     _show_timed(console, result["timed"])
     _show_local(console, result)
@@ -134,6 +147,20 @@ def _show(result: dict[str, Any]) -> None:
     if (load := machine["load_average_before"]) and load > 1:
         console.print(f"This machine was busy when it began (load average {load}): the figures are too low.")
     console.print(f"The sequencer is {machine['sequencer']}; measured: {machine['measured']}.")
+
+
+def _show_encrypted(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Rates with a key to those without."""
+    if not rows:
+        return
+    table = plain_table(
+        "with a key to without", "size", "packet", "rate: median", "least", "largest", "processor time", "round trip", "rounds",
+    )
+    for row in rows:
+        figures = (_figure(row[name]) for name in ("median", "least", "largest", "processor", "round_trip"))
+        table.add_row(row["protocol"], f"{row['size']:,}", f"{row['packet']:,}", *figures, f"{row['rounds']}")
+    console.print(table)
+    console.print()
 
 
 def _show_newtop(console: Console, result: dict[str, Any]) -> None:

@@ -1,18 +1,23 @@
-"""``plainchant doctor``: what this machine has for groups, and how fast that is."""
+"""``plainchant doctor``: whether this machine has what groups need, what to change, and how fast its memory is."""
 
 from __future__ import annotations
 
 import json
+import sys
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from .. import __version__
 from ..model import UsageError, format_duration
-from .console import guarded, output, plain_table
+from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..doctor.finding import Finding, Subject
     from ..live.memory.measure import Measurement, Reading
     from ..live.memory.server import Found
 
@@ -28,31 +33,141 @@ _WORDS: Final = {
 }
 
 
+_STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
 @guarded
 def doctor(
-    memory: Annotated[bool, typer.Option("--memory", help="Common memory, for `mailbox` and `dedos`.")] = False,
-    copies: Annotated[int, typer.Option(help="Copies of the mailbox that is measured.", min=1, max=9)] = 2,
-    size: Annotated[int, typer.Option(metavar="BYTES", help="Bytes of a message.", min=1, max=1 << 24)] = 32,
-    seconds: Annotated[float, typer.Option(help="How long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
-    clean: Annotated[bool, typer.Option("--clean", help="Remove mailboxes whose processes have all died.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A node's configuration: look at its addresses, too.", show_default=False),
+    ] = None,
+    me: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of its peers is to run here.", show_default=False)
+    ] = None,
+    spool: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where spools are to go; else as the configuration says.", show_default=False),
+    ] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Start Spark, too, which takes some seconds.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Measure common memory instead, for `mailbox` and `dedos`.")] = False,
+    copies: Annotated[int, typer.Option(help="With --memory: copies of the mailbox.", min=1, max=9)] = 2,
+    size: Annotated[int, typer.Option(metavar="BYTES", help="With --memory: bytes of a message.", min=1, max=1 << 24)] = 32,
+    seconds: Annotated[float, typer.Option(help="With --memory: how long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="With --memory: remove mailboxes whose processes have all died.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """Measure common memory on this machine, propose bounds for it, and look after the mailboxes in it.
+    """Look whether this machine has what groups and the laboratory need, and say what to change.
 
-    Three processes exchange messages through a mailbox; what each operation took is counted from the moment at which it was
-    due, so waiting for the lock and for the processor is part of it. The bounds that are proposed are those that all but one
-    in a thousand kept: measure while the machine does what it will do later.
+    Python and its packages, Java, sockets, multicast (really sent and received), buffers, sizes of packets, clocks, shared
+    memory, open files, room on disk and processors. It takes a second or two and changes nothing. The exit status is 1 if there
+    is a problem, else 0; a warning is something that works, but not as well as it could.
+
+    With --memory it measures common memory and proposes bounds for it. Three processes exchange messages through a mailbox; what
+    each operation took is counted from the moment at which it was due, so waiting for the lock and for the processor is part of
+    it. The bounds that are proposed are those that all but one in a thousand kept: measure while the machine does what it will
+    do later.
 
     Examples:
 
-      plainchant doctor --memory
+      plainchant doctor
+
+      plainchant doctor --config bank.toml --me a
+
+      plainchant doctor --spark --json
 
       plainchant doctor --memory --copies 3 --size 65536 --seconds 10
 
       plainchant doctor --memory --clean --seconds 0
     """
-    if not memory:
-        raise UsageError("say what to look at: plainchant doctor --memory")
+    if memory:
+        if config is not None or me is not None or spool is not None or spark:
+            raise UsageError("--memory measures memory and nothing else; leave --config, --me, --spool and --spark out")
+        _memory(copies, size, seconds, clean, as_json)
+        return
+    if clean:
+        raise UsageError("mailboxes are removed by plainchant doctor --memory --clean")
+    findings = _examine(_subject(config, me, spool, spark), quiet=as_json)
+    if as_json:
+        found = [finding.to_json() for finding in findings]
+        print(json.dumps({"plainchant": __version__, "command": "doctor", "findings": found, **_numbers(findings)}))
+    else:
+        _show_findings(findings)
+    if any(finding.level == "problem" for finding in findings):
+        raise typer.Exit(EXIT_UNEXPECTED)
+
+
+def _subject(config: Path | None, me: str | None, spool: Path | None, spark: bool) -> Subject:
+    """What is looked at. A configuration that serves all members need not say which one is meant."""
+    from ..doctor.finding import Subject
+
+    if config is None:
+        if me is not None:
+            raise UsageError("--me is one of the peers of a configuration; name it with --config")
+        return Subject(spool=spool or Path("."), spark=spark)
+    from ..live.config import load_config
+
+    overrides = [f"me={me}"] if me is not None else []
+    known = me or ""
+    if me is None:
+        try:
+            document = tomllib.loads(config.read_text())
+            known = document.get("me", "")
+            if not known and isinstance(document.get("peers"), dict):
+                overrides = [f"me={next(iter(document['peers']), '')}"]
+        except (OSError, ValueError):
+            overrides = []  # whoever loads it says what is wrong, with its line
+    loaded = load_config(config, overrides)
+    return Subject(loaded, known, spool or Path(loaded.trace or "."), spark)
+
+
+def _examine(subject: Subject, *, quiet: bool) -> list[Finding]:
+    """All findings; who watches sees which check is at work when one takes long."""
+    from ..doctor.examination import examine
+    from ..doctor.machine import Machine
+
+    def began(check: str) -> None:
+        if not quiet and sys.stderr.isatty():
+            doing = "starting Spark, which takes some seconds" if check == "spark" and subject.spark else check
+            print(f"\r\033[Klooking at {doing} ...", end="", file=sys.stderr, flush=True)
+
+    findings = list(examine(Machine(), subject, began))
+    if not quiet and sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return findings
+
+
+def _numbers(findings: list[Finding]) -> dict[str, int]:
+    return {f"{level}s": sum(finding.level == level for finding in findings) for level in ("problem", "warning")}
+
+
+def _show_findings(findings: list[Finding]) -> None:
+    from rich.text import Text
+
+    console = _wide()
+    table = plain_table("", "", "")
+    for finding in findings:
+        table.add_row(Text(finding.level, style=_STYLES[finding.level]), finding.check, Text(finding.text))
+        if finding.change:
+            table.add_row("", "", Text(f"-> {finding.change}", style="bold"))
+    console.print(table)
+    problems, warnings = _numbers(findings).values()
+    console.print(f"\n{_counted(problems, 'problem')}, {_counted(warnings, 'warning')}")
+
+
+def _counted(number: int, word: str) -> str:
+    """How many there are.
+
+    >>> _counted(0, "problem"), _counted(1, "problem"), _counted(2, "problem")
+    ('no problem', '1 problem', '2 problems')
+    """
+    return f"{number or 'no'} {word}{'s' if number > 1 else ''}"
+
+
+def _memory(copies: int, size: int, seconds: float, clean: bool, as_json: bool) -> None:
+    """Measures common memory, and looks after the mailboxes in it."""
     from ..live.memory.server import SHARED, check_root, default_root, mailboxes
     from ..live.memory.server import clean as remove_stale
 

@@ -18,19 +18,20 @@ from typer.main import get_command
 
 
 class Later(TyperCommand):
-    """The command ``name``: the function that has the name of its module, which is ``home`` or else ``name``.
+    """The command ``name``: the function that has the name of its module, which is ``home`` or else ``name``; or ``function``.
 
     ``line`` is the first paragraph of the function's docstring.
     """
 
-    def __init__(self, name: str, line: str, *, home: str = "") -> None:
+    def __init__(self, name: str, line: str, *, home: str = "", function: str = "") -> None:
         super().__init__(name, help=line, rich_markup_mode=None)
         self.home = home or name
+        self.function = function or self.home
 
     def load(self) -> Any:
         """The command itself."""
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(self.name)(getattr(import_module(f"{__package__}.{self.home}"), self.home))
+        alone.command(self.name)(getattr(import_module(f"{__package__}.{self.home}"), self.function))
         return get_command(alone)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:

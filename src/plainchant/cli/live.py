@@ -127,6 +127,7 @@ def live(
     drain_at_most: Annotated[
         str, typer.Option(metavar="DURATION", help="Wait for quiet no longer than this, whatever the scenario says.")
     ] = format_duration(DRAIN_AT_MOST),
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key made for the run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario with real processes on this machine and verify what they did.
@@ -146,6 +147,8 @@ def live(
       plainchant live partition --namespaces
 
       plainchant live everything-at-once --seed 7 --time-scale 4
+
+      plainchant live chaos --encrypted
     """
     overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
     path = find(file)
@@ -155,6 +158,7 @@ def live(
         "namespaces": namespaces,
         "time_scale": time_scale,
         "drain_at_most": parse_duration(drain_at_most),
+        "encrypted": encrypted,
     }
     with staged(out) if out is not None else _temporary() as directory:
         result = execute(scenario, directory, verify_it=verify_it, options=options)

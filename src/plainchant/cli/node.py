@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import warnings
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import typer
 
@@ -39,6 +40,13 @@ def node(
     leave_at_eof: Annotated[
         bool, typer.Option("--leave-at-eof", help="Leave when the input ends, instead of listening on.")
     ] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The group's key: every packet is sealed. See `plainchant key`.", show_default=False),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Run where other machines reach us, without a key.")
+    ] = False,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed.", show_default=False),
@@ -56,11 +64,16 @@ def node(
     With --json the input is lines such as {"send": "text"}, {"send_base64": "AAEC"} and {"leave": true}, and the output
     lines such as {"event": "message", "sender": "a", "seq": 1, "payload": "text"}; see docs/node.md.
 
+    Without a key the process is only at an address that no other machine reaches (127.0.0.1), unless --insecure says that this
+    is meant; see docs/security.md.
+
     Examples:
 
       plainchant node --example
 
       plainchant node bank.toml --me a
+
+      plainchant node bank.toml --me a --key bank.key
 
       plainchant node bank.toml --me b --json --trace spools --set parameters.resilience=1
     """
@@ -69,12 +82,22 @@ def node(
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
-    given = {"me": me, "group": group, "trace": trace, "timeout": timeout}
+    given = {"me": me, "group": group, "trace": trace, "timeout": timeout, "key": key, "insecure": "true" if insecure else None}
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     config = load_config(file, overrides)
-    status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())
+    with warnings.catch_warnings():
+        warnings.showwarning = _tell_warning
+        status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())
     if status:
         raise typer.Exit(status)
+
+
+def _tell_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a sentence, and not as a place in our source."""
+    complain(f"warning: {message}")
 
 
 class _Session:

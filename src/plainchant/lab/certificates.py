@@ -47,7 +47,7 @@ from ..trace.validation import detail_problems
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
 
-CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block"})
+CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note"})
 """Kinds that properties look at row by row."""
 
 COLUMNS: Final = (

@@ -25,6 +25,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
+from ..trace.properties import BLOCK_PROPERTIES
 from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_for
 from ..trace.reference.facts import History, Run, View
 from ..trace.reference.owing import Owing, drops, parted
@@ -134,6 +135,12 @@ class Prover:
         if group not in self._orders:
             self._orders[group] = Order(self.evidence, group)
         return self._orders[group]
+
+    def of_blocks(self) -> int:
+        """What building blocks promise is left to the exact search, unless there is no row of such a block."""
+        if self.run.noted:
+            raise Doubtful
+        return 0
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
@@ -608,6 +615,7 @@ PROVERS: Final[Mapping[str, Callable[[Prover], int]]] = {
     "deadline": Prover.deadline,
     "bounded": Prover.bounded,
     "prompt": Prover.prompt,
+    **dict.fromkeys(BLOCK_PROPERTIES, Prover.of_blocks),
 }
 
 

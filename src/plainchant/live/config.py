@@ -1,9 +1,9 @@
 """What a node is told in a file: the configuration of ``plainchant node``.
 
-The file is TOML. Its keys are declared once, in :class:`NodeConfig` and :class:`MulticastConfig`; the protocol's own stand
-under ``[parameters]`` and are declared by the protocol. It is read as scenario files are (``scenario.read``), with errors that
-name the file, the line and the nearest key, and options of the command line are put into it as if they stood there. One file
-can serve all members: each is then told by ``--me`` which one it is.
+The file is TOML. Its keys are declared once, in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`; the
+protocol's own stand under ``[parameters]`` and are declared by the protocol. It is read as scenario files are
+(``scenario.read``), with errors that name the file, the line and the nearest key, and options of the command line are put into
+it as if they stood there. One file can serve all members: each is then told by ``--me`` which one it is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from .lans import check_lans
 from .multicast import DEFAULT_GROUP as MULTICAST_GROUP
 from .names import format_address, parse_address
 from .node import Joining, MakeTransport, join
+from .observe.endpoint import where
+from .observe.spans import MESSAGES, Spans
 from .transport import Address, Transport
 
 TRANSPORTS: Final = ("udp", "tcp", "multicast")
@@ -38,6 +40,19 @@ class MulticastConfig:
     group: str = parameter(format_address(MULTICAST_GROUP), "address of the IP multicast group, the same for all members")
     interface: str = parameter("", "address of the interface that multicasts use; without it, the one of our own address")
     ttl: int = parameter(1, "how many networks a multicast may cross; 1 is this one", minimum=1, maximum=255)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObserveConfig:
+    """The table ``[observe]``: what the process tells those who look after it. Needs the extra ``observe``."""
+
+    metrics: str = parameter("", "address or port at which Prometheus finds the node's figures; without it, nowhere")
+    otlp: str = parameter("", "address of an OpenTelemetry collector (OTLP over HTTP) that gets spans; without it, nobody does")
+    messages: float = parameter(MESSAGES, "share of the messages that are traced, the same at all members", minimum=0, maximum=1)
+
+    @property
+    def spans(self) -> Spans | None:
+        return Spans(self.messages, self.otlp) if self.otlp else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +76,7 @@ class NodeConfig:
     )
     trace: str = parameter("", "directory to record everything in that happens, for `plainchant collect`; without it, nothing is")
     run: str = parameter("r0", "name of the run in the trace")
+    observe: ObserveConfig = parameter(ObserveConfig(), "metrics and spans")
     incarnation: int = parameter(
         0, "how often this member was started before, at the least; it is found out if another member remembers", minimum=0
     )
@@ -70,6 +86,10 @@ class NodeConfig:
     leave_timeout: Duration = parameter(
         Duration(10 * SECOND), "how long the group may take to let this process go", unit="duration", minimum=1 * MS
     )
+    key: str = parameter(
+        "", "file with the group's key, see `plainchant key`; without it, the one in the environment (PLAINCHANT_KEY_FILE)"
+    )
+    insecure: bool = parameter(False, "whether the process may be where other machines reach it without a key")
     parameters: Mapping[str, Any] = parameter(about="the protocol's own parameters", factory=dict)
     """Those that were set; the others are fitted to the network."""
 
@@ -90,7 +110,11 @@ class NodeConfig:
             incarnation=self.incarnation,
             timeout=self.timeout / SECOND,
             leave_timeout=self.leave_timeout / SECOND,
+            metrics=self.observe.metrics or None,
+            spans=self.observe.spans,
             unread=unread,
+            key=self.key or None,
+            insecure=self.insecure,
         )
 
     def _transport(self) -> str | MakeTransport:
@@ -151,6 +175,7 @@ class _Assembly:
         self._check_names(values)
         if values.get("transport") == "multicast":
             self._check_multicast(values.get("multicast", MulticastConfig()))
+        self._check_observe(values.get("observe", ObserveConfig()))
         config = NodeConfig(**values)
         return dataclasses.replace(config, parameters=self._parameters(config))
 
@@ -205,6 +230,13 @@ class _Assembly:
         except UsageError as error:
             self._reader.fail(("multicast", "group"), f"multicast.group: {error}")
 
+    def _check_observe(self, options: ObserveConfig) -> None:
+        for key, check in (("metrics", lambda: options.metrics and where(options.metrics)), ("otlp", lambda: options.spans)):
+            try:
+                check()
+            except UsageError as error:
+                self._reader.fail(("observe", key), f"observe.{key}: {error}")
+
     def _parameters(self, config: NodeConfig) -> dict[str, Any]:
         try:
             description = registry.describe(config.protocol)
@@ -248,6 +280,8 @@ protocol = "sequencer"          # `plainchant protocols` lists them
 # incarnation = 0               # how often this member was started before, if nobody else remembers
 # timeout = "30s"               # how long the group may take to let this process in
 # leave_timeout = "10s"         # and to let it go
+# key = ""                      # a file with the group's key, the same at all members: `plainchant key new bank.key`
+# insecure = false              # true: other machines may reach this process though it has no key
 
 # Everybody who may be in the group. Each listens at its own address and finds the others at theirs.
 [peers]
@@ -258,6 +292,12 @@ c = "127.0.0.1:7003"
 # What the protocol lets you set: `plainchant protocols sequencer`. What is left out is fitted to the network.
 [parameters]
 resilience = 1                  # a message is delivered when a member besides the sequencer holds it
+
+# What the process tells those who look after it (docs/observe.md):
+# [observe]
+# metrics = ""                  # "127.0.0.1:9464": figures for Prometheus are at http://127.0.0.1:9464/metrics
+# otlp = ""                     # "http://127.0.0.1:4318": a collector that gets OpenTelemetry's spans
+# messages = 0.001              # the share of messages that are traced
 
 # With transport = "multicast":
 # [multicast]

@@ -51,6 +51,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Where all of them are on the second network, if there is one."""
     operations: bool = False
     """Whether every operation on it is written down."""
+    key: str = ""
+    """The group's key, where packets are sealed."""
+    insecure: bool = False
+    """Whether the network is one that was made for this run, and nobody else is on it."""
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -117,6 +121,13 @@ class Laze(msgspec.Struct, frozen=True, tag="laze"):
     detail: dict[str, Any]
 
 
+class Fill(msgspec.Struct, frozen=True, tag="fill"):
+    """The disk is full, but for so many bytes of the file that is being recorded."""
+
+    room: int
+    detail: dict[str, Any]
+
+
 class Enter(msgspec.Struct, frozen=True, tag="enter"):
     """Join these groups, those of them that the process is not in."""
 
@@ -171,6 +182,10 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     id: int
 
 
+class Where(msgspec.Struct, frozen=True, tag="where"):
+    """Say on standard error where each task is: somebody thinks that it hangs."""
+
+
 class End(msgspec.Struct, frozen=True, tag="end"):
     """Record the end and go."""
 
@@ -178,8 +193,8 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = (
-    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Laze | Enter | Leave | Form | Refuse | Close | Rename | Quieten
-    | Ask | End
+    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Laze | Fill | Enter | Leave | Form | Refuse | Close | Rename
+    | Quieten | Ask | Where | End
 )
 
 

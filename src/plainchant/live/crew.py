@@ -55,6 +55,7 @@ class Crew:
         run: str,
         duration: int,
         memory: str = "",
+        key: str = "",
     ) -> None:
         """``processes`` gets every process that is started, for whoever has to end them."""
         self.latest: dict[str, Process] = {}
@@ -77,6 +78,7 @@ class Crew:
         self._run = run
         self._duration = duration
         self._memory = memory
+        self._key = key
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
         self._peers, self._backup = _addresses(places, namespaces, self._description.lans(self._parameters))
@@ -178,6 +180,8 @@ class Crew:
             memory=self._memory,
             backup=self._backup,
             operations=scenario.memory.operations,
+            key=self._key,
+            insecure=self._namespaces is not None,
         )
         await process.employ(task, self._on_change)
 
@@ -258,7 +262,7 @@ class Crew:
         self._on_network.clear()
         self.divide()
         for process in self.all_running:
-            process.resume()
+            process.relax()
             process.doomed = False
             process.tell(control.Quieten())
 

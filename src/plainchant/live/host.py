@@ -67,26 +67,27 @@ from ..model import (
     pack,
     unpack,
 )
-from ..wire import FRAME_BYTES, HEADER_BYTES, Stamped
-from .lans import Lans
-from .presence import Hello, Presence
-from .transport import Address, Data, Transport
+from ..wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES, VERSION, Stamped
+from .presence import HELLO_TAG, LARGEST_HELLO, LONGEST_NAME, Hello, Presence
+from .refusals import Refusals
+from .transport import Address, Data, Transport, senders_of
 
 if TYPE_CHECKING:
     from ..memory import Procedure
     from ..sim.omissions import Omission
     from ..trace.spool import Spool
     from .memory.stepper import Stepper
+    from .observe.observer import Observer
 
 MARGIN: Final = 160
-"""Bytes of a packet that are not for messages: the fields of the packet, and two names."""
-LONGEST_NAME: Final = 50
-"""Bytes that the name of a group or a place may have: beside two of them there is room for incarnations and the other fields."""
+"""Bytes of a packet that are not for messages: the fields of the packet, and two names of ``LONGEST_NAME`` with incarnations."""
 CATCH_UP: Final = 16
 """So often the transport is read before a timer that is late expires; one that is not waits for one reading."""
 AT_ONCE: Final = 50_000
 """Nanoseconds between which two clocks are read at the same instant, as far as anybody minds; else they are read again."""
 LOOKS: Final = 3
+MOST_ROUTES: Final = 1024
+"""Lists of receivers whose addresses are kept ready."""
 LATE: Final = 0.002
 """Seconds after its time at which a timer is late."""
 _FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end"})
@@ -202,6 +203,7 @@ class LiveHost:
         owner: Owner | None = None,
         accept_rows: bool = True,
         loopback: bool = False,
+        refusals: Refusals | None = None,
     ) -> None:
         self.me = ""
         self.random = random
@@ -218,10 +220,12 @@ class LiveHost:
         """Runs procedures, where the protocol has common memory and this process is where that is."""
         self.has_views = True
         """Whether views are written into the trace; see ``Description.views``."""
+        self.observer: Observer | None = None
+        """Who is told of what happens seldom, for metrics and spans."""
         self.only_sends = False
         """Whether this process is in groups without ever being a member that receives."""
         self._transport = transport
-        self._further = transport.senders()[1:] if isinstance(transport, Lans) else ()
+        self._further = senders_of(transport)[1:]
         """What sends on each network but the first."""
         self._codec = codec
         self._stopped = stopped
@@ -255,9 +259,11 @@ class LiveHost:
         # counters
         self.packets_sent = 0
         self.packets_received = 0
-        self.packets_damaged = 0
-        self.packets_foreign = 0
         self.packets_unroutable = 0
+        self.refusals = refusals if refusals is not None else Refusals()
+        """Packets that came and changed nothing, by reason."""
+        self.place_at: Callable[[Address], str | None] | None = None
+        """Where packets are sealed: the place that has proved itself at an address."""
         self.events = 0
         self.omissions: list[Omission] = []
         """A test's faults: packets that are dropped when they come."""
@@ -370,6 +376,8 @@ class LiveHost:
     def record(self, kind: str, group: str | None = None, **detail: Any) -> None:
         if kind in _FACTS:
             raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write")
+        if self.observer is not None:
+            self.observer.recorded(kind, group, detail)
         if self.spool is not None:
             self._out.append((_record, kind, group, detail))
 
@@ -400,22 +408,26 @@ class LiveHost:
         self.call(self.engine.start)
 
     def packet(self, source: Address, data: Data) -> None:
-        """A packet of the transport's. Bytes that are not for us, or not whole, are counted and forgotten."""
+        """A packet of the transport's. Bytes that are not for us, or not whole, are counted and forgotten; a stranger's are not
+        even decoded, unless it says hello."""
         known = self.presence.sources.get(source)
+        stamp = data[HEADER_BYTES:FRAME_BYTES]
+        if (known is None or stamp != known[0]) and not _is_hello(data):
+            if not self._loopback or stamp != self.presence.boot:
+                self._refuse_stranger(source, data, known is None)
+                return
+            known = (self.presence.boot, self.me)
         try:
             packet = self._codec.decode_frame(data)
         except WireError:
-            self.packets_damaged += 1
+            self.refusals.unreadable(data)
             return
         if packet.__class__ is Hello:
-            self.presence.on_hello(source, packet)
+            self._on_hello(source, packet, data)
             return
-        if known is None or data[HEADER_BYTES:FRAME_BYTES] != known[0]:
-            if not self._loopback or data[HEADER_BYTES:FRAME_BYTES] != self.presence.boot:
-                self.packets_foreign += 1
-                self.presence.meet(source)
-                return
-            known = (self.presence.boot, self.me)
+        if known is None or stamp != known[0]:
+            self.refusals.damaged += 1  # it looked like a hello
+            return
         if not self.alive or not self.me:
             return
         self.packets_received += 1
@@ -432,6 +444,27 @@ class LiveHost:
             self._apply()
         if self.countdown:
             self.count_down()
+
+    def _refuse_stranger(self, source: Address, data: Data, unknown: bool) -> None:
+        """Not from anybody whom we know and who knows us: it is asked who it is, if these are bytes of ours at all."""
+        if len(data) <= FRAME_BYTES or len(data) > MAX_BYTES or data[0] != VERSION:
+            self.refusals.unreadable(data)
+            return
+        if unknown:
+            self.refusals.stranger += 1
+        else:
+            self.refusals.old += 1
+        self.presence.meet(source)
+
+    def _on_hello(self, source: Address, hello: Hello, data: Data) -> None:
+        if len(data) > LARGEST_HELLO:
+            self.refusals.oversized += 1
+        elif hello.boot != data[HEADER_BYTES:FRAME_BYTES]:
+            self.refusals.hello += 1
+        elif self.place_at is not None and self.place_at(source) != hello.base:
+            self.refusals.redirected += 1  # sealed by somebody who is at another place
+        else:
+            self.presence.on_hello(source, hello)
 
     def _omits(self, source: str, packet: Packet) -> bool:
         """Whether a fault has this packet dropped."""
@@ -528,6 +561,8 @@ class LiveHost:
         if self.spool is not None:
             self.spool.row("crash", self.clock(), detail=detail)
         self._over(reason)
+        if self.observer is not None:
+            self.observer.stopped(reason)
         for group in list(self.groups.values()):
             group.halted(reason)
         if self.memory is not None:
@@ -658,6 +693,8 @@ class LiveHost:
     def _go(self, group: str, way: Callable[[str], None]) -> None:
         if group in self.groups and group not in self._leaving_groups:
             self._leaving_groups[group] = None
+            if self.observer is not None:
+                self.observer.leaving(group)
             self.later(self._ask, way, self.groups[group])
 
     def rename(self, group: str, name: str) -> None:
@@ -697,18 +734,35 @@ class LiveHost:
                     return Reason("queue", text, {"messages": number, "stream": name})
         return reason
 
+    @property
+    def transport(self) -> Transport:
+        """What carries packets, for those who look on."""
+        return self._transport
+
     def counters(self) -> Mapping[str, int]:
-        transport = self._transport.counters
+        transport, refused = self._transport.counters, self.refusals
+        foreign = refused.stranger + refused.old
         return {
             "packets_sent": transport.sent,
             "packets_received": self.packets_received,
-            "packets_damaged": self.packets_damaged,
-            "packets_foreign": self.packets_foreign,
+            "packets_damaged": refused.total - foreign,
+            "packets_foreign": foreign,
             "packets_queued": transport.queued,
             "packets_dropped": transport.dropped + self.packets_unroutable,
             "bytes_sent": transport.sent_bytes,
             "bytes_received": transport.received_bytes,
         }
+
+    def is_traced(self) -> bool:
+        return self.spool is not None
+
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        """A row of the application's; it is on disk before any packet leaves that the program sends from now on."""
+        if self.spool is not None and self.alive:
+            self.spool.row(
+                "note", self.clock(), group=group, view=self._views.get(group), sender=sender, seq=seq, detail=detail
+            )
+            self._ask_for_round()
 
     def enter(self, group: Group, how: Form | Join) -> None:
         """Asks the engine to join a group."""
@@ -752,8 +806,15 @@ class LiveHost:
             self.packets_unroutable += len(unknown)
             self.presence.seek()
         else:
+            if len(self._routes) >= MOST_ROUTES:
+                self._routes.clear()
             self._routes[to] = addresses
         return addresses
+
+
+def _is_hello(data: Data) -> bool:
+    """Whether bytes look like a hello, before they are decoded: an array, whose first element is the tag."""
+    return len(data) > FRAME_BYTES + 1 and data[FRAME_BYTES + 1] == HELLO_TAG
 
 
 # --- the entries of an outbox: what becomes of what an engine asked for ----------------------------------------------------
@@ -824,6 +885,8 @@ def _install(host: LiveHost, view: View) -> None:
         if host.has_views:
             host.spool.row("view", now, group=group, view=view.number, members=view.members, detail=view.to_detail() or None)
     host.groups[group].add(view)
+    if host.observer is not None:
+        host.observer.installed(host.groups[group], view)
     if is_first and host._queues[group]:
         host._offered[group] = None
         host._ask_for_round()
@@ -837,6 +900,8 @@ def _left(host: LiveHost, group: str, rank: int | None) -> None:
     host._streams.pop(group, None)
     host._leaving_groups.pop(group, None)
     host.groups.pop(group).left()
+    if host.observer is not None:
+        host.observer.left(group)
 
 
 def _invited(host: LiveHost, invitation: Invitation) -> None:
@@ -855,6 +920,8 @@ def _refused(host: LiveHost, group: str, reason: Reason) -> None:
         host._streams.pop(group, None)
         host._leaving_groups.pop(group, None)
         outside.halted(reason)
+        if host.observer is not None:
+            host.observer.left(group)
 
 
 def _renamed(host: LiveHost, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None:
@@ -870,6 +937,8 @@ def _renamed(host: LiveHost, group: str, view: View, returned: Sequence[bytes], 
     member.renamed(name, returned, numbered)
     if host._owner is not None:
         host._owner.renamed(group, name)
+    if host.observer is not None:
+        host.observer.renamed(group, name)
     _install(host, view)
 
 

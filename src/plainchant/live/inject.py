@@ -84,6 +84,8 @@ class Injector:
             "processor": self._processor,
             "slow": self._slow,
             "sluggish": self._sluggish,
+            "busy": self._busy,
+            "disk": self._disk,
         }
         crew.gone = self._gone
 
@@ -251,6 +253,17 @@ class Injector:
         process = self._running(fault)
         if process is not None:
             process.tell(control.Laze(fault.length, describe_fault(fault)))
+
+    async def _busy(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            await self._write(process, fault)
+            process.keep_busy(fault.length, fault.rate)
+
+    async def _disk(self, fault: Fault) -> None:
+        process = self._running(fault)
+        if process is not None:
+            process.tell(control.Fill(fault.room, describe_fault(fault)))
 
     # --- nodes and common memory --------------------------------------------------------------------------------------
 

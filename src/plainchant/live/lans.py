@@ -26,6 +26,8 @@ class Lans:
         self._here = [{there: here for here, there in each.items()} for each in self._there]
         self._lost = Counters()
         """What was to leave where it could not."""
+        self.strangers = 0
+        """Packets that came on another network than the first from somebody who is not on it."""
 
     @property
     def limits(self) -> Limits:
@@ -70,6 +72,8 @@ class Lans:
             known = here.get(source)
             if known is not None:
                 receive(known, data)
+            else:
+                self.strangers += 1
 
         return from_elsewhere
 

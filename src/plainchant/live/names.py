@@ -93,6 +93,15 @@ def is_here(address: Address) -> bool:
     return True
 
 
+def is_loopback(address: Address) -> bool:
+    """Whether only this machine reaches a numeric address.
+
+    >>> is_loopback(("127.0.0.1", 9)), is_loopback(("0.0.0.0", 9)), is_loopback(("::1", 9))
+    (True, False, True)
+    """
+    return ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
+
+
 async def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
     """The numeric address of a host, in the system's own spelling; of the given family where one is given."""
     host, port = address

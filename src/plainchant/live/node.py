@@ -24,12 +24,13 @@ import dataclasses
 import json
 import os
 import socket
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..engine import Engine, Host
 from ..fragmentation import Fragmentation
@@ -66,10 +67,19 @@ from ..state_events import StateEvents
 from ..wire import Stamped
 from .host import LiveHost, check_name
 from .lans import Lans, check_lans
-from .names import family_of, format_address, is_here, packet_for, parse_address, resolve
-from .presence import HELLO_PACKETS, Hello, Presence
-from .transport import Address, Transport
+from .names import family_of, format_address, is_here, is_loopback, packet_for, parse_address, resolve
+from .presence import HELLO_PACKETS, MOST_GROUPS, Hello, Presence
+from .refusals import Refusals
+from .transport import Address, Transport, senders_of
 from .udp import UdpTransport
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from .keys import Keyring, KeySource
+    from .observe.observer import Observer
+    from .observe.spans import Spans
+    from .sealed import Sealed
 
 TRACE_VERSION: Final = 1
 SMALLEST_PACKET: Final = 256
@@ -93,7 +103,14 @@ LONGEST_TERM: Final = 100
 COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
 """Reasons for which ``join`` starts again by itself, within its time."""
 
+KEY_POLL: Final = 1.0
+"""Seconds between two looks at the key file."""
+
 MakeTransport = Callable[[Address, int], Transport]
+
+
+class Insecure(UserWarning):
+    """A node that others can reach over a network runs without a key."""
 
 
 class Node:
@@ -116,6 +133,16 @@ class Node:
     each node. Those with the same ``memory`` share it, node by node: any name, and by default one that is made of the peers'
     addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
     of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
+
+    ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the
+    node's figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it tells
+    OpenTelemetry of what happens (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra
+    ``observe``.
+
+    ``key`` is the name of a key file (``plainchant key new``) or a :class:`~plainchant.Keyring`; without it the environment is
+    looked at (``PLAINCHANT_KEY``, ``PLAINCHANT_KEY_FILE``). All members need the same one: then every packet is sealed. A
+    file that changes is read again. Without any key a node is only at an address that no other machine reaches, unless it is
+    told that this is meant (``insecure``).
     """
 
     def __init__(
@@ -137,6 +164,10 @@ class Node:
         memory: str = "",
         backup: Mapping[str, str | Address] | None = None,
         description: Description | None = None,
+        metrics: str | CollectorRegistry | None = None,
+        spans: Spans | float | None = None,
+        key: Keyring | str | Path | None = None,
+        insecure: bool = False,
     ) -> None:
         if me not in peers:
             raise UsageError(f"me is {me!r}, which is not among peers ({', '.join(peers)}): add it with its own address")
@@ -187,9 +218,21 @@ class Node:
         self._came: asyncio.Queue[Group] = asyncio.Queue()
         """Groups that this process is in because it was invited, until somebody takes them."""
         self._state_events: StateEvents | None = None
+        self._observer: Observer | None = None
+        if metrics is not None or spans is not None:
+            from .observe.observer import Observer
+
+            self._observer = Observer(metrics, spans)
         self._halted = asyncio.Event()
         self._met: set[str] = set()
         """Names of whom the protocol has been told."""
+        self._key = key
+        self._insecure = insecure
+        self._keys: KeySource | None = None
+        self._key_problem: str | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._sealed: Sealed | None = None
+        self._refusals = Refusals()
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence
@@ -211,6 +254,8 @@ class Node:
             raise UsageError(f"the node of {self.place} was opened before; it is one process, so make a new one to come back")
         peers = {name: await resolve(address) for name, address in self._peers.items()}
         here = peers[self.place]
+        self._keys = _find_keys(self._key)
+        danger = await self._reach(here)
         if self._trace is not None:
             _check_trace(Path(self._trace))
         if self._has_memory:
@@ -219,6 +264,8 @@ class Node:
         self._transport = await self._make_transports(peers, size)
         if isinstance(self._transport, UdpTransport):
             _check_family(here, peers)
+        if self._keys is not None:
+            self._transport = self._seal(self._keys.ring, peers)
         # Without state its packets are a stranger's: who wants state from us does not get it, and does no harm.
         state_packets = STATE_PACKETS if self._state else ()
         codec = Stamped((*self.description.packets, *state_packets, *HELLO_PACKETS), self._boot)
@@ -232,18 +279,27 @@ class Node:
                 raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
             self._host = LiveHost(
                 self._transport, codec, random=self._random, stopped=self._on_stopped, owner=self,
-                loopback=self.description.loopback,
+                loopback=self.description.loopback, refusals=self._refusals,
             )
+            if self._sealed is not None:
+                self._host.place_at = self._sealed.place_at
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
-                terms=self._terms(),
+                terms=self._terms(), refusals=self._refusals,
             )
+            if self._observer is not None:
+                await self._observer.open(self)
             self._is_open = True
+            if danger:
+                warnings.warn(danger, Insecure, stacklevel=2)
+            self._watch_key()
             if self.agree is not None:
                 await self._take_name()
         except BaseException:
             self._is_open = False
+            if self._observer is not None:
+                await self._observer.close()
             if opened:
                 await self._transport.close()
             raise
@@ -257,6 +313,95 @@ class Node:
         return Lans(
             (first, self._make_transport(there[self.place], size)), [{peers[name]: address for name, address in there.items()}]
         )
+
+    async def _reach(self, here: Address) -> str:
+        """Without a key nobody else may reach this process, unless that is meant; then that is said."""
+        places = [here]
+        if self._backup:
+            places.append(await resolve(self._backup[self.place]))
+        reachable = [format_address(address) for address in places if not is_loopback(address)]
+        if self._keys is not None or not reachable:
+            return ""
+        what = f"{self.place} is at {' and '.join(reachable)}, where other machines reach it, and has no key"
+        if not self._insecure:
+            raise UsageError(
+                f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`, "
+                "give key=FILE at every member, or say insecure=True (--insecure) if that is meant"
+            )
+        return f"{what}: anybody there can read, change and forge all messages (`plainchant key new FILE`, then key=FILE)"
+
+    def _seal(self, ring: Keyring, peers: Mapping[str, Address]) -> Sealed:
+        from .sealed import Sealed  # brings the ciphers, which a process without a key does not need
+
+        self._sealed = Sealed(
+            self._transport, ring, place=self.place, boot=self._boot, peers=peers, refusals=self._refusals, proved=self._on_proved
+        )
+        return self._sealed
+
+    def _on_proved(self, address: Address) -> None:
+        if self._is_open:
+            self._presence.greet((address,))
+
+    def _watch_key(self) -> None:
+        """Looks at the key file now and then."""
+        if self._keys is not None and self._keys.path is not None:
+            self._watching = asyncio.get_running_loop().call_later(KEY_POLL, self._look_at_key)
+
+    def _look_at_key(self) -> None:
+        try:
+            self._reload_key(always=False)
+        except UsageError as problem:
+            if str(problem) != self._key_problem:
+                self._key_problem = str(problem)
+                warnings.warn(f"{self.place} goes on with the keys that it has: {problem}", RuntimeWarning, stacklevel=2)
+        self._watch_key()
+
+    def reload_key(self) -> bool:
+        """Reads the key file again, now; whether it has other keys than before. (It is looked at every second anyway.) Raises
+        ``UsageError`` if it cannot be read, and goes on with the keys that there are."""
+        if self._keys is None or self._keys.path is None:
+            raise UsageError(f"{self.place} has no key file; give key=FILE, or other keys by use_keys")
+        return self._reload_key(always=True)
+
+    def _reload_key(self, *, always: bool) -> bool:
+        assert self._keys is not None
+        ring = self._keys.reload(always=always)
+        if ring is None:
+            return False
+        self._key_problem = None
+        if self._sealed is not None:
+            self._sealed.use(ring)
+        return True
+
+    def use_keys(self, ring: Keyring) -> None:
+        """Other keys from here on, for programs that have them from elsewhere than a file."""
+        if self._keys is None or self._sealed is None or self._keys.path is not None:
+            raise UsageError(f"{self.place} was not started with a Keyring; change its key file, or give key=Keyring(...)")
+        self._keys.ring = ring
+        self._sealed.use(ring)
+
+    def statistics(self) -> dict[str, int]:
+        """What this process has sent, received and refused, as numbers by name: ``packets_...`` and ``bytes_...`` are the
+        transport's, ``refused_...`` packets that came and changed nothing, by reason (:class:`~.refusals.Refusals`),
+        ``network_errors`` what the network or a connection's other end refused, ``peers`` those who are in the address book,
+        ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many of the others seal with that key."""
+        found = {**self._host.counters(), **{f"refused_{name}": count for name, count in self._refusals.as_dict().items()}}
+        inner = self._sealed.inner if self._sealed is not None else self._transport
+        if isinstance(inner, Lans):
+            found["refused_stranger"] += inner.strangers
+        found["network_errors"] = inner.counters.errors
+        found["peers"] = len(self._presence.peers)
+        if self._sealed is not None and self._keys is not None:
+            found["packets_unproved"] = self._sealed.unproved
+            found["sessions"] = self._sealed.sessions
+            users = self._sealed.sealed_with
+            found |= {f"sealed_with_{key}": users.get(key.id, 0) for key in self._keys.ring.keys}
+        return found
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys that this process has now, the one that it seals with first; none without a key."""
+        return tuple(str(key) for key in self._keys.ring.keys) if self._keys is not None else ()
 
     @property
     def _has_memory(self) -> bool:
@@ -342,8 +487,9 @@ class Node:
         self._closed = True
         if not self._is_open:
             return
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for handle in (self._ticking, self._watching):
+            if handle is not None:
+                handle.cancel()
         try:
             self._host.close({"drained": True} if drained else None)
         finally:
@@ -351,6 +497,8 @@ class Node:
                 group.halted(Reason("closed", f"{self.name} was closed"))
             self._end_state()
             await self._transport.close()
+            if self._observer is not None:
+                await self._observer.close()
 
     def _end_state(self) -> None:
         """Whoever writes a state, or waits to, waits no longer."""
@@ -377,6 +525,16 @@ class Node:
     @property
     def address(self) -> Address:
         return self._transport.address
+
+    @property
+    def has_state(self) -> bool:
+        """Whether who joins gets the application's state."""
+        return self._state
+
+    @property
+    def observer(self) -> Observer | None:
+        """What tells others of this process, if ``metrics`` or ``spans`` were asked for."""
+        return self._observer
 
     @property
     def host(self) -> LiveHost:
@@ -433,6 +591,12 @@ class Node:
 
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
+        if self._observer is None:
+            return await self._enter(name, first, timeout, buffers)
+        with self._observer.joining(name):
+            return await self._enter(name, first, timeout, buffers)
+
+    async def _enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
         self._check_outside(name)
         presence = self._presence
         group: Group | None = None
@@ -703,6 +867,8 @@ class Node:
         name = invitation.group
         if self._is_in(name) or name in self._entered:
             return f"{self.name} is in {name}, has been, or is on its way there"
+        if len(self._entered) >= MOST_GROUPS:
+            return f"{self.name} has been in {MOST_GROUPS} groups, and that is as many as it can be in"
         try:
             agrees = self.agree is None or self.agree(invitation)
         except Exception as error:
@@ -729,7 +895,7 @@ class Node:
 
     def _send_hello(self, to: Sequence[Address], hello: Hello) -> None:
         frame = self._codec.encode_frame(hello)
-        for send in self._transport.senders() if isinstance(self._transport, Lans) else (self._transport.send,):
+        for send in senders_of(self._transport):
             send(to, frame)
 
     def _on_news(self) -> None:
@@ -742,6 +908,7 @@ class Node:
     def _introduce(self) -> None:
         """Where processes may be in no group: the protocol hears who is there."""
         if self.description.idle and self._host.me and self._host.alive:
+            self._met.intersection_update(self._presence.routes)
             for name in self._presence.routes:
                 if name not in self._met:
                     self._met.add(name)
@@ -878,11 +1045,15 @@ def join(
     incarnation: int = 0,
     memory: str = "",
     backup: Mapping[str, str | Address] | None = None,
+    metrics: str | CollectorRegistry | None = None,
+    spans: Spans | float | None = None,
     timeout: float = 30.0,
     leave_timeout: float = 10.0,
     outgoing: int = OUTGOING,
     unread: int = UNREAD,
     listen: bool = True,
+    key: Keyring | str | Path | None = None,
+    insecure: bool = False,
 ) -> Joining:
     """Joins a group with a process of its own: ``async with plainchant.join("bank", me="a", peers={...}) as group``.
 
@@ -896,7 +1067,7 @@ def join(
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
             trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
-            backup=backup,
+            backup=backup, metrics=metrics, spans=spans, key=key, insecure=insecure,
         )
 
     joining = make_node().join(
@@ -954,6 +1125,15 @@ def _members(group: str, given: Sequence[str], peers: Mapping[str, Any]) -> tupl
     if twice:
         raise UsageError(f"members of {group!r} that are named twice: {', '.join(twice)}; every process is named once")
     return members
+
+
+def _find_keys(given: Keyring | str | Path | None) -> KeySource | None:
+    """The keys that are given or in the environment. The ciphers are only loaded where there are any."""
+    if given is None and not any(name in os.environ for name in ("PLAINCHANT_KEY", "PLAINCHANT_KEY_FILE")):
+        return None
+    from .keys import KeySource
+
+    return KeySource.find(given)
 
 
 def _check_trace(directory: Path) -> None:

@@ -20,6 +20,10 @@ in the list that they are bound forms the group. (Whoever made the list is bound
 there is one first view, however many packets are lost and whoever dies on the way; a process that dies after it was bound is a
 member that the protocol excludes. A process whose list can never be complete does not form; it gives up when its time is over.
 
+**Bounds.** Anybody may say hello, so a hello is looked at before it counts: names, incarnations, groups and lists are bounded,
+and so are the *strangers* in the address book, those whom the configuration does not name. When there are too many of them, one
+who has not shown that it knows us makes room.
+
 This module does no I/O: it is given hellos and asks for hellos to be sent.
 """
 
@@ -33,6 +37,7 @@ import msgspec
 
 from ..model import Form, GroupId, Join, Packet, ProcessId
 from .names import format_address, is_numeric
+from .refusals import Refusals
 from .transport import Address
 
 OUTSIDE: Final = "outside"
@@ -43,6 +48,24 @@ MEMBER: Final = "member"
 
 SILENT: Final = 5
 """Ticks without a hello from somebody who was heard before: then it counts as not there any more, in what is said of it."""
+
+
+HELLO_TAG: Final = 120
+LARGEST_HELLO: Final = 65_507
+"""Bytes of a hello, as it comes: those of a datagram."""
+BOOT_BYTES: Final = 4
+LONGEST_NAME: Final = 50
+"""Bytes of the name of a place or a group."""
+LARGEST_INCARNATION: Final = 1_000_000
+MOST_GROUPS: Final = 1024
+"""Groups in a hello."""
+MOST_FIRST: Final = 1024
+"""First members of a group."""
+LONGEST_TERMS: Final = 8192
+NEW_STRANGERS: Final = 16
+"""That come into the address book between two ticks."""
+MOST_STRANGERS: Final = 64
+"""In the address book; and those whose packets are answered by a hello, between two ticks."""
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -61,7 +84,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
     port: int
 
 
-class Hello(Packet, frozen=True, array_like=True, gc=False, tag=120):
+class Hello(Packet, frozen=True, array_like=True, gc=False, tag=HELLO_TAG):
     """I am here, under this name; this is how I stand to groups, and whom I know. ``answer``: please say the same."""
 
     base: str
@@ -112,6 +135,14 @@ def base_of(name: ProcessId) -> str:
     return name.partition("#")[0]
 
 
+def _is_name(name: str) -> bool:
+    return 0 < len(name.encode(errors="surrogatepass")) <= LONGEST_NAME
+
+
+def _is_place(name: str) -> bool:
+    return _is_name(name) and "#" not in name
+
+
 def _asked(first: tuple[ProcessId, ...]) -> list[ProcessId]:
     """Those whose yes a list of first members needs: all but the one who made it."""
     maker = min(first, key=base_of)
@@ -140,8 +171,11 @@ class Presence:
         *,
         incarnation: int = 0,
         terms: str = "",
+        refusals: Refusals | None = None,
     ) -> None:
         self.base = base
+        self.refusals = refusals if refusals is not None else Refusals()
+        """What was not taken, and why."""
         self.terms = terms
         """What all members have to agree on, in words: who has other terms is not spoken to."""
         self.boot = boot
@@ -153,10 +187,14 @@ class Presence:
         self.peers: dict[str, Peer] = {
             name: Peer(name, address) for name, address in peers.items() if name != base
         }
+        self._named = frozenset(peers)
+        """Those whom the configuration names; the others are strangers."""
         self.standing: dict[GroupId, Standing] = {}
         self._first: dict[GroupId, tuple[str, ...]] = {}
         self.seeking = False
         self._strangers: dict[Address, None] = {}
+        self._added = 0
+        """Strangers that have come into the address book since the last tick."""
         self._send = send
         self._changed = changed
         self.routes: dict[ProcessId, Address] = {}
@@ -185,10 +223,14 @@ class Presence:
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""
         if hello.base == self.base:
-            return  # two processes of one name, or our own word come back: names are whose they were first
-        peer = self.peers.get(hello.base)
+            self.refusals.old += 1  # two processes of one name, or our own word come back: names are whose they were first
+            return
+        if not self._is_sound(hello):
+            return
+        peer = self.peers.get(hello.base) or self._add(hello.base, source)
         if peer is None:
-            peer = self.peers[hello.base] = Peer(hello.base, source)
+            self.refusals.crowded += 1
+            return
         is_news = self._note(peer, source, hello)
         if is_news is None:
             self.greet((source,), answer=False)  # an old incarnation, or one that does not know its name is taken
@@ -208,6 +250,40 @@ class Presence:
         if hello.answer or is_news or (peer.knows_us and not knew_us):
             self.greet((source,), answer=not peer.knows_us)
         self._changed()
+
+    def _is_sound(self, hello: Hello) -> bool:
+        """Whether a hello keeps the bounds of hellos."""
+        incarnations = [hello.incarnation, *(known.incarnation for known in hello.known.values())]
+        if min(incarnations) < 0 or max(incarnations) > LARGEST_INCARNATION:
+            self.refusals.future += 1
+            return False
+        sound = (
+            len(hello.boot) == BOOT_BYTES
+            and _is_place(hello.base)
+            and len(hello.terms) <= LONGEST_TERMS
+            and len(hello.groups) <= MOST_GROUPS
+            and all(_is_name(group) and len(standing.first) <= MOST_FIRST for group, standing in hello.groups.items())
+            and all(_is_place(base) and len(known.boot) == BOOT_BYTES for base, known in hello.known.items())
+        )
+        self.refusals.hello += not sound
+        return sound
+
+    def _add(self, base: str, address: Address) -> Peer | None:
+        """Somebody new in the address book, if there is room for strangers, or one can be forgotten, and not too many come."""
+        if self._added >= NEW_STRANGERS:
+            if not self.seeking:
+                self.seek()
+            return None
+        self._added += 1
+        strangers = [peer for peer in self.peers.values() if peer.base not in self._named]
+        if len(strangers) >= MOST_STRANGERS:
+            doubtful = [peer for peer in strangers if not self._is_certain(peer)]
+            if not doubtful:
+                return None
+            del self.peers[doubtful[0].base]
+            self._update()
+        peer = self.peers[base] = Peer(base, address)
+        return peer
 
     def _name_is_taken(self, incarnation: int) -> None:
         if self.settled:
@@ -236,7 +312,9 @@ class Presence:
                 continue
             peer = self.peers.get(base)
             if peer is None:
-                self.peers[base] = Peer(base, (known.host, known.port))
+                if self._add(base, (known.host, known.port)) is None:
+                    self.refusals.crowded += 1
+                    continue
                 self.greet(((known.host, known.port),))
             elif peer.heard and known.incarnation > peer.incarnation:
                 peer.address = (known.host, known.port)
@@ -251,8 +329,10 @@ class Presence:
 
     def meet(self, source: Address) -> None:
         """A packet from somebody who is not known, or does not know us: say hello, but not for each of many packets."""
-        self._strangers[source] = None
-        self.seek()
+        if len(self._strangers) < MOST_STRANGERS:
+            self._strangers[source] = None
+        if not self.seeking:
+            self.seek()
 
     def seek(self) -> None:
         """Somebody is not in the address book: ask, at the next tick."""
@@ -270,6 +350,7 @@ class Presence:
         if strangers:
             self.greet(strangers)
         self._strangers.clear()
+        self._added = 0
         self.seeking = False
         return wanted
 

@@ -19,16 +19,22 @@ from typing import Any, Final
 
 import msgspec
 
-from ..model import PlainchantError
+from ..model import SECOND, PlainchantError
+from ..scenario.model import SLICE
 from ..sim.summary import ProcessEnd
 from . import control
 from .presence import name_of
 
+WORKER: Final = ("-m", "plainchant.live.worker")
+"""What Python is started with."""
 ANSWER_SECONDS: Final = 5.0
 """How long a worker may take to answer before it is taken to be busy."""
 EXIT_SECONDS: Final = 10.0
 """How long a worker may take to exit after its last word."""
+WHERE_SECONDS: Final = 1.0
+"""How long a worker that hangs is given to say where it is."""
 _LONGEST_LINE: Final = 1 << 20
+_LONGEST_STORY: Final = 20_000
 _LAST_WORDS: Final = 400
 """Characters of a dead worker's complaint that are told."""
 
@@ -59,18 +65,28 @@ class Process:
         """What happened, if nobody can have meant it to."""
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
+        self.is_awake = False
+        """Whether it has ever said anything. Until then it starts, which takes long where there is no processor for it."""
+        self.unanswered = 0
+        """How often, one time after the other, it was asked how it is and did not answer, though it is awake."""
+        self.stuck = ""
+        """Where it was when it was taken to hang, if it was."""
         self.last_word: control.Over | None = None
         self._errors = errors
         self._answers: dict[int, asyncio.Future[control.Done | control.Status]] = {}
         self._changed: Callable[[Process], None] = lambda process: None
         with errors.open("wb") as file:
             self._popen = subprocess.Popen(
-                [*within, sys.executable, "-m", "plainchant.live.worker"],
+                [*within, sys.executable, *WORKER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
             )
+        self._busy_until = 0
+        self._slowing: asyncio.Task[None] | None = None
         self._writer: asyncio.WriteTransport | None = None
+        self._unsaid: list[bytes] = []
+        """What it is to be told when it can be spoken to: its task first."""
         self._ear: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -88,12 +104,15 @@ class Process:
         self.place = task.place
         self.name = name_of(task.place, task.incarnation)
         self._changed = changed
+        # Others speak to it as soon as they see it: what they say comes after its task, and is not lost.
+        self._write(task)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_LONGEST_LINE)
         self._ear, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._popen.stdout)
         self._writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._popen.stdin)
+        self._writer.write(b"".join(self._unsaid))
+        self._unsaid.clear()
         self._reading = loop.create_task(self._read(reader))
-        self._write(task)
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
@@ -119,8 +138,9 @@ class Process:
             self._answers.pop(number, None)
 
     def _write(self, message: control.Task | control.Command) -> None:
-        assert self._writer is not None
-        if not self._writer.is_closing():
+        if self._writer is None:
+            self._unsaid.append(control.line(message))
+        elif not self._writer.is_closing():
             self._writer.write(control.line(message))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -133,6 +153,7 @@ class Process:
         await self._exited()
 
     def _heard(self, report: control.Report) -> None:
+        self.is_awake = True
         match report:
             case control.Entered(group, name, parameters):
                 self.name = name
@@ -167,6 +188,37 @@ class Process:
             self._popen.send_signal(signal.SIGSTOP)
             self.paused_until = max(time.monotonic_ns() + length, self.paused_until)
         return self.paused_until
+
+    def keep_busy(self, length: int, share: float) -> None:
+        """Lets it have a processor only for a part of the time: it is stopped for a share of every :data:`SLICE`."""
+        self._busy_until = max(self._busy_until, time.monotonic_ns() + length)
+        if self._slowing is None or self._slowing.done():
+            self._slowing = asyncio.get_running_loop().create_task(self._stop_and_go(share))
+
+    async def _stop_and_go(self, share: float) -> None:
+        try:
+            while self.running and time.monotonic_ns() < self._busy_until:
+                self._signal(signal.SIGSTOP)
+                await asyncio.sleep(share * SLICE / SECOND)
+                self._go_on()
+                await asyncio.sleep((1 - share) * SLICE / SECOND)
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.paused_until:
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.running and self._popen.poll() is None:
+            self._popen.send_signal(number)
+
+    def relax(self) -> None:
+        """It is neither stopped nor kept from its processor any more."""
+        self._busy_until = 0
+        if self._slowing is not None:
+            self._slowing.cancel()
+        self.resume()
 
     def resume(self) -> None:
         """Lets it go on."""
@@ -216,6 +268,21 @@ class Process:
             self.unexpected = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             self.unexpected += self._complaint()
         return ProcessEnd("crashed", self.unexpected)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    async def where(self) -> str:
+        """Where it is: its threads, and its tasks if it still listens. For a process that hangs."""
+        before = self._errors.stat().st_size
+        self.tell(control.Where())
+        if self.is_awake:  # else the signal would end it
+            self._signal(signal.SIGUSR1)
+        deadline = time.monotonic() + WHERE_SECONDS
+        while self.running and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return self._errors.read_bytes()[before:].decode(errors="replace")[-_LONGEST_STORY:]
 
     def _complaint(self) -> str:
         text = self._errors.read_text(errors="replace").strip()

@@ -15,7 +15,11 @@ transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (
 what they have left there is removed. A crash of a node is one of all its processes, each killed by its id, and of its memory.
 
 **Nothing hangs and nothing is left behind.** Every wait has an end. Processes are ended by their ids whatever happens, and should
-the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told.
+the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told. One
+that runs and does not answer, is never quiet, or does not end when it is told to, *hangs*: it is asked where it is, by a signal
+too, so that also who is in an endless loop tells, and its stacks are in the summary.
+
+Whoever wants to know what processes take while they run gives a :class:`Watch`, which sees them twice a second.
 """
 
 from __future__ import annotations
@@ -25,10 +29,10 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -40,6 +44,7 @@ from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
 from .inject import Injector
+from .keys import Key
 from .memory.server import MailboxServer, namespace_of
 from .namespaces import Namespaces
 from .process import LiveError, Process
@@ -49,8 +54,20 @@ END_SECONDS: Final = 10.0
 _HEAD_START: Final = 50 * MS
 """Between the word that the scenario begins and its beginning, so that all have heard it."""
 _POLL: Final = 500 * MS
+_SILENT: Final = 6
+"""So many questions, of five seconds each, a process that is not stopped leaves unanswered before it is taken to hang."""
 _SHORTEST_SETTLE: Final = 100 * MS
 _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
+
+
+class Watch(Protocol):
+    """Somebody who looks at the processes of a run while senders send."""
+
+    every: float
+    """Seconds between two looks."""
+
+    def look(self, processes: Sequence[Process], servers: Mapping[str, MailboxServer]) -> None:
+        """These run now, and common memory is there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,6 +105,10 @@ class LiveSummary:
     """Whether it was drained and got quiet."""
     not_quiet: dict[str, str]
     """If it did not get quiet: who waits for what."""
+    stuck: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Processes that hang, and where."""
+    left: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Files that were left in common memory when all processes had ended, by node; they are removed then."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON."""
@@ -107,13 +128,16 @@ def supervise(
     namespaces: bool = False,
     time_scale: float = 1.0,
     drain_at_most: int = DRAIN_AT_MOST,
+    encrypted: bool = False,
     progress: Callable[[str], None] = lambda text: None,
+    watch: Watch | None = None,
 ) -> LiveSummary:
     """Runs a scenario with real processes, which record what they do under ``spools``.
 
     ``given`` names parameters that somebody has set: these, and all that are not at their defaults, stay as they are; the
     protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
-    times of senders and faults. ``progress`` is told in words how it stands.
+    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is told in
+    words how it stands, ``watch`` sees the processes.
     """
     if not time_scale > 0:
         raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
@@ -123,6 +147,8 @@ def supervise(
     with kernel if kernel is not None else contextlib.nullcontext():
         supervisor = _Supervisor(stretched(scenario, time_scale), min(scenario.drain, drain_at_most), progress)
         supervisor.time_scale = time_scale
+        supervisor.key = Key.new().text if encrypted else ""
+        supervisor.watch = watch
         try:
             return asyncio.run(supervisor.run(spools, processes, kernel, _kept(scenario, given), run))
         except OSError as error:
@@ -144,6 +170,8 @@ class _Supervisor:
         self._progress = progress
         self._not_quiet: dict[str, str] = {}
         self.time_scale = 1.0
+        self.key = ""
+        self.watch: Watch | None = None
         self._memory = f"live {os.urandom(8).hex()}" if self._description.memory is not None else ""
         self.servers = self._make_servers()
         """The mailbox servers by node; where there are no nodes, under an empty name."""
@@ -168,7 +196,7 @@ class _Supervisor:
         scenario = self._scenario
         self._crew = Crew(
             scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration,
-            memory=self._memory,
+            memory=self._memory, key=self.key,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)
@@ -189,12 +217,24 @@ class _Supervisor:
         crew = self._crew
         self._begin = crew.begin = time.monotonic_ns() + _HEAD_START
         crew.tell_all(control.Begin(self._begin))
-        polling = asyncio.get_running_loop().create_task(self._poll())
+        loop = asyncio.get_running_loop()
+        meanwhile = [loop.create_task(self._poll())]
+        if self.watch is not None:
+            meanwhile.append(loop.create_task(self._look(self.watch)))
         try:
             await self._injector.run(self._begin, self._begin + self._scenario.duration)
         finally:
-            polling.cancel()
-            await asyncio.wait([polling])
+            for task in meanwhile:
+                task.cancel()
+            await asyncio.wait(meanwhile)
+        for task in meanwhile:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _look(self, watch: Watch) -> None:
+        while True:
+            watch.look(self._crew.all_running, self.servers)
+            await asyncio.sleep(watch.every)
 
     async def _poll(self) -> None:
         """Asks now and then: so it is known what a process that is killed had done to packets."""
@@ -210,8 +250,18 @@ class _Supervisor:
         listening = [process for process in self._crew.all_running if process.listens]
         answers = await asyncio.gather(*(process.ask(control.Ask) for process in listening))
         for process, answer in zip(listening, answers, strict=True):
-            if answer is None and process.listens:
+            is_silent = answer is None and process.listens
+            process.unanswered = process.unanswered + 1 if is_silent and process.is_awake else 0
+            if is_silent:
                 process.status = msgspec.structs.replace(process.status, waiting="it does not answer")
+            if process.unanswered == _SILENT:
+                await self._ask_where([process])
+
+    async def _ask_where(self, processes: Sequence[Process]) -> None:
+        """These hang: where are they?"""
+        places = await asyncio.gather(*(process.where() for process in processes))
+        for process, place in zip(processes, places, strict=True):
+            process.stuck = process.stuck or place or "it does not say where it is"
 
     async def _get_quiet(self) -> bool:
         """Waits until no process has waited for anything for long enough; False if that takes too long."""
@@ -235,6 +285,7 @@ class _Supervisor:
             elif now - quiet_since >= settle:
                 return True
             if now >= deadline:
+                await self._ask_where([process for process in self._crew.all_running if process.name in waiting])
                 return False
             await asyncio.sleep(min(settle / 4, deadline - now) / SECOND)
 
@@ -252,12 +303,13 @@ class _Supervisor:
             process.tell(control.End(drained))
         for process in running:
             if not await process.gone(END_SECONDS):
+                await self._ask_where([process])
                 process.unexpected = f"was told to end and did not in {END_SECONDS:g} s"
 
     async def _end_all(self) -> None:
         """Whatever happened: nobody is left."""
         for process in self._crew.employed:
-            process.resume()
+            process.relax()
             process.kill("the run was over")
         for process in self._crew.employed:
             await process.gone(END_SECONDS)
@@ -286,6 +338,8 @@ class _Supervisor:
             drain=self._drain,
             quiet=quiet,
             not_quiet=self._not_quiet,
+            stuck={process.name: process.stuck for process in employed if process.stuck},
+            left={node: left for node, server in self.servers.items() if (left := len(server.sizes()))},
         )
 
 

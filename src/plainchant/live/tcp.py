@@ -58,6 +58,9 @@ SILENCE: Final = 10.0
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 """Seconds between two attempts to connect."""
+MOST_CONNECTIONS: Final = 256
+"""Connections that are open at once, those of strangers included. When there are more, the oldest that has not said whose it is
+makes room; if all have, the new one does not come in."""
 LINGER: Final = 0.25
 """Seconds that closing waits, at the most, for the other ends to have taken everything."""
 
@@ -89,8 +92,8 @@ class TcpTransport:
         self._peers: dict[Address, _Peer] = {}
         self._used: list[_Connection] = []
         """Connections that have sent a packet in this turn of the loop."""
-        self.connections: set[_Connection] = set()
-        """All that are open, strangers' and attempts included."""
+        self.connections: dict[_Connection, None] = {}
+        """All that are open, strangers' and attempts included, the oldest first."""
         self.waiting = waiting
         self.patience = patience
         self.random = random or Random()
@@ -191,9 +194,21 @@ class TcpTransport:
                     self.loop.call_later(LONGEST_PAUSE, self._accept_again)
                     return
                 continue
+            if len(self.connections) >= MOST_CONNECTIONS and not self._make_room():
+                self.counters.errors += 1
+                made.close()
+                continue
             connection = _Connection(self, made)
             connection.begin_reading()
             connection.expect_greeting()
+
+    def _make_room(self) -> bool:
+        """Closes the oldest connection that nobody has greeted on."""
+        for connection in self.connections:
+            if connection.peer is None:
+                connection.fail()
+                return True
+        return False
 
     def _accept_again(self) -> None:
         if self._listener is not None:
@@ -365,7 +380,7 @@ class _Connection:
     )
 
     def __init__(self, transport: TcpTransport, made: socket.socket, peer: _Peer | None = None) -> None:
-        transport.connections.add(self)
+        transport.connections[self] = None
         self._transport = transport
         self._socket: socket.socket | None = made
         self.peer = peer
@@ -655,7 +670,7 @@ class _Connection:
         self._transport.loop.remove_writer(self._socket.fileno())
         self._socket.close()
         self._socket = None
-        self._transport.connections.discard(self)
+        self._transport.connections.pop(self, None)
         if self._left is not None and not self._left.done():
             self._left.set_result(None)
 

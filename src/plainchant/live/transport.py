@@ -81,3 +81,9 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Lets go what still waits, as far as the network takes it at once, and closes."""
+
+
+def senders_of(transport: Transport) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
+    """What sends on each network: one, unless the transport has several (:mod:`.lans`)."""
+    senders = getattr(transport, "senders", None)
+    return senders() if senders is not None else (transport.send,)

@@ -17,9 +17,12 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import dataclasses
+import faulthandler
 import os
+import resource
 import signal
 import sys
+import warnings
 from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final, NoReturn
@@ -33,7 +36,8 @@ from ..scenario.model import Workload
 from ..sim.omissions import Omission
 from . import control
 from .faulty import FaultyTransport
-from .node import Node
+from .keys import Keyring
+from .node import Insecure, Node
 from .transport import Address
 from .udp import UdpTransport
 from .workload import Numbering, Sender, outgoing_for
@@ -81,6 +85,8 @@ class Worker:
             memory=task.memory,
             backup=task.backup,
             description=self._describe(),
+            key=Keyring.parse(task.key, "the task") if task.key else None,
+            insecure=task.insecure,
         )
         if self._node.proposes:
             self._node.agree = self._agree
@@ -117,7 +123,9 @@ class Worker:
     async def run(self, commands: asyncio.StreamReader) -> None:
         """Does what it is told until it is over."""
         node = self._node
-        await node.open()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Insecure)  # on a network of the run's own there is nobody to be warned of
+            await node.open()
         node.host.clock_offset = self._task.clock_offset
         for transport in self._transports:
             for fault in self._task.faults:
@@ -311,6 +319,10 @@ class Worker:
                 host.note("fault", detail)
                 self._attentive.clear()
                 asyncio.get_running_loop().call_later(length / SECOND, self._attentive.set)
+            case control.Fill(room, detail):
+                host.note("fault", detail)
+                if host.spool is not None:
+                    _limit_files(host.spool.written + room)
             case control.Enter(groups, detail):
                 for name in groups:
                     if self._group(name) is None and name not in self._outside:
@@ -339,6 +351,7 @@ class Worker:
                 self._quiet = True
                 self._spare()
                 self._attentive.set()
+                _limit_files(resource.RLIM_INFINITY)
                 for transport in self._transports:
                     transport.calm()
                 host.omissions.clear()
@@ -348,6 +361,10 @@ class Worker:
                 every = [transport.spoiled for transport in self._transports]
                 lost, duplicated = sum(each.lost for each in every), sum(each.duplicated for each in every)
                 say(control.Status(number, self._waiting(), lost, duplicated, sum(each.corrupted for each in every)))
+            case control.Where():
+                for task in asyncio.all_tasks():
+                    task.print_stack(file=sys.stderr)
+                sys.stderr.flush()
             case control.End(drained):
                 self._drained = drained
                 self._finish(control.Over("ended"))
@@ -413,6 +430,13 @@ def _die_while_sending(operation: Operate) -> None:
         die()
 
 
+def _limit_files(size: int) -> None:
+    """From now on the kernel refuses to write beyond this place of any file, as a disk without room does: what still fits is
+    written, and the rest is an error."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
+
+
 def _die_with_parent() -> None:
     """Asks Linux to kill us when our parent dies; elsewhere the end of standard input tells."""
     if sys.platform == "linux":
@@ -431,6 +455,7 @@ async def _main() -> None:
 def main() -> int:
     """The process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends us
+    faulthandler.register(signal.SIGUSR1)  # tells where we are, also if we hang
     _die_with_parent()
     try:
         asyncio.run(_main())

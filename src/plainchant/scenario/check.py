@@ -41,6 +41,8 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "processor": ("at", "processor"),
     "slow": ("process", "at", "delay", "length"),
     "sluggish": ("process", "at", "length"),
+    "busy": ("process", "at", "length", "rate"),
+    "disk": ("process", "at"),
 }
 _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "crash": ("at", "after_events", "mid_broadcast"),
@@ -65,6 +67,8 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "processor": (),
     "slow": (),
     "sluggish": ("count",),
+    "busy": (),
+    "disk": ("room",),
 }
 _IN_MEMORY: Final = ("module", "slow")
 """Faults of common memory."""
@@ -120,6 +124,8 @@ class _Check:
         for number, fault in enumerate(self.scenario.fault):
             self._fault(fault, ("fault", number))
         self._packet(self.scenario.random.omit_packet, ("random", "omit_packet"))
+        for number, name in enumerate(self.scenario.random.steady):
+            self._process(name, ("random", "steady", number))
         if self.description.memory is None:
             self._no_memory()
         else:
@@ -163,11 +169,11 @@ class _Check:
             self.reader.fail(("later",), f"{fixed}, so nobody can join them later; leave `later` out, {other}")
         for number, fault in enumerate(scenario.fault):
             path = ("fault", number, "kind")
-            if fault.kind in ("crash", *_ON_NODES):
+            if fault.kind in ("crash", "disk", *_ON_NODES):
                 self.reader.fail(path, f"{dies} a crash: {_WAIT}; leave the fault out, {other}")
             if fault.kind in ("restart", "join", "leave"):
                 self.reader.fail(path, f"{fixed}, so there can be no {fault.kind}; leave the fault out, {other}")
-        for kind in ("crash", *_ON_NODES):
+        for kind in ("crash", "disk", *_ON_NODES):
             if getattr(scenario.random, kind):
                 self.reader.fail(("random", kind), f"{dies} crashes: {_WAIT}; set it to 0, {other}")
         if scenario.random.leave:

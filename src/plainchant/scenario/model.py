@@ -168,7 +168,11 @@ FAULTS = {
     "processor": "a processor crashes: all processes on it at once",
     "slow": "operations of the process on common memory take `delay` longer for `length`",
     "sluggish": "the process's application takes no messages for `length`",
+    "busy": "the process gets only a share of a processor for `length`: it is stopped, in turns, for `rate` of the time",
+    "disk": "the disk that the process records on is full, but for `room` bytes; it halts when it can record nothing more",
 }
+SLICE: Final = 20 * MS
+"""A process that is busy is stopped, and goes on, once in such a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ class Fault:
     mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
     length: Duration = parameter(
         Duration(0),
-        "how long it lasts (pause, partition, cut, clog, loss, lan, slow, sluggish); 0: until healed",
+        "how long it lasts (pause, partition, cut, clog, loss, lan, slow, sluggish, busy); 0: until healed",
         unit="duration",
         minimum=0,
     )
@@ -193,7 +197,9 @@ class Fault:
     source: str = parameter("", "cut, clog, loss, omit: where packets come from; empty: any")
     target: str = parameter("", "cut, clog, loss: where packets go to; empty: any")
     delay: Duration = parameter(Duration(0), "clog, slow: added delay", unit="duration", minimum=0)
-    rate: float = parameter(0.0, "loss: share of packets lost", minimum=0, maximum=1)
+    rate: float = parameter(
+        0.0, "loss: share of packets lost; busy: share of the time in which it is stopped", minimum=0, maximum=1
+    )
     packet: str = parameter("", "omit: the kind of packet, one of the protocol's; empty: any")
     count: int = parameter(
         1,
@@ -205,6 +211,7 @@ class Fault:
     node: str = parameter("", "module: the node that it is in, where there are several; node: which one")
     processor: str = parameter("", "processor: which one")
     lan: int = parameter(0, "lan: which network, counted from 1", minimum=0)
+    room: int = parameter(0, "disk: bytes that still fit", unit="bytes", minimum=0)
 
 
 _MOST_FAULTS: Final = 1000
@@ -257,6 +264,20 @@ class RandomFaults:
         0.0, "processes whose applications take no messages for a while", unit="1/s", minimum=0, maximum=_MOST_FAULTS
     )
     sluggish_length: Duration = parameter(Duration(50 * MS), "mean length of that", unit="duration", minimum=0)
+    busy: float = parameter(
+        0.0, "processes that get a share of a processor only", unit="1/s", minimum=0, maximum=_MOST_FAULTS
+    )
+    busy_length: Duration = parameter(Duration(500 * MS), "mean length of that", unit="duration", minimum=0)
+    disk: float = parameter(
+        0.0,
+        "processes whose disk is full; they halt, and as many of them as of crashed ones come back, to a disk with room",
+        unit="1/s",
+        minimum=0,
+        maximum=_MOST_FAULTS,
+    )
+    steady: tuple[str, ...] = parameter(
+        (), "members that are never crashed, stopped, cut off, without a disk or made to leave; other faults happen to them"
+    )
     most_lost: int = parameter(
         0,
         "never more processes crashed, paused or cut off at once than this (with their nodes: not counted); 0: a minority",

@@ -171,7 +171,10 @@ class _Simulation(Simulation):
         guarantees = {}
         for group in groups:
             guarantees[group] = self.guarantees(group, self.groups.get(group, self.scenario.members))
-        host.program.prepare(guarantees, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND)
+        formed = [group for group, how in groups.items() if isinstance(how, Form)]
+        host.program.prepare(
+            guarantees, formed=formed, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND
+        )
         super()._start(host, groups, fault)
         host.program.begin()
 

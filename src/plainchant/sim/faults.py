@@ -4,6 +4,8 @@ Drawn up front, the schedule can be listed, written into a scenario file and shr
 and not yet back, paused or cut off at once than ``most_lost``; what would is left out. In a partition everybody
 outside the largest part is cut off, in a one-way cut its source is; a process that leaves counts until it is back.
 
+Members that are ``steady`` are never lost: what would take one of them away is left out, too.
+
 Where processes are on nodes, ``keep_nodes`` nodes always have somebody who is not lost. Processes that are lost with their node
 do not count for ``most_lost``, those of a processor that crashes do. Each comes back by itself.
 """
@@ -21,11 +23,15 @@ from ..scenario.model import Fault, RandomFaults, Scenario
 
 _KINDS: Final = (
     "crash", "pause", "partition", "cut", "clog", "leave", "step", "omit", "module", "slow", "node", "processor", "lan",
-    "sluggish",
+    "sluggish", "busy", "disk",
 )
 _FOREVER: Final = 1 << 62
 _CLOG: Final = 20 * MS
 """Mean delay that a slow link adds."""
+_SHARES: Final = (0.5, 0.75, 0.9)
+"""Of the time in which a busy process is stopped."""
+_ROOM: Final = 4096
+"""Bytes; a disk that is full has room for fewer: some blocks of a trace, or a part of one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -211,6 +217,21 @@ class _Schedule:
         length = self._length(self._rates.sluggish_length)
         self.faults.append(Fault(kind="sluggish", at=time, process=self._random.choice(present), length=length))
 
+    def _busy(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        length = self._length(self._rates.busy_length)
+        share = self._random.choice(_SHARES)
+        # Where processes have to keep to times, one that is so slow does not.
+        if not self._copies or self._units.nodes or self._lose([process], time, time + length):
+            self.faults.append(Fault(kind="busy", at=time, process=process, length=length, rate=share))
+
+    def _disk(self, time: Duration, present: list[str]) -> None:
+        process = self._random.choice(present)
+        back = self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER
+        if self._lose([process], time, back):
+            self.faults.append(Fault(kind="disk", at=time, process=process, room=self._random.randrange(_ROOM)))
+            self._come_back(process, back)
+
     def _slow(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
         length = self._length(self._rates.slow_length)
@@ -230,6 +251,8 @@ class _Schedule:
 
     def _lose(self, processes: list[str], start: int, end: int, *, counts: bool = True) -> bool:
         """Notes absences if the limits allow them at every instant from start to end; ``counts``: for ``most_lost``."""
+        if any(name in self._rates.steady for name in processes):
+            return False
         if any(self._lost_during(name, start, end) for name in processes):
             return False
         # The number of lost processes is highest at the start of some absence.
@@ -259,7 +282,7 @@ def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], uni
     """Those among them that a heal ends."""
     for fault in sorted(faults, key=lambda fault: fault.at):
         end = fault.at + fault.length if fault.length else _FOREVER
-        if fault.kind in ("crash", "leave"):
+        if fault.kind in ("crash", "leave", "disk"):
             absences.append(_Absence(fault.process, fault.at, _FOREVER))
         elif fault.kind == "node":
             absences += [

@@ -699,6 +699,13 @@ class SimHost:
                 self._row("accept", group, sender=self.me, digest=crc32(payload), size=len(payload))
             self._keep()
 
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        """A row of the application's own."""
+        if self.alive:
+            self._read_clock()
+            self._row("note", group, sender=sender, seq=seq, extra={"detail": detail})
+            self._keep()
+
     def ask(self, group: str, stream: Stream, payload: bytes | None = None) -> bool:
         """Asks the protocol to guarantee a stream's deadlines; of an aperiodic one with its message, whose time runs from now on.
         False if this process can send no more."""
@@ -819,6 +826,14 @@ class SimHost:
         if self.alive:
             self._read_clock()
             self._stop("crashed", text, {"by": "fault", **detail})
+            self._keep()
+
+    def lose_disk(self) -> None:
+        """Its history cannot be written any more: it halts, as a live process does. Nothing of this turn is lost here."""
+        if self.alive:
+            self._read_clock()
+            text = "its trace cannot be written: the disk is full"
+            self._stop("halted", text, {"by": "host", "reason": "trace", "text": text})
             self._keep()
 
     def _crash_in(self, network: SimNetwork, route: Route, packet: Any, position: int, random: Random) -> int:

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final, Protocol
 
 from ..model import MS, Form, Join, UsageError
-from ..scenario.model import Fault, RandomFaults
+from ..scenario.model import SLICE, Fault, RandomFaults
 from .clocks import ProcessClock
 from .host import SimHost
 from .kernel import Kernel
@@ -107,6 +107,8 @@ class Injector:
             "processor": self._processor,
             "slow": self._slow,
             "sluggish": self._sluggish,
+            "busy": self._busy,
+            "disk": self._disk,
         }
 
     def schedule(self, faults: Iterable[Fault]) -> None:
@@ -257,6 +259,26 @@ class Injector:
         # One that began in the meantime and lasts longer goes on.
         if host.unread is not None and host.unread.until <= self._kernel.now:
             host.read_again()
+
+    def _busy(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None:
+            host.note("fault", describe_fault(fault))
+            self._stop_and_go((host, round(fault.rate * SLICE), self._kernel.now + fault.length))
+
+    def _stop_and_go(self, task: tuple[SimHost, int, int]) -> None:
+        host, stopped, until = task
+        now = self._kernel.now
+        if not self._over and host.alive and now < until:
+            host.pause(now + stopped)
+            self._kernel.at(now + stopped, self._resume, host)
+            self._kernel.at(now + SLICE, self._stop_and_go, task)
+
+    def _disk(self, fault: Fault) -> None:
+        host = self._alive(fault.process)
+        if host is not None:
+            host.note("fault", describe_fault(fault))
+            host.lose_disk()
 
     def _resume(self, host: SimHost) -> None:
         # A longer pause that began in the meantime goes on.

@@ -562,7 +562,7 @@ class SimMemory:
             return
         left = self._dying.get(host.me)
         if left is None:
-            left = random.randrange(operations - 1)
+            left = random.randrange(max(operations - 1, 1))  # of one operation, after that one
         self._dying[host.me] = left - 1
         if not left:
             host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})
@@ -595,7 +595,6 @@ class SimMemory:
         if request.process:
             self._acting[request.process] = host
         self._resume(running, self.server.connect(request.mailbox, request.layout, request.process or host.me))
-
 
     def _drop_stale(self, name: str) -> None:
         """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does

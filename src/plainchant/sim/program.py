@@ -19,7 +19,7 @@ import inspect
 import os
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -243,17 +243,21 @@ class Program:
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
-    def prepare(self, guarantees: Mapping[str, Guarantees], *, changes: bool, proposes: bool, settle: float) -> None:
-        """Makes the groups, before the process enters them; the other terms are as :class:`Group` has them."""
+    def prepare(
+        self, guarantees: Mapping[str, Guarantees], *, formed: Container[str], changes: bool, proposes: bool, settle: float
+    ) -> None:
+        """Makes the groups, before the process enters them: forms some, and is let into the others. The other terms are as
+        :class:`Group` has them."""
         self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
-                self._make_group(name, promised, {"outgoing": self._terms.outgoing, "unread": self._terms.unread})
+                buffers = {"outgoing": self._terms.outgoing, "unread": self._terms.unread}
+                self._make_group(name, promised, name in formed, buffers)
 
-    def _make_group(self, name: str, promised: Guarantees, buffers: Mapping[str, Any]) -> Group:
+    def _make_group(self, name: str, promised: Guarantees, formed: bool, buffers: Mapping[str, Any]) -> Group:
         group = self.groups[name] = Group(
-            self, name, self.name, promised, changes=self._changes, proposes=self._proposes, admits=self._host.admits,
-            settle=self._settle, node=self,
+            self, name, self.name, promised, formed=formed, changes=self._changes, proposes=self._proposes,
+            admits=self._host.admits, settle=self._settle, node=self,
             largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE, **buffers,
         )
         self._sizes[name] = deque()
@@ -485,7 +489,7 @@ class Program:
         proposal = self._forming.pop(name, None)
         terms = self._terms
         buffers = proposal.buffers if proposal is not None else {"outgoing": terms.outgoing, "unread": terms.unread}
-        group = self._make_group(name, self._simulation.guarantees(name, view.members), buffers)
+        group = self._make_group(name, self._simulation.guarantees(name, view.members), True, buffers)
         if proposal is None:
             self._came.put_nowait(group)
         elif proposal.outcome.done():
@@ -604,6 +608,12 @@ class Program:
 
     def admission(self, group: str) -> Mapping[str, Any] | None:
         return self._host.admission(group) if not self.over and self._host.alive else None
+
+    def is_traced(self) -> bool:
+        return not self.over and self._host.alive
+
+    def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
+        self._request(self._host.write_note, group, sender, seq, detail)
 
     def took(self, group: str, messages: int, stream: str) -> None:
         """The protocol took messages (called by the host)."""

@@ -27,8 +27,27 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "deadline": "a message is delivered by its deadline",
     "bounded": "no send, no delivery, no rotation of a token and no detection of a crash takes longer than the stated bound",
     "prompt": "no delivery waits unless something that happened before it is missing",
+    "replica-agreement": "replicas of a block that have applied the same commands have the same state",
+    "dictionary-merge": "where parts of a group come together, a dictionary becomes what its merge policy says",
+    "counter-sum": "a counter's value is the sum of all that was added, each addition counted once",
+    "lock-exclusion": "a lock is held by one process at a time, under tokens that grow, and nobody is let in with an older one",
+    "one-leader": "a term has one leader, and all members know it",
+    "jobs-once": "every job of a work queue has its effect exactly once",
+    "answers": "the outcome of a question to the group is made of answers that were given, and of enough of them",
 }
 """Every property by name, with one sentence for people. The exact definition is its function's docstring."""
+
+BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
+    "replica-agreement": None,
+    "dictionary-merge": "dictionary",
+    "counter-sum": "counter",
+    "lock-exclusion": "lock",
+    "one-leader": "election",
+    "jobs-once": "work-queue",
+    "answers": "requests",
+}
+"""Properties of building blocks, checked wherever there are rows of such blocks, whatever the protocol promises: what the rows
+are about (``note`` in their detail), or None for every block."""
 
 SPEAK_OF_END: Final = frozenset({"self-delivery", "validity", "agreement", "view-exclusion", "convergence"})
 """Properties that, unless asked for by name, are checked in drained runs only."""

@@ -85,6 +85,7 @@ KINDS: Final = (
     "decide",
     "late",
     "operation",
+    "note",
 )
 """Kinds with a meaning; the later ones serve metrics and explanations."""
 

@@ -200,6 +200,8 @@ class Spool:
         self._files = 0
         self._file = -1
         self._written = 0
+        self.bytes_written = 0
+        """In all files together."""
         self._problem = ""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -285,9 +287,23 @@ class Spool:
             )
         )
 
+    @property
+    def written(self) -> int:
+        """Bytes of the file that is being written."""
+        return self._written
+
     def packets(self, count: int) -> None:
         """So many packets leave in this turn. They are charged to its last row, or to the next turn's that has one."""
         self._packets += count
+
+    @property
+    def rows_written(self) -> int:
+        return self._index
+
+    @property
+    def rows_waiting(self) -> int:
+        """Rows that were told and are not written."""
+        return self._rows
 
     def flush(self) -> None:
         """Writes what this turn told, if it told anything; call it before the turn's packets leave."""
@@ -357,6 +373,7 @@ class Spool:
             # A disk that is nearly full takes a part; the next attempt takes the rest or says why not.
             written += os.write(self._file, data[written:])
         self._written += len(data)
+        self.bytes_written += len(data)
 
     def _failed(self, cause: OSError | str) -> TraceError:
         """The error to raise; from now on nothing is written."""

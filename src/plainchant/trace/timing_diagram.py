@@ -236,9 +236,10 @@ class _Picture:
             told = f"{_moment(event.when)}: {name} {word}" + (f" {event.name}" if event.seq is not None else "")
             style = "bad" if event.kind == "crash" else "mark"
             self.picture.line(x, self.y[name] - 4, x, self.y[name] + _BOX + 2, style, title=told)
-            if x >= free:
-                self.picture.text(x + 2, self.y[name] - 6, word, "marktext", title=told)
-                free = x + width_of(word) + 6
+            left = min(x + 2, _LEFT + _WIDE + _RIGHT - width_of(word) - 2)  # at the right edge it stands before the line
+            if left >= free:
+                self.picture.text(left, self.y[name] - 6, word, "marktext", title=told)
+                free = left + width_of(word) + 4
 
     def _box(self, operation: Operation, y: float) -> None:
         x, until = self.x(operation.began), self.x(operation.ended)
@@ -269,6 +270,7 @@ class _Picture:
             told = f"{span(begin - end)} are left out"
             for aside in (-3, 3):
                 self.picture.line(middle + aside - 3, y + 5, middle + aside + 3, y - 5, "axis", title=told)
+            self.picture.text(middle, y - 10, span(begin - end), "tick", title=told)
 
     def _legend(self) -> float:
         """Writes what the boxes mean; returns where it ends."""
@@ -282,7 +284,8 @@ class _Picture:
         notes = ["M1, M2, ...: the copies. Time is in true proportions"]
         notes[0] += ", but for what is cut out where nothing is done." if len(self.scale.busy) > 1 else "."
         if self.left_out:
-            notes.append(f"{self.left_out:,} looks at the memory meanwhile are not drawn.")
+            looks, are = ("look", "is") if self.left_out == 1 else ("looks", "are")
+            notes.append(f"{self.left_out:,} {looks} at the memory meanwhile {are} not drawn.")
         lost = sorted({operation.copy + 1 for operation in self.shown.operations if operation.failed})
         if lost:
             notes.append(f"Dashed: copy {listed(map(str, lost))} was lost, which the process notices by this operation.")

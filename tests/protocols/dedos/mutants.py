@@ -382,6 +382,32 @@ def _waited_for(self: Distributor, node: str, *more: Any, **settings: Any) -> No
 _LOSE = Distributor.lose
 
 
+@mutant("a distributor that was stopped goes on at once", Distributor, "_look_up", ("pauses",))
+def _goes_on_at_once(self: Distributor) -> None:
+    self._ran_at = self.host.now
+
+
+@mutant("answers of nodes that are gone count", Distributor, "answered", ("pauses", "nodes"))
+def _counts_the_gone(self: Distributor, source: ProcessId, held: Held) -> None:
+    relays = self.relays
+    self.relays = lambda: {held.node: source, **relays()}
+    _ANSWERED(self, source, held)
+    self.relays = relays
+
+
+_ANSWERED = Distributor.answered
+
+
+@mutant("who is out of a group and silent is not told", Distributor, "estranged", ("pauses",))
+def _not_told(self: Distributor, node: str, relay: ProcessId) -> None:
+    pass
+
+
+@mutant("a node that has started again is lost with its former life", Distributor, "lose", ("nodes", "pressure", "lans"))
+def _lost_again(self: Distributor, node: str, why: str, life: int | None = None) -> None:
+    _LOSE(self, node, why, None)
+
+
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 

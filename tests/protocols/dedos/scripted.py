@@ -89,6 +89,17 @@ SCENARIOS: dict[str, Scripted] = {
         "n1.a n2.a n3.a", messages("n1.a", 310, 4), messages("n2.a", 1350), relays="n1.r n1.t n2.r n3.r", until=1500,
         network=ONE_EACH, faults=[fault("clog", 300, source="n1.r", delay=1000, length=900)],
     ),
+    # n2 does not hear n1, takes it for crashed, and begins an epoch. n3, which hears both, promises it, and its relay dies before
+    # it begins there. The relay after it hears n1 first, which still distributes and sends.
+    "a promise of a relay that dies": _between(
+        "n1.a n2.a n3.a", messages("n1.a", 840), messages("n1.a", 860), messages("n2.a", 1000), messages("n2.a", 1100),
+        relays="n1.r n2.r n3.r n3.t", until=1600,
+        faults=[
+            fault("cut", 300, source="n1.r", target="n2.r", length=1200), *crash(802.1, "n3.r"),
+            fault("cut", 802.1, source="n2.r", target="n3.t", length=100),
+            fault("cut", 802.1, source="n3.t", target="n2.r", length=100),
+        ],
+    ),
     # n2 cannot hear the distributor for 60 ms.
     "cut off in a synchronisation phase": _between(
         "n1.s n1.a n2.a", messages("n1.s", 300, 10), senders=("n1.s",), history=3, elements=8, reserve=2, network=ONE_EACH,
@@ -113,6 +124,11 @@ SCENARIOS: dict[str, Scripted] = {
     "a late acknowledgement": _between(
         "n1.s n1.a n2.a", messages("n1.s", 300), messages("n1.s", 310), senders=("n1.s",), until=600,
         faults=[fault("clog", 311, source="n2.r", target="n1.r", delay=60, length=5)],
+    ),
+    # n2's relay stops for so long that n1 takes it for crashed; nobody there has anything to say afterwards.
+    "a node that is out and silent": _between(
+        "n1.a n2.a", messages("n1.a", 600), relays="n1.r n2.r", until=2500,
+        faults=[fault("pause", 700, process="n2.r", length=900)],
     ),
     # n2.a leaves and is slow: what comes after its leave is for nobody on n2, and so has been read by all.
     "a slow leaver": _between(

@@ -18,7 +18,8 @@ In every run a node is left with a process that receives, a networked process an
 verified:
 
 - *halted*: nobody stops but who was made to, has no networked process left on its node, or was paused for long;
-- *views*: those of processes that stay agree and stand in the order of the messages;
+- *views*: those of all processes agree, but of those that crashed with everybody on their node (what they saw last nobody else
+  needs to see), and stand in the order of the messages;
 - *left over*: in the end no active mailbox holds a message that somebody has not read, and only who is alive has a place;
 - *shut out*: who asks to be let in is let in, if the group has somebody left;
 - *taken along*: what a process has read that leaves, those on its node read who stay;
@@ -63,7 +64,7 @@ FAMILIES = (
 )
 SEEDS = 96
 """The ordinary sweep: each family eight times."""
-REGRESSIONS: tuple[int, ...] = ()
+REGRESSIONS: tuple[int, ...] = (2420, 2816, 2864, 3030, 3104, 4615)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 
 SITUATIONS = (
@@ -170,6 +171,29 @@ class Outcome(sweeping.Outcome):
         """Processes that crashed or halted, with the time."""
         return {row["process"]: row["true_time"] for row in self.rows("crash")}
 
+    @cached_property
+    def last_to_crash(self) -> set[ProcessId]:
+        """Who crashed when the run was about to end: a script goes by operations, not by time. Nobody needs to have noticed."""
+        return {process for process, at in self.crashed.items() if at > self.scenario.duration}
+
+    @cached_property
+    def forgotten(self) -> set[ProcessId]:
+        """Processes that crashed with all that were on their node then, whether at once or one after the other."""
+        begun: dict[ProcessId, int] = {}
+        for process, time in zip(self.table["process"].to_pylist(), self.table["true_time"].to_pylist(), strict=True):
+            begun[process] = min(time, begun.get(process, time))
+        faults = {row["process"]: row["true_time"] for row in self.rows("crash") if row["detail"].get("by") == "fault"}
+        ends = {name: self.crashed.get(name, 1 << 62) for name in begun}
+        return {
+            process
+            for process, at in faults.items()
+            if all(
+                ends[other] < 1 << 62
+                for other in begun
+                if begun[other] < at and node_of(self.parameters, other) == node_of(self.parameters, process)
+            )
+        }
+
     def halted(self) -> list[str]:
         """Who stopped though nobody made it to."""
         allowed = {"node crashed"} | ({"fenced"} if family_of(self.seed) == "pauses" else set())
@@ -223,13 +247,13 @@ class Outcome(sweeping.Outcome):
             views = [view for _, view in items if view is not None]
             if base(process) in self.parameters.senders:
                 continue  # it is in no view
-            for view in views:
+            for view in views if process not in self.forgotten else ():
                 other, members = known.setdefault((group, view.number), (process, view.members))
                 if members != view.members:
                     found.append(f"{group} {view.number}: {process} has {view.members}, {other} has {members}")
             if process in alive and views:
                 spans.setdefault(group, {})[process] = [view.number for view in views]
-                if not set(views[-1].members) <= alive:
+                if not set(views[-1].members) <= alive | self.last_to_crash:
                     found.append(f"{process} in {group} has {views[-1].members} in the end")
         for group, numbers in spans.items():
             longest = max(numbers.values(), key=len)
@@ -260,13 +284,13 @@ def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None
     summary = simulation.run()
     table = trace.table()
     outcome = Outcome(seed, scenario, summary, table, verify(table), Counter(), watched)
-    watched.left_over += _left_over(simulation)
+    watched.left_over += _left_over(simulation, outcome.last_to_crash)
     return outcome
 
 
-def _left_over(simulation: ScriptedSimulation) -> list[str]:
+def _left_over(simulation: ScriptedSimulation, unnoticed: set[ProcessId]) -> list[str]:
     """What is in the memory at the end of a run and should not be."""
-    alive = {host.me for host in simulation.hosts if host.alive}
+    alive = {host.me for host in simulation.hosts if host.alive} | unnoticed
     found = []
     for node, memory in simulation.memories.items():
         if not any(node == simulation.node_of(base(name)) for name in alive):

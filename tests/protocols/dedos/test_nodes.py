@@ -245,8 +245,13 @@ def test_who_was_heard_before_the_round_and_not_in_it_does_not_appear() -> None:
     bench = Bench(misses=1)
     bench.run(51 * MS)
     bench.hear("n2.a", 50 * MS)
+    assert bench.nodes.knows("n2")
     bench.run(111 * MS)
-    assert bench.events == [Formed(60 * MS)]
+    gone, formed = bench.events
+    assert isinstance(gone, Gone), "somebody may have counted on it"
+    assert (gone.node, gone.until) == ("n2", 100 * MS)
+    assert formed == Formed(60 * MS)
+    assert not bench.nodes.knows("n2")
     assert bench.nodes.waiting() is None
 
 

@@ -35,6 +35,8 @@ ASYNC_FOR_WANTED: Final = 1 / 3
 STALL_WANTED: Final = 0.5
 NEWTOP_WANTED: Final = 0.5
 """newtop's rate to sequencer's."""
+ENCRYPTED_WANTED: Final = 0.5
+"""The rate with a key to that without."""
 IDLE_TRIPS_WANTED: Final = 2.0
 IDLE_PACKETS_WANTED: Final = 2.0
 MAILBOX_DELAY_WANTED: Final = 1.0
@@ -120,7 +122,8 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
         "rows": rows, "idle": idle_rows, "timed": [timed_row(each, timed[each], timed_errors.get(each)) for each in plan.timed],
         "peers": [*raw.rows(), *others], "machine": here,
         "local": [local_row(each, local[each], _why(local_errors.get(each))) for each in plan.local], "mailbox_to": local_ratios,
-        "newtop_to_sequencer": ratios, "wanted": wanted(rows, stall, ratios, idle_rows, local_ratios),
+        "newtop_to_sequencer": ratios, "encrypted_to_plain": compare_encrypted(rounds),
+        "wanted": wanted_of_encryption(compare_encrypted(rounds)) or wanted(rows, stall, ratios, idle_rows, local_ratios),
     }
 
 
@@ -150,7 +153,7 @@ def compare_protocols(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, 
     found = []
     for case, ours in rounds.items():
         beside = rounds.get(dataclasses.replace(case, protocol="sequencer"), ())
-        if case.protocol != "newtop":
+        if case.protocol != "newtop" or case.encrypted:
             continue
         rates = [(one.flood.messages_per_s, other.flood.messages_per_s) for one, other in zip(ours, beside, strict=False)]
         ratios = sorted(rate / other for rate, other in rates if other)
@@ -161,6 +164,35 @@ def compare_protocols(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, 
             "median": round(statistics.median(ratios), 3), "least": round(ratios[0], 3), "largest": round(ratios[-1], 3),
         })
     return found
+
+
+def compare_encrypted(rounds: Mapping[Case, Sequence[Round]]) -> list[dict[str, Any]]:
+    """Rates and round trips with a key to those without, round by round, where both were measured one after the other."""
+    found = []
+    for case, ours in rounds.items():
+        beside = rounds.get(dataclasses.replace(case, encrypted=False), ())
+        if not case.encrypted:
+            continue
+        pairs = [(one, other) for one, other in zip(ours, beside, strict=False) if other.flood.messages_per_s]
+        rates = sorted(one.flood.messages_per_s / other.flood.messages_per_s for one, other in pairs)
+        if not rates:
+            continue
+        trips = [one.closed["p50"] / other.closed["p50"] for one, other in pairs]
+        spent = [(one.flood.cpu_us_per_message, other.flood.cpu_us_per_message) for one, other in pairs]
+        processor = [mine / without for mine, without in spent if mine and without]
+        found.append({
+            "protocol": case.protocol, "members": case.members, "size": case.size, "packet": case.packet,
+            "median": round(statistics.median(rates), 3), "least": round(rates[0], 3), "largest": round(rates[-1], 3),
+            "round_trip": round(statistics.median(trips), 3), "rounds": len(rates),
+            "processor": round(statistics.median(processor), 3) if processor else None,
+        })
+    return found
+
+
+def wanted_of_encryption(ratios: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """At least half of the rate, wherever it was measured."""
+    what = "{protocol}'s messages/s with a key to those without, {size} B in packets of {packet}"
+    return [_at_least(what.format(**row), ENCRYPTED_WANTED, row["median"]) for row in ratios]
 
 
 def machine(plan: Plan) -> dict[str, Any]:
@@ -187,7 +219,6 @@ def _row(case: Case, rounds: list[Round], raw: Raw, error: str | None) -> dict[s
     best = max(rounds, key=lambda each: each.flood.messages_per_s, default=None)
     return {
         **{key: value for key, value in dataclasses.asdict(case).items() if key != "rounds"},
-        "encrypted": False,
         "messages_per_s": round(best.flood.messages_per_s) if best is not None else None,
         "rtt_us_p50": _rounded(trip),
         "rtt_ratio_to_raw_udp": _ratio(trip, beside),
@@ -213,6 +244,7 @@ def wanted(
         (row["size"], row["packet"], row["traced"], row["reading"]): row
         for row in rows
         if row["protocol"] == "sequencer" and row["members"] == 3 and row["senders"] == "all" and row["sending"] == "send_many"
+        and not row.get("encrypted")
     }
     targets: list[dict[str, Any]] = []
     for (size, packet), rate in RATES_WANTED.items():

@@ -271,6 +271,7 @@ async def run(task: dict[str, Any]) -> None:
     async with plainchant.join(
         GROUP, protocol=task["protocol"], me=task["me"], peers=task["peers"], packet=task["packet"], trace=task["trace"],
         parameters=task["parameters"], transport=over_link(task["link_ms"]), memory=task["memory"],
+        key=plainchant.Keyring.parse(task["key"]) if task.get("key") else None,
     ) as group:
         member = Member(group, task)
         tasks = {asyncio.create_task(member.read()), asyncio.create_task(member.talk(questions))}

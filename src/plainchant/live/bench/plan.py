@@ -54,11 +54,14 @@ class Case:
     sending: Sending = "send_many"
     protocol: str = "sequencer"
     rounds: int = 1
+    encrypted: bool = False
+    """Whether every packet is sealed, with a key that is made for the measurement."""
 
     def __str__(self) -> str:
         parts = [
             self.protocol, f"{self.members} members", f"{self.size} B", f"{self.senders} sending by {self.sending}",
             f"packets of {self.packet}", f"{self.reading}", "traced" if self.traced else "not traced",
+            *(["encrypted"] if self.encrypted else []),
         ]
         return ", ".join(parts)
 
@@ -191,6 +194,16 @@ def make_plan(
         local=tuple(_local(level)) if MAILBOX in protocols else (),
         local_rounds=rounds,
     )
+
+
+def make_encrypted_plan(*, rounds: int, seconds: float, protocols: Sequence[str] = PROTOCOLS) -> Plan:
+    """The cases with targets, each right before the same with a key."""
+    plain = [
+        dataclasses.replace(case, rounds=rounds, protocol=protocol)
+        for case in HEADLINES for protocol in PROTOCOLS if protocol in protocols
+    ]
+    cases = tuple(dataclasses.replace(case, encrypted=encrypted) for case in plain for encrypted in (False, True))
+    return Plan(cases, peer_sizes=(), peer_members=(), warm=0.4, seconds=seconds, latency_seconds=0.4)
 
 
 def _telling() -> list[Case]:

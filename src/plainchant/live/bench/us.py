@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ..keys import Key
 from .plan import Case, Plan
 from .processes import Crew, core_of, free_ports
 from .session import Flood, Session
@@ -49,7 +50,7 @@ def start(
     peers = {name: f"127.0.0.1:{port}" for name, port in zip(everybody, free_ports(case.members), strict=True)}
     common = {
         "protocol": case.protocol, "parameters": dict(parameters or {}), "link_ms": link_ms, "peers": peers,
-        "memory": memory,
+        "memory": memory, "key": Key.new().text if case.encrypted else None,
         "packet": case.packet, "size": case.size,
         "reading": case.reading, "sending": case.sending, "together": max(1, LIST_BYTES // case.size),
     }

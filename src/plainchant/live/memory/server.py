@@ -256,6 +256,15 @@ class MailboxServer:
                 found.append((register.mailbox, tuple(seat.process for seat in register.seats)))
         return dict(sorted(found))
 
+    def sizes(self) -> list[int]:
+        """The memory that each file of this namespace's mailboxes takes, in bytes: modules, presences, bells, registers."""
+        found = []
+        for folder in self._candidates():
+            if self._register_in(folder) is not None:
+                with contextlib.suppress(FileNotFoundError):  # it is being removed
+                    found += [entry.stat(follow_symlinks=False).st_blocks * 512 for entry in os.scandir(self.root / folder)]
+        return found
+
     def _candidates(self) -> tuple[str, ...]:
         """The folders that are not known to be of other namespaces."""
         try:

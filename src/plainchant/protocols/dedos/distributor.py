@@ -76,12 +76,13 @@ class Peer:
 
 
 class Distributor:
-    """One group, for one epoch. ``transmit`` sends packets; ``over`` is called when it steps down."""
+    """One group, for one epoch. ``relays`` has the relays of nodes that are alive, and a node that it ``knows`` will be, or gone;
+    ``transmit`` sends packets; ``over`` is called when it steps down."""
 
     def __init__(
         self, host: Host, group: GroupId, epoch: int, forms: tuple[ProcessId, ...], parameters: Parameters, rules: Rules,
-        relays: Callable[[], Mapping[str, ProcessId]], transmit: Callable[[Iterable[ProcessId], Packet], None],
-        over: Callable[[Distributor], None],
+        relays: Callable[[], Mapping[str, ProcessId]], knows: Callable[[str], bool],
+        transmit: Callable[[Iterable[ProcessId], Packet], None], over: Callable[[Distributor], None],
     ) -> None:  # fmt: skip
         self.host = host
         self.group = group
@@ -90,11 +91,18 @@ class Distributor:
         self.parameters = parameters
         self.rules = rules
         self.relays = relays
+        self.knows = knows
         self.transmit = transmit
         self._over = over
         self.starting = True
         self.stopped = False
         self.since = host.now
+        self._ran_at = host.now
+        """When something was done here last."""
+        self.listening: int | None = None
+        """This process was stopped: since when (by the clock) others have to have spoken before anything is numbered again."""
+        self._silent: set[str] = set()
+        """Nodes that have not spoken since."""
         self.peers: dict[str, Peer] = {}
         self.history: dict[int, Element] = {}
         self.next = 1
@@ -137,6 +145,36 @@ class Distributor:
         self.host.record("elect", group, stage="start", epoch=epoch)
         self._ask_everybody()
 
+    # --- a process that was stopped -----------------------------------------------------------------------------------
+
+    def _look_up(self) -> None:
+        """Who was stopped for so long that others may have taken its node for crashed, and have a distributor of their own, does
+        not go on with what it knows, or with what has come meanwhile: it asks them first."""
+        stopped = self.host.now - self._ran_at > self.parameters.misses * self.parameters.present_every // 2
+        self._ran_at = self.host.now
+        if not stopped or self.stopped:
+            return
+        self.host.record("elect", self.group, stage="listens", epoch=self.epoch)
+        if self.starting:
+            self._ask_everybody()
+            return
+        self.listening = self.host.clock() + self.parameters.delta
+        self._silent = set(self.peers)
+        self._ask_silent()
+
+    def _ask_silent(self) -> None:
+        """Who has promised a later epoch will say so."""
+        relays = [self.peers[node].relay for node in sorted(self._silent)]
+        self.transmit(relays, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
+
+    def _hear(self, node: str) -> None:
+        """A node listens to this distributor, or is gone: when there is no other one left it goes on."""
+        self._silent.discard(node)
+        if self.listening is not None and not self._silent:
+            self.listening = None
+            self._change()
+            self._number_early()
+
     # --- starting -----------------------------------------------------------------------------------------------------
 
     def _ask_everybody(self) -> None:
@@ -162,7 +200,8 @@ class Distributor:
         ]  # fmt: skip
 
     def answered(self, source: ProcessId, held: Held) -> None:
-        if not self.starting or held.epoch != self.epoch or held.round != self.round:
+        if not self.starting or held.epoch != self.epoch or held.round != self.round or held.node not in self.relays():
+            # Who counts as crashed and answers is asked when it is there again, or nobody would say that it is gone.
             return
         if not held.serves:
             self.absent.add(held.node)
@@ -186,7 +225,7 @@ class Distributor:
         if self.rules.fencing:
             for node, (relay, held) in list(kept.items()):
                 if not self._went_along(held, line):
-                    self._fence(relay, held)
+                    self._fence(relay, held.node, held.life)
                     del kept[node]
         if kept:
             self._load(kept)
@@ -331,17 +370,18 @@ class Distributor:
             ),
         )
 
-    def _fence(self, relay: ProcessId, said: Said) -> None:
-        life, at = self.fenced.get(said.node, (-1, 0))
-        if life == said.life and self.host.now - at < self.parameters.retry:
+    def _fence(self, relay: ProcessId, node: str, life: int) -> None:
+        known, at = self.fenced.get(node, (-1, 0))
+        if known == life and self.host.now - at < self.parameters.retry:
             return
-        self.fenced[said.node] = (said.life, self.host.now)
-        self.host.record("elect", self.group, stage="fence", node=said.node, epoch=self.epoch)
-        self.transmit([relay], Fence(self.group, self.epoch, said.node, said.life))
+        self.fenced[node] = (life, self.host.now)
+        self.host.record("elect", self.group, stage="fence", node=node, epoch=self.epoch)
+        self.transmit([relay], Fence(self.group, self.epoch, node, life))
 
     # --- what relays say ----------------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Said) -> None:
+        self._look_up()
         if packet.epoch > self.epoch:
             self.step_down(packet.epoch)
             return
@@ -381,8 +421,8 @@ class Distributor:
         if isinstance(packet, Report) and not packet.members:
             self._release(source)
         elif self.rules.fencing and ((packet.line and not packet.fresh) or packet.life <= self.lost.get(packet.node, -1)):
-            self._fence(source, packet)
-        elif isinstance(packet, Report):
+            self._fence(source, packet.node, packet.life)
+        elif isinstance(packet, Report) and self.knows(packet.node):
             self._consider(source, packet, packet.members)
             self._change()
             self.flush()
@@ -394,6 +434,8 @@ class Distributor:
     def _from_peer(self, source: ProcessId, peer: Peer, packet: Said) -> None:
         if isinstance(packet, Report):
             peer.relay = source
+        if self.listening is not None and packet.at >= self.listening:
+            self._hear(peer.node)
         if packet.line != self.epoch:
             self._tell_where(peer)
             if not isinstance(packet, Report):
@@ -455,6 +497,8 @@ class Distributor:
 
     def _number_early(self) -> None:
         """Numbers what can be numbered."""
+        if self.listening is not None:
+            return
         for sender in list(self.early):
             early = self.early[sender]
             while early:
@@ -573,7 +617,8 @@ class Distributor:
         self.early.pop(name, None)
 
     def lose(self, node: str, why: str, life: int | None = None) -> None:
-        """A node has crashed, or its mailbox is another one now; ``life``: that of the node that has come instead."""
+        """A node has crashed, or its mailbox is another one now; ``life``: mailboxes from then on are not meant."""
+        self._look_up()
         peer = self.peers.get(node)
         if life is not None and peer is not None and peer.life >= life:
             return
@@ -593,13 +638,20 @@ class Distributor:
             else:
                 self._go_on()
             return
+        self._hear(node)
         self._purge()
         self._end_sync()
         self._change()
         self.flush()
 
+    def estranged(self, node: str, relay: ProcessId) -> None:
+        """A node that was taken for crashed takes itself for a part of the group, and has nothing to say: it is told."""
+        if node in self.lost and node not in self.peers and not self.starting and self.rules.fencing:
+            self._fence(relay, node, self.lost[node])
+
     def replace(self, node: str, relay: ProcessId) -> None:
         """A node has another relay, which will report."""
+        self._look_up()
         if self.starting:
             if any(where == node for where in self.needed.values()):
                 self._ask_everybody()
@@ -612,6 +664,8 @@ class Distributor:
     def _change(self, *, always: bool = False) -> None:
         """Numbers a change, if there is one to make and room for it."""
         if not (self.joining or self.going or always) or (not always and not self._has_room()):
+            return
+        if self.listening is not None and not always:
             return
         joined = tuple(sorted(self.joining))
         for name, (node, life, relay) in sorted(self.joining.items()):
@@ -638,6 +692,7 @@ class Distributor:
     def expire(self) -> None:
         if self.stopped:
             return
+        self._look_up()
         if self.starting:
             if self.needed:
                 self._ask_for_needed()
@@ -665,6 +720,8 @@ class Distributor:
         for peer in self.peers.values():
             if self.syncing and not peer.up_to_date:
                 self._tell_where(peer, sync=True)
+        if self._silent:
+            self._ask_silent()
         self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
 
     def step_down(self, epoch: int) -> None:
@@ -680,6 +737,8 @@ class Distributor:
             return None
         if self.starting:
             return Reason("starting", f"{self.host.me} is about to distribute {self.group}")
+        if self.listening is not None:
+            return Reason("listening", f"{self.host.me} was stopped, and asks whether {self.group} has another distributor")
         if self.early or self.joining or self.going:
             return Reason("unnumbered", f"{self.host.me} has messages or changes of {self.group} to number")
         for peer in self.peers.values():

@@ -349,9 +349,8 @@ class Dedos(Engine):
 
     def _nodes_changed(self, event: NodesEvent) -> None:
         if isinstance(event, Gone):
-            state = self.nodes.alive.get(event.node)
             for distributor in list(self.distributors.values()):
-                distributor.lose(event.node, "node crashed", None if state is None else state.life)
+                distributor.lose(event.node, "node crashed", event.until)
         elif isinstance(event, Replaced):
             for distributor in list(self.distributors.values()):
                 distributor.replace(event.state.node, event.state.relay)
@@ -371,6 +370,10 @@ class Dedos(Engine):
         """Sees to it that every group on this node has a distributor."""
         if self.relay != self.host.me or not self.nodes.identity:
             return
+        for node, state in self.nodes.alive.items():
+            for claim in state.claims:
+                if claim.group in self.distributors and self.distributors[claim.group].epoch == claim.epoch:
+                    self.distributors[claim.group].estranged(node, state.relay)
         for group, relay in sorted(self.relays.items()):
             if relay.stopped or not relay.ready:
                 continue
@@ -491,8 +494,8 @@ class Dedos(Engine):
         if current is not None:
             current.step_down(packet.epoch)
         distributor = Distributor(
-            self.host, packet.group, packet.epoch, packet.forms, self.parameters, self.rules, self._relays_alive, self._transmit,
-            self._stepped_down,
+            self.host, packet.group, packet.epoch, packet.forms, self.parameters, self.rules, self._relays_alive,
+            self.nodes.knows, self._transmit, self._stepped_down,
         )  # fmt: skip
         self.distributors[packet.group] = distributor
 

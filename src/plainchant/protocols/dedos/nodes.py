@@ -93,6 +93,8 @@ class Gone:
     node: str
     life: int
     reason: Reason
+    until: int
+    """What was made there later (by the clock) is of a later life."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -262,6 +264,10 @@ class Nodes:
     def lan(self) -> int:
         """The network to use for everything but presents."""
         return self._lan
+
+    def knows(self, node: str) -> bool:
+        """Whether a node is alive, or was heard and will be; if it is silent after that, it is said to be gone."""
+        return node == self._node or node in self.alive or node in self._fresh
 
     def state_of(self, process: ProcessId) -> NodeState | None:
         """The node that a process is on, if it is alive."""
@@ -438,6 +444,7 @@ class Nodes:
         """A round is over: who has come, and who has gone?"""
         time = min(self._open)
         asked = self._open.pop(time)
+        vanished = self._vanishing(time)
         events = [*self._leaving(time), *self._coming(time)]
         identity = self.identity
         if not identity and not asked:
@@ -449,8 +456,18 @@ class Nodes:
         if self._parameters.lans > 1:
             self._choose_lan()
         self._plan()
-        for event in events:
+        for event in (*vanished, *events):
             self._changed(event)
+
+    def _vanishing(self, time: int) -> list[NodesEvent]:
+        """Who was heard, and is silent again before everybody knew it. That forms no group, but somebody may count on it."""
+        silent = sorted(node for node, state in self._fresh.items() if state.first <= time and time - state.last > self._patience)
+        events: list[NodesEvent] = []
+        for node in silent:
+            state = self._fresh.pop(node)
+            reason = Reason("node-silent", f"{node} was silent again before everybody knew it")
+            events.append(Gone(node, state.life, reason, state.last + self._delta))
+        return events
 
     def _leaving(self, time: int) -> list[NodesEvent]:
         now = self._host.now
@@ -464,30 +481,28 @@ class Nodes:
             rounds = self._parameters.misses
             text = f"{state.node} was not heard in {rounds} {'rounds' if rounds > 1 else 'round'}, the last of them at {time}"
             evidence = {"heard": format_duration(now - state.heard) + " ago", "round": time, "last": state.last}
-            events.append(self._take_out(state, Reason("node-silent", text, evidence)))
+            events.append(self._take_out(state, Reason("node-silent", text, evidence), state.last + self._delta))
         return events
 
     def _coming(self, time: int) -> list[NodesEvent]:
         events: list[NodesEvent] = []
         for node in sorted(node for node, state in self._fresh.items() if state.first <= time):
             state = self._fresh.pop(node)
-            if time - state.last > self._patience:
-                continue
             before = self.alive.get(node)
             if before is not None and before.last >= time:
                 continue  # its former life has spoken in this very round: it is somebody else who says that it is over
             if before is not None:
                 text = f"{node} has started again: all its processes had stopped"
-                events.append(self._take_out(before, Reason("node-restarted", text, {"life": state.life})))
+                events.append(self._take_out(before, Reason("node-restarted", text, {"life": state.life}), state.life))
             self.alive[node] = state
             events.append(Appeared(state))
         return events
 
-    def _take_out(self, state: NodeState, reason: Reason) -> Gone:
+    def _take_out(self, state: NodeState, reason: Reason, until: int) -> Gone:
         del self.alive[state.node]
         _limit(self._gone, MOST_NODES)
         self._gone[state.node] = state.life
-        return Gone(state.node, state.life, reason)
+        return Gone(state.node, state.life, reason, until)
 
     def _choose_lan(self) -> None:
         """The network on which most nodes were heard during the last rounds, the first of those that are equal. If nobody was

@@ -2,7 +2,7 @@
 
 It serves ``plainchant run`` on small runs, users' own tests, and as the measure for the verification on Spark.
 ``facts`` turns the table into runs and histories; ``causality`` and ``owing`` say what happened before what and who
-owes what; ``order``, ``delivery``, ``views`` and ``timing`` hold one function a property, whose docstring is its
+owes what; ``order``, ``delivery``, ``views``, ``timing`` and ``blocks`` hold one function a property, whose docstring is its
 definition and says how an open point of it was decided; ``report`` is what comes out. It imports ``model`` and the
 trace's ``schema`` and ``properties`` only.
 
@@ -21,9 +21,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...model import UsageError
-from ..properties import PROPERTIES, SPEAK_OF_END
+from ..properties import BLOCK_PROPERTIES, PROPERTIES, SPEAK_OF_END
 from ..schema import Malformed
-from . import delivery, order, timing, views
+from . import blocks, blocks_merged, blocks_offices, blocks_queue, blocks_requests, delivery, order, timing, views
 from .facts import Run, runs_of
 from .owing import Owing
 from .report import Outcome, Report, Verification, Violation
@@ -52,6 +52,13 @@ _CHECKERS: Final[Mapping[str, Callable[[Report], None]]] = {
     "deadline": timing.deadline,
     "bounded": timing.bounded,
     "prompt": order.prompt,
+    "replica-agreement": blocks.replica_agreement,
+    "dictionary-merge": blocks_merged.dictionary_merge,
+    "counter-sum": blocks_merged.counter_sum,
+    "lock-exclusion": blocks_offices.lock_exclusion,
+    "one-leader": blocks_offices.one_leader,
+    "jobs-once": blocks_queue.jobs_once,
+    "answers": blocks_requests.answers,
 }
 
 
@@ -111,9 +118,21 @@ def check_run(
 
 
 def names_for(run: Run, properties: Sequence[str] | None) -> list[str]:
-    """The properties that a run is checked for: what was asked, else what it promises, else everything."""
+    """The properties that a run is checked for: what was asked, else what it promises and what its building blocks do, else
+    everything."""
     promised = properties if properties is not None else run.promises
-    return [name for name in PROPERTIES if promised is None or name in promised]
+    if promised is None:
+        return list(PROPERTIES)
+    blocks_too = properties is None
+    return [name for name in PROPERTIES if name in promised or (blocks_too and is_about_blocks_of(run, name))]
+
+
+def is_about_blocks_of(run: Run, name: str) -> bool:
+    """Whether a property is one of building blocks that there are rows of in a run."""
+    if name not in BLOCK_PROPERTIES:
+        return False
+    about = BLOCK_PROPERTIES[name]
+    return bool(run.noted) if about is None else about in run.noted
 
 
 def is_held_to_names(run: Run, properties: Sequence[str] | None) -> bool:

@@ -120,6 +120,27 @@ class Event:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
+class Note:
+    """A ``note`` row about a building block, with the view in force there."""
+
+    process: ProcessId
+    index: int
+    group: GroupId
+    about: str
+    """The kind of block."""
+    block: str
+    event: str
+    detail: dict[str, Any]
+    message: Message | None
+    view: View | None
+    row: int
+
+    @property
+    def place(self) -> Place:
+        return self.process, self.index
+
+
+@dataclasses.dataclass(slots=True, eq=False)
 class Installed:
     """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not
     consecutive."""
@@ -167,6 +188,8 @@ class History:
     """Groups with a ``join`` row here."""
     left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
     """Groups with a ``leave`` row here, with the index of the first."""
+    notes: list[Note] = dataclasses.field(default_factory=list)
+    """``note`` rows about building blocks, in their order."""
     turns: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
     """Indices of the ``token`` rows of each group. A skeleton has none that count."""
     breaks: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
@@ -261,6 +284,11 @@ class Run:
     def all(self) -> list[History]:
         return list(self.histories.values())
 
+    @cached_property
+    def noted(self) -> frozenset[str]:
+        """The kinds of building blocks that there are rows of."""
+        return frozenset(note.about for history in self.all for note in history.notes)
+
     @property
     def drained(self) -> bool:
         """Faults and senders had stopped long before the end: every ``end`` row says so."""
@@ -332,6 +360,8 @@ class Run:
                 history.breaks.setdefault(groups[row], []).append(index)
             elif kind == "token" and groups[row] is not None:
                 history.turns.setdefault(groups[row], []).append(index)
+            elif kind == "note":
+                self._note(history, index, row, in_force.get(groups[row]))
             elif kind == "join":
                 history.joined.add(groups[row])
                 _begin_stay(history, groups[row], index, row)
@@ -372,6 +402,18 @@ class Run:
         if history.name in members:
             _begin_stay(history, group, index, row)
         return view
+
+    def _note(self, history: History, index: int, row: int, view: View | None) -> None:
+        """Notes that are about no block are the application's own business."""
+        columns = self.columns
+        detail, group = columns.detail(row), columns["group"][row]
+        words = [detail.get(name) for name in ("note", "block", "event")]
+        if group is None or not all(isinstance(word, str) for word in words):
+            return
+        sender, seq = columns["sender"][row], columns["seq"][row]
+        message = (group, sender, seq) if sender is not None and seq is not None else None
+        about, block, event = (str(word) for word in words)
+        history.notes.append(Note(history.name, index, group, about, block, event, detail, message, view, row))
 
     def _start(self, row: int) -> None:
         detail = self.columns.detail(row)

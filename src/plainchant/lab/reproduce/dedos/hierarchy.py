@@ -148,23 +148,23 @@ def figures(found: Sequence[Cost]) -> tuple[Figure, ...]:
     """The ratio of LAN time and of packets that have to be handled, by the members of a node."""
     drawn = []
     for index, name, title in ((3, "lan-time", "time on the LAN"), (4, "handled", "packets handled")):
-        rows = ratios(found, "sequencer alike") or ratios(found)
+        against = "sequencer alike" if ratios(found, "sequencer alike") else "sequencer"
+        rows = ratios(found, against)
         series = tuple(
             Series(
                 f"{nodes} nodes", [row[1] for row in rows if row[0] == nodes], [row[index] for row in rows if row[0] == nodes]
             )
             for nodes in sorted({row[0] for row in rows})
         )
-        drawn.append(
-            Figure(f"hierarchy-{name}", f"flat sequencer against dedos: {title}", "members a node", "ratio", series, log_x=True)
-        )
+        full = f"{against} as a multiple of dedos: {title}"
+        drawn.append(Figure(f"hierarchy-{name}", full, "members a node", "ratio", series, log_x=True))
     return tuple(drawn)
 
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 
 CRASHES: Final = ("none", "receiver", "sender", "box", "relay", "distributor", "node", "distributor's node", "full history")
-"""The last one is no crash: the distributor's history holds eight messages, and messages come faster."""
+"""The last one is no crash: the distributor's history holds four messages, and more come before these are acknowledged."""
 FLAT_CRASHES: Final = ("none", "receiver", "sender", "distributor", "node", "distributor's node")
 """The flat protocol's distributor is the sequencer; it has no boxes and no relays."""
 CRASHED_AT: Final = FORMED + 200
@@ -198,10 +198,10 @@ class Crash:
             "distributor's node": self._whole_node(node(names[0])),
         }.get(self.kind, [])
         full = self.kind == "full history"
-        every = 1.0 if full else self.every
+        every = 0.25 if full else self.every
         senders = [names[self.members + 1], *([names[-2]] if self.kind == "sender" else [])]
         streams = [load([name], 1000 / every, FORMED, at + self.after, arrivals="regular") for name in senders]
-        history = 8 if full else 1024
+        history = 4 if full else 1024
         room: dict[str, Any] = {"history": history, "elements": 1024} if self.protocol == "dedos" else {"history": history}
         return plan(
             names, *streams, length=at + self.after + 100, faults=faults, protocol=self.protocol.split()[0], seed=self.seed,
@@ -229,18 +229,25 @@ class Recovery:
     distributors: int
     """How many were started, the first one included."""
     violated: tuple[str, ...]
+    nodes: int
+    members: int
+    halted: int
+    """Processes that had to stop though nothing of theirs crashed."""
 
 
 def recovery_of(one: Crash) -> Recovery:
     run = Run(one.plan())
     before = run.latencies(FORMED + 50, one.at - 20)
     after = run.latencies(one.at - 20)
-    changes = [row for row in rows_of(run.table, "state") if row["detail"]["state"] == "change"]
+    changes = [row for row in rows_of(run.table, "state") if row["detail"].get("state") == "change"]
     changes += [row for row in rows_of(run.table, "view") if row["detail"].get("left")]
     gone = [row["true_time"] / MS - one.at for row in changes if row["true_time"] > one.at * MS]
     started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     usual, stall = max(before) * US / MS, max(after) * US / MS
-    return Recovery(one.protocol, one.kind, usual, stall, max(gone, default=-1.0), started, run.violated)
+    halted = sum(end.state == "halted" for end in run.summary.processes.values())
+    return Recovery(
+        one.protocol, one.kind, usual, stall, max(gone, default=-1.0), started, run.violated, one.nodes, one.members, halted
+    )
 
 
 def recoveries(context: Context) -> list[Recovery]:
@@ -255,6 +262,39 @@ def recoveries(context: Context) -> list[Recovery]:
         for number in range(5)
     ]
     return context.sweep(recovery_of, items)
+
+
+FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2))
+"""Nodes and members of the installations in which crashes are compared by size,"""
+FELT_KINDS: Final = ("receiver", "box", "relay", "distributor", "node", "distributor's node")
+"""and what crashes there."""
+
+
+def recoveries_by_size(context: Context) -> list[Recovery]:
+    """The same, once each, in small and large installations."""
+    if context.quick:
+        return []
+    items = [
+        Crash(protocol, kind, nodes, members)
+        for nodes, members in sorted(FELT, key=lambda size: -size[0] * size[1])
+        for protocol in PROTOCOLS
+        for kind in FELT_KINDS
+        if protocol == "dedos" or kind in FLAT_CRASHES
+    ]
+    return context.sweep(recovery_of, items)
+
+
+def size_table(found: Sequence[Recovery]) -> Table:
+    """How long a crash is felt, by size."""
+    by = {(one.protocol, one.kind, one.nodes, one.members): one for one in found}
+    rows = []
+    for protocol, kind in dict.fromkeys((one.protocol, one.kind) for one in found):
+        cells = [by[protocol, kind, *size] for size in FELT]
+        rows.append((protocol, kind, *("all stop" if one.halted else f"{one.stall:.1f}" for one in cells)))
+    return Table(
+        "the longest delivery after a crash, by the size of the installation (ms)",
+        ("protocol", "what crashes", *(f"{nodes} nodes x {members}" for nodes, members in FELT)), rows,
+    )  # fmt: skip
 
 
 def recovery_table(found: Sequence[Recovery]) -> Table:

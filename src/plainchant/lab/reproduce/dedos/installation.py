@@ -19,7 +19,8 @@ One group has M members on each of N nodes, which send R messages a second in al
   T, and a multicast is missed when the next one comes or the second tick, after (1 - exp(-1.5 R T)) / R on average.
 - **Load**: a relay handles multicasts, reminders and presents, and sends its share of requests, its acknowledgements and its
   presents. The distributor handles requests and acknowledgements of all. Time on the LAN is the sum of all packets' frames.
-- **G groups** on the same nodes: G times all but the presents; the load of distributors is divided by N if they are spread.
+- **G groups** on the same nodes, with R messages a second each: G times all but the presents. Distributors are spread, so that
+  no relay has more than one if G is not above N; it relays for the other groups as well.
 """
 
 from __future__ import annotations
@@ -64,16 +65,24 @@ class Installation:
     seconds: float = 1.0
     seed: int = 0
 
+    @property
+    def looked_at(self) -> tuple[str, str]:
+        """Relays whose load is counted: one that distributes, and one that does not (the first nodes do)."""
+        names = town(self.nodes, self.members)
+        return names[0], names[self.members if self.groups == 1 else -self.members]
+
     def plan(self) -> Plan:
-        """A simulation of one group of it, over whole rounds of presents."""
+        """A simulation of it, over whole rounds of presents."""
         names = town(self.nodes, self.members)
         # With many nodes not all of them send: all senders send their first message at once.
         senders = names[:: self.members] if self.nodes <= _SENDERS else names[self.members :: len(names) // _SENDERS]
         end = FORMED + 1000 * self.seconds
         delay = Delay("constant", Duration(round(DELAY * US)))
+        groups = {"g": names} if self.groups == 1 else {f"g{number:02d}": names for number in range(1, self.groups + 1)}
+        loads = [load(senders, self.rate, LOADED, end, size=SIZE, group=group) for group in groups]
         return plan(
-            names, load(senders, self.rate, LOADED, end, size=SIZE), length=end, drain=0, counted=(FORMED, end),
-            network=Network(delay=delay, loss=self.loss), seed=self.seed, handled=(names[0], names[self.members]),
+            names, *loads, length=end, drain=0, counted=(FORMED, end), groups=groups,
+            network=Network(delay=delay, loss=self.loss), seed=self.seed, handled=self.looked_at,
             places=max(4, self.members + 1), room=65536, boxes=BOXES, operation=Duration(round(OPERATION * US)),
             acknowledge=Duration(round(ACKNOWLEDGE * MS)), retry=Duration(round(RETRY * MS)), poll=Duration(20 * MS),
             present_every=Duration(round(self.present_every * MS)),
@@ -129,10 +138,10 @@ def model(one: Installation) -> Estimate:
         requests * frames["McRequest"] + rate * frames["Multicast"] + (reminders + acknowledgements) * frames["AcksOnly"]
         + of_presents + repeats / 2 * (frames["AcksOnly"] + frames["Multicast"])
     )  # fmt: skip
-    groups = one.groups
+    groups, relays = one.groups, relay - presents
     return Estimate(
         groups * requests, groups * multicasts, groups * acknowledgements, presents, groups * repeats, latency,
-        groups * (relay - presents) + presents, distributor, (groups * (lan - of_presents) + of_presents) / 1e6,
+        groups * relays + presents, distributor + (groups - 1) * relays, (groups * (lan - of_presents) + of_presents) / 1e6,
     )  # fmt: skip
 
 
@@ -146,6 +155,11 @@ class Checked:
     delivered: int
     events: int
 
+    @property
+    def rate(self) -> float:
+        """Messages a second of a group, as they were drawn."""
+        return self.sent / self.installation.seconds / self.installation.groups
+
 
 def simulate(one: Installation) -> Checked:
     run = Run(one.plan())
@@ -153,17 +167,17 @@ def simulate(one: Installation) -> Checked:
     begin, end = FORMED, FORMED + 1000 * seconds
     packets = {kind: count / seconds for kind, count in meter.packets.items()}
     known = ("McRequest", "Multicast", "AcksOnly", "Present")
-    names = one.plan().scenario.members
-    busy = {name: (meter.interrupts[name] + meter.sent[name]) / seconds for name in (names[0], names[one.members])}
-    chosen = run.distributor()
-    relays = [value for name, value in busy.items() if name != chosen]
+    busy = {name: (meter.interrupts[name] + meter.sent[name]) / seconds for name in one.looked_at}
+    chosen = {run.distributor(group) for group in run.one.scenario.groups}
+    relays = [value for name, value in busy.items() if name not in chosen]
+    distributors = [value for name, value in busy.items() if name in chosen]
     sends = sum(1 for row in rows_of(run.table, "send") if begin * MS <= row["true_time"] < end * MS)
     latencies = run.latencies(begin, end - 50) or [0.0]
     requests, multicasts, acknowledgements, presents = (packets.get(kind, 0.0) for kind in known)
     simulated = Estimate(
         requests, multicasts, acknowledgements, presents,
         sum(value for kind, value in packets.items() if kind not in known), mean(latencies), mean(relays),
-        busy.get(chosen, 0.0), meter.lan_time / seconds / 1e6,
+        mean(distributors or [0.0]), meter.lan_time / seconds / 1e6,
     )  # fmt: skip
     return Checked(one, simulated, sends, len(latencies), run.summary.events)
 
@@ -180,7 +194,8 @@ def installations(context: Context) -> list[Installation]:
     rates = [Installation(30, 2, rate, seconds=4.0) for rate in (2, 5, 20, 50, 100)]
     lossy = [Installation(30, 1, 20, loss=loss, seconds=8.0) for loss in (0.01, 0.05)]
     often = [Installation(30, 1, 20, present_every=every, seconds=2.0) for every in (100.0, 500.0)]
-    return sorted([*grid, *rates, *lossy, *often], key=lambda one: -one.nodes)
+    several = [Installation(nodes, 1, 10, groups=4, seconds=4.0) for nodes in (10, 30)]
+    return sorted([*grid, *rates, *lossy, *often, *several], key=lambda one: -one.nodes)
 
 
 def checked(context: Context) -> tuple[str, list[dict[str, Any]], tuple[Table, ...], tuple[Figure, ...]]:
@@ -190,7 +205,7 @@ def checked(context: Context) -> tuple[str, list[dict[str, Any]], tuple[Table, .
         key=lambda one: (one.installation.loss, one.installation.present_every, one.installation.nodes, one.installation.rate),
     )
     # The messages that were drawn are not exactly as many as asked for: the model is told how many there were.
-    models = [model(dataclasses.replace(one.installation, rate=one.sent / one.installation.seconds)) for one in found]
+    models = [model(dataclasses.replace(one.installation, rate=one.rate)) for one in found]
     pairs = list(zip(models, found, strict=True))
     packets = max(abs(est.packets / one.simulated.packets - 1) for est, one in pairs)
     whole = [(est, one) for est, one in pairs if not one.installation.loss]
@@ -204,17 +219,17 @@ def checked(context: Context) -> tuple[str, list[dict[str, Any]], tuple[Table, .
     for est, one in pairs:
         size = one.installation
         rows.append((
-            size.nodes, size.members, one.sent, f"{size.loss:.0%}", f"{size.present_every:g}",
+            size.nodes, size.members, size.groups, one.sent, f"{size.loss:.0%}", f"{size.present_every:g}",
             *(f"{_shown(getattr(est, name), name)} / {_shown(getattr(one.simulated, name), name)}" for name in FIELDS),
             f"{est.packets / one.simulated.packets - 1:+.0%}",
         ))
     table = Table(
         "model / simulation, a second (latency in µs; LAN: share of 100 Mbit/s)",
-        ("nodes", "members a node", "messages", "loss", "present every (ms)", *FIELDS, "error of all packets"), rows,
+        ("nodes", "members a node", "groups", "messages", "loss", "present every (ms)", *FIELDS, "error of all packets"), rows,
     )
     plain = [
         (est, one) for est, one in pairs
-        if (one.installation.rate, one.installation.members) == (10, 1) or context.quick
+        if (one.installation.rate, one.installation.members, one.installation.groups) == (10, 1, 1) or context.quick
     ]  # fmt: skip
     figure = Figure(
         "installation", "packets a second on the LAN, 10 messages/s", "nodes", "packets/s",

@@ -24,7 +24,7 @@ _MORE: Final = 2.0
 
 
 def latency(context: Context) -> Measured:
-    found = hierarchy.recoveries(context)
+    found, by_size = hierarchy.recoveries(context), hierarchy.recoveries_by_size(context)
     ours = [one for one in found if one.protocol == "dedos"]
     late = {kind: max(one.stall for one in ours if one.kind == kind) for kind in dict.fromkeys(one.kind for one in ours)}
     usual = max(one.usual for one in ours if one.kind != "full history")
@@ -38,8 +38,8 @@ def latency(context: Context) -> Measured:
         judge(holds=calm and slow and not bad and late["relay"] <= _MORE * usual, nearly=calm and slow and not bad),
         "crashes of senders, receivers and other nodes delay nobody; a mailbox, the distributor and a full history do, as 4.1 "
         "says. It forgets the intermediate: while a node has none its members get nothing, until the crash is noticed",
-        [dataclasses.asdict(one) for one in found],
-        tables=(hierarchy.recovery_table(found),),
+        [dataclasses.asdict(one) for one in (*found, *by_size)],
+        tables=(hierarchy.recovery_table(found), *([hierarchy.size_table(by_size)] if by_size else [])),
     )
 
 
@@ -159,8 +159,8 @@ def several(groups: int, variant: str, seconds: float) -> Plan:
     end = FORMED + 1000 * seconds
     streams = [load(there, 40, LOADED, end, group=group) for group, there in members.items()]
     return plan(
-        names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variant=variant, places=4,
-        label=variant or "a distributor a group",
+        names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variant=variant,
+        places=max(4, groups + 1), label=variant or "a distributor a group",
     )  # fmt: skip
 
 

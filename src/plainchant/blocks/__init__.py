@@ -1,0 +1,46 @@
+"""Building blocks: what programs need of a group, made of a group and nothing else.
+
+A *block* is a small state machine that is the same at every member of a group, because every member applies the same commands in
+the same order. ``block`` says what a block is and how to write one, ``replica`` brings them into a group. The blocks:
+
+- ``dictionary``: names and values that every member has;
+- ``lock``: one owner at a time, with tokens that always grow;
+- ``election``: one leader at a time, with terms (``office`` is what it has in common with the lock);
+- ``counter``: a number that every member adds to;
+- ``work_queue``: jobs in one order, each with its effect once;
+- ``requests``: questions to the group, answered by its members.
+
+A folder of applications, not of machinery: it imports ``group`` and ``model``, nothing of hosts, protocols or traces, so
+that a block runs unchanged over all of them. Start with ``block``, then read ``counter``.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazily import exports
+
+if TYPE_CHECKING:
+    from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver
+    from .counter import Counter
+    from .dictionary import Dictionary
+    from .election import Election, LeadershipLost
+    from .lock import Fence, Lock, LockLost, StaleToken
+    from .office import Holding, OfficeLost
+    from .replica import Replica
+    from .requests import NotEnoughAnswers, Outcome, Question, Requests, TooManyQuestions
+    from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
+
+__all__ = [
+    "Block", "Command", "CommandRefused", "Counter", "Dictionary", "Election", "Fence", "Finished", "Holding", "JobFailed",
+    "LeadershipLost", "Lock", "LockLost", "NoOutcome", "NotEnoughAnswers", "OfficeLost", "Outcome", "OutcomeUnknown", "Part",
+    "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "StaleToken", "Task", "TooManyQuestions", "WorkQueue",
+]
+
+__getattr__ = exports(__name__, {
+    **dict.fromkeys(("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"), "block"),
+    **dict.fromkeys(("Fence", "Lock", "LockLost", "StaleToken"), "lock"),
+    **dict.fromkeys(("Election", "LeadershipLost"), "election"),
+    **dict.fromkeys(("Holding", "OfficeLost"), "office"),
+    "Counter": "counter", "Dictionary": "dictionary", "Replica": "replica",
+    **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
+    **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
+})

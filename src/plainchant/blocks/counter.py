@@ -1,0 +1,76 @@
+"""A replicated counter: every member adds, and every addition counts once, also where parts of a group went on alone.
+
+Theory of operation
+-------------------
+The state has, for each process that ever added, the sum of what it added and the number of the last command that is in it. The
+value is the sum of the sums. Where parts come together, each process's entry is taken from the part that has the most of its
+commands: a process's commands reach every part in their order, so that one has all that any other has. Hence nothing is lost
+and nothing counts twice.
+
+This module imports ``model`` and its own package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ..model import ProcessId, UsageError, View
+from .block import Block, Command, Part
+
+LARGEST = 2**63
+"""What is added at once, and the value, are smaller than this."""
+
+
+class Counter(Block):
+    """A number that every member adds to: ``await counter.add(3)``, ``counter.value``."""
+
+    kind: ClassVar[str] = "counter"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sums: dict[ProcessId, list[int]] = {}
+        """Process to what it added, and its last command in that."""
+
+    @property
+    def value(self) -> int:
+        """The value as far as this member has come."""
+        return sum(added for added, _ in self._sums.values())
+
+    async def add(self, amount: int = 1, *, timeout: float | None = None) -> int:
+        """Adds, and returns the value with it in its place in the order; amounts may be negative."""
+        if amount.__class__ is not int or abs(amount) >= LARGEST:
+            raise UsageError(f"{amount!r} cannot be added: give a whole number below 2 to the 63rd")
+        value: int = await self.execute(amount, timeout=timeout)
+        return value
+
+    async def read(self) -> int:
+        """The value with all that was added before this call."""
+        await self.replica.catch_up()
+        return self.value
+
+    # --- the state machine ---
+
+    def apply(self, command: Command) -> int:
+        entry = self._sums.setdefault(command.sender, [0, 0])
+        entry[0] += command.body
+        entry[1] = command.number
+        return self.value
+
+    def snapshot(self) -> dict[str, list[int]]:
+        return {process: list(entry) for process, entry in self._sums.items()}
+
+    def restore(self, snapshot: dict[str, list[int]]) -> None:
+        self._sums = snapshot
+
+    def merge(self, parts: Sequence[Part], view: View) -> None:
+        merged: dict[ProcessId, list[int]] = {}
+        for part in parts:
+            for process, entry in part.state.items():
+                if process not in merged or entry[1] > merged[process][1]:
+                    merged[process] = list(entry)
+        self._sums = merged
+
+    def told(self, command: Command | None) -> dict[str, Any]:
+        amount = {} if command is None else {"amount": command.body}
+        return {"value": self.value, **amount}

@@ -1,0 +1,1 @@
+"""Tests of what a node tells those who look after it."""
