@@ -245,9 +245,12 @@ class Nodes:
         return node_of(self._parameters, source) == node and is_networked(self._parameters, source)
 
     def is_listed(self, source: ProcessId) -> bool:
-        """Whether a process has been named by its node, which is alive, as one that listens for it."""
-        state = self.alive.get(node_of(self._parameters, source))
-        return state is not None and (source == state.relay or source in state.networked)
+        """Whether a process listens for its node, as far as that has said so, and the node is alive, or was."""
+        node = node_of(self._parameters, source)
+        state = self.alive.get(node)
+        if state is not None and (source == state.relay or source in state.networked):
+            return True
+        return (state is not None or node in self._gone) and source in self._book.get(node, ())
 
     def expire(self, timer: Timer) -> bool:
         """Whether it was a timer of the membership service."""
