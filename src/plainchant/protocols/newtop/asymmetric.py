@@ -76,7 +76,7 @@ class Office:
     def take(self) -> tuple[ProcessId, Request]:
         """The next one to be numbered."""
         source, request = self.queue.popleft()
-        self._waiting[source] -= 1
+        self._waiting[source] = self._waiting.get(source, 1) - 1
         return source, request
 
     def _in_order(self, source: ProcessId, request: Request) -> Iterator[Request]:

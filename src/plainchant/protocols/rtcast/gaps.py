@@ -219,8 +219,8 @@ class Gaps(Layer):
         self._passing = {key: asked for key, asked in self._passing.items() if asked[0] != source or asked[1] >= visit}
         for asked in list(asks)[:MOST_PASSED]:
             asker, turn, sender, first, last = asked
-            if len(self._passing) >= MOST_PASSED or not (sender in self.inner.ring or sender in self.inner.out):
-                continue
+            if len(self._passing) >= MOST_PASSED:
+                break
             key = asker, sender, first
             known = self._passing.get(key)
             if asker == self.me or asker not in self.inner.ring or (known is not None and known[1] >= turn):
