@@ -9,10 +9,12 @@ A finding is a file in a directory named after its target. The first line of wha
 from __future__ import annotations
 
 import argparse
+import importlib
 import subprocess
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from .targets import TARGETS, seeds
 
@@ -22,9 +24,9 @@ SLOWEST = 60
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzzes the decoder, the receive paths and readers.")
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzzes the decoder, receive paths and readers.")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
-    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where inputs are written that break something")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where inputs go that break something")
     parser.add_argument("--target", choices=TARGETS, help="only this one")
     parser.add_argument("--replay", type=Path, metavar="PATH", help="run findings again: a file, or a directory of them")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -45,16 +47,17 @@ def main() -> int:
 def _in_a_process(name: str, seconds: int, findings: Path) -> bool:
     """A fuzzer takes its process with it. True: it found nothing."""
     print(f"--- {name}, {seconds} s", flush=True)
-    command = [sys.executable, "-m", "tests.fuzz", "--here", "--target", name, "--seconds", str(seconds), "--findings", str(findings)]
+    options = ["--here", "--target", name, "--seconds", str(seconds), "--findings", str(findings)]
+    command = [sys.executable, "-m", "tests.fuzz", *options]
     return subprocess.run(command, check=False).returncode == 0
 
 
 def fuzz(name: str, seconds: int, findings: Path) -> int:
     """One target under atheris, in this process, which ends with it."""
     try:
-        import atheris
+        atheris: Any = importlib.import_module("atheris")  # there are no packages of it for some platforms
     except ImportError:
-        print("atheris is not installed: run `make fuzz`, which installs it, or pip install -r requirements/fuzz.txt", file=sys.stderr)
+        print("atheris is not installed: run `make fuzz`, which installs it from requirements/fuzz.txt", file=sys.stderr)
         return 2
     target = TARGETS[name]
     corpus = findings / f"{name}.corpus"

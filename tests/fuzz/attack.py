@@ -43,7 +43,7 @@ RECENT: Final = 48
 MOST_PACKETS: Final = 400
 """Hostile packets in a run."""
 LONGEST: Final = 30
-"""Seconds after which a run that takes a second is taken for one that goes round for ever."""
+"""Seconds of processor time after which a run that takes one or two is taken for one that goes round for ever."""
 
 
 class Endless(Exception):
@@ -104,12 +104,11 @@ class Attack:
         self.length = scenario.duration
 
     def _wrap(self, host: SimHost, inside: Callable[[Host], Engine]) -> Engine:
-        return Tap(host, inside, self.seen)  # type: ignore[arg-type]
+        return Tap(host, inside, self.seen)
 
     def run(self) -> Result:
         """Runs it; raises what an engine raises."""
-        moments = 1 + self.dice.pick(12)
-        for _ in range(moments):
+        for _moment in range(1 + self.dice.pick(12)):
             self.kernel.at(1 + self.length * self.dice.pick(1000) // 1000, self._strike)
         self.kernel.at(self.length - 1, self._measure)
         with _not_for_ever():
@@ -126,9 +125,9 @@ class Attack:
             return
         target = self.dice.choose(targets)
         source = self.dice.choose(self._sources(target))
-        for _ in range(1 + self.dice.pick(6)):
+        for _packet in range(1 + self.dice.pick(6)):
             packet = self._packet(target)
-            for _ in range(1 + (self.dice.pick(32) if self.dice.chance(8) else 0)):
+            for _again in range(1 + (self.dice.pick(32) if self.dice.chance(8) else 0)):
                 self.hand(target, source, packet)
                 packet = bend(packet, self.dice, self._pool(), ())
 
@@ -184,7 +183,8 @@ class Attack:
     def _held(self, host: SimHost) -> list[Any]:
         """An engine, its timers, and the procedures that run for it."""
         running = host.memory._running.get(host.me, {}) if host.memory is not None else {}
-        return [host.engine, list(vars_of(host.timers)), [each.send.__self__ for each in running]]
+        procedures = [getattr(each.send, "__self__", None) for each in running]
+        return [host.engine, list(vars_of(host.timers)), procedures]
 
 
 def vars_of(value: Any) -> Iterator[Any]:
@@ -212,13 +212,13 @@ def _not_for_ever() -> Iterator[None]:
     def over(*_: Any) -> None:
         raise Endless(f"a run has not ended after {LONGEST} s")
 
-    before = signal.signal(signal.SIGALRM, over)
-    signal.alarm(LONGEST)
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 __all__ = ["MEMBERS", "STRANGERS", "Attack", "Endless", "Result", "attacked"]

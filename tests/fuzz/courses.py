@@ -105,7 +105,8 @@ COURSES: Final = {
         ),
         Course(
             "rtcast",
-            'protocol = "rtcast"\nparameters = {retransmissions = 2, delay_max = "3ms", clocks = "synchronised", gather = "200ms"}\n'
+            'protocol = "rtcast"\n'
+            'parameters = {retransmissions = 2, delay_max = "3ms", clocks = "synchronised", gather = "200ms"}\n'
             + _CHANGES.replace("reorder = 0.02", "reorder = 0.0").replace("loss = 0.02", "loss = 0.001"),
         ),
         Course(

@@ -240,7 +240,7 @@ def seeds(name: str) -> list[bytes]:
         attack = Attack(course, Dice(b""), STRANGERS)
         attack._strike = lambda _: None  # type: ignore[method-assign]
         seen: list[tuple[str, Packet]] = []
-        attack.seen.append = seen.append  # type: ignore[method-assign, assignment]
+        attack.seen.append = seen.append  # type: ignore[method-assign]
         attack.run()
         for _, packet in seen:
             found.setdefault(type(packet), attack.codec.encode(packet)[HEADER_BYTES:])

@@ -238,7 +238,7 @@ def _rows_of(record: Record, names: int) -> int:
     """How many rows a record stands for; 0 if its parts do not go together or it uses a name that nobody knows."""
     if isinstance(record, Other):
         codes = (record.kind, record.group or 0, record.sender or 0, *(record.members or ()))
-        return int(0 <= min(codes) and max(codes) < names)
+        return int(min(codes) >= 0 and max(codes) < names)
     rows, rest = divmod(len(record.digests), DIGEST_BYTES)
     sender = record.sender if isinstance(record, Delivered) else 0
     contradicts = rest or (isinstance(record.sizes, bytes) and len(record.sizes) != len(record.digests))

@@ -27,7 +27,6 @@ from typing import Final
 from ...model import ProcessId
 from .packets import Request
 
-
 AHEAD: Final = 64
 """Requests of a member that are kept at once, in order or not: nobody has so many under way."""
 

@@ -374,8 +374,8 @@ class Ring(Engine):
         self.number = change.number
         self._change = change
         self.holds = dict(zip(change.ring, change.holds, strict=True))
-        known = {*self._before, *self.out, *(self.order.members if self.order is not None else ())}
-        self.out.update((process, last) for process, last in change.out if process in known)
+        there = {*self._before, *self.out, *(self.order.members if self.order is not None else ())}
+        self.out.update((process, last) for process, last in change.out if process in there)
         if change.left:
             self.out[change.left] = change.left_at
         for known in (self._beats, self._spoke, self._highest, self._got):
