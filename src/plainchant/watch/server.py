@@ -89,6 +89,8 @@ class Watch:
         self._verdicts = verdicts or NoVerdict("nobody was asked for one")
         self._threaded = threaded
         self.picture = Picture()
+        self._lock = threading.Lock()
+        """A round may be under way in a thread while somebody asks."""
         self._clients: set[_Client] = set()
         self._runner: Any = None
         self._task: asyncio.Task[None] | None = None
@@ -158,7 +160,8 @@ class Watch:
 
     def _round(self) -> None:
         facts = self._source.poll()
-        self.picture.take(facts)
+        with self._lock:
+            self.picture.take(facts)
         self._verdicts.take(facts)
         over = bool(self._source.told().get("over"))
         if over and not facts and not self._was_over:
@@ -176,6 +179,10 @@ class Watch:
 
     def state(self, run: str | None, full: bool) -> dict[str, Any]:
         """Everything that the page shows."""
+        with self._lock:
+            return self._told(run, full)
+
+    def _told(self, run: str | None, full: bool) -> dict[str, Any]:
         chosen = run if run in self.picture.runs else self.picture.latest()
         shown = self.picture.runs.get(chosen or "")
         told = self._source.told()
