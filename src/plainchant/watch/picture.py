@@ -175,6 +175,8 @@ class RunPicture:
         self.groups: dict[str, _Group] = {}
         self.log: deque[Json] = deque(maxlen=LOG)
         self.stride = 1
+        self._strides: deque[int] = deque(maxlen=2 * FLOW_SECONDS)
+        """Of the last rounds, whose marks are still on the screen."""
         self.unmatched = 0
         """Deliveries whose send was not found: how long they took is not known."""
         self.left_out = 0
@@ -193,6 +195,7 @@ class RunPicture:
     def take(self, facts: list[Fact]) -> None:
         """One round of facts of this run."""
         self._fresh = []
+        self._strides.append(self.stride)
         for fact in facts:
             if fact.kind == "send" and fact.seq is not None:
                 self._sent.setdefault((fact.group or "", fact.process), SentTimes()).add(fact.seq, fact.count, fact.time)
@@ -359,7 +362,7 @@ class RunPicture:
             "sent": self._sent_rate.to_json(second),
             "delivered": self._delivered_rate.to_json(second),
             "latency": self._latency(second),
-            "flow": {"full": full, "items": list(self._flow) if full else self._fresh, "stride": self.stride},
+            "flow": {"full": full, "items": list(self._flow) if full else self._fresh, "stride": max(self._strides)},
             "log": sorted(self.log, key=lambda line: (line["t"], line["n"])),
             "left_out": self.left_out,
         }
