@@ -99,8 +99,8 @@ function verdictOf(told) {
   if (told.state === "off" || told.state === "failed") return ["nothing", "No verdict", `${told.why}${problem}`];
   if (!far) return ["nothing", "No verdict yet", told.why || "The stream has started; the first events are on their way."];
   const bad = Object.values(far.properties).reduce((sum, each) => sum + each.violations, 0);
-  const lag = Math.max(0, (told.staged || 0) - far.events);
-  const how = `${plural(far.events, "event")} judged${lag > 20000 ? `, ${number(lag)} behind` : ""}.`;
+  const lag = frame.run ? frame.run.last - far.time / 1e6 : 0;
+  const how = `${plural(far.events, "event")} judged${lag > 3000 ? `; what happened in the last ${duration(lag)} is not judged yet` : ""}.`;
   const open = Object.values(far.properties).filter((each) => each.open).length;
   const late = far.late ? ` ${plural(far.late, "comparison")} came too late to be made now.` : "";
   const rest = `${plural(open, "property has", "properties have")} parts that only the end decides.`;

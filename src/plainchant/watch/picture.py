@@ -356,6 +356,7 @@ class RunPicture:
             "promises": self.promises,
             "began": _ms(self.began),
             "now": _ms(now),
+            "last": _ms(self.last),
             "events": self.events,
             "processes": [self._process(process, now) for process in sorted(self._everybody(), key=_by_name)],
             "groups": [self._grouped(group) for group in self.groups.values()],
