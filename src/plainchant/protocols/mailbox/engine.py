@@ -30,6 +30,16 @@ def base(process: ProcessId) -> str:
     return process.partition("#")[0]
 
 
+def incarnation(process: ProcessId) -> int:
+    """The how-manieth process of its name it is.
+
+    >>> incarnation("p3"), incarnation("p3#2")
+    (0, 2)
+    """
+    number = process.partition("#")[2]
+    return int(number) if number.isdecimal() and len(number) < 20 else 0
+
+
 class Mailbox(Engine):
     """One group. It sends one message at a time; the next is taken when the last was decided."""
 
