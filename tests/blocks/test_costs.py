@@ -36,7 +36,7 @@ def sends(kind: type[Block], operation: Callable[[Any], Awaitable[Any]], members
                 await operation(block)
             await replica.ended()
 
-    rows = sim.run(main, members=members, state=True, duration="2s", verify=False).trace["kind"].to_pylist()
+    rows: list[str] = sim.run(main, members=members, state=True, duration="2s", verify=False).trace["kind"].to_pylist()
     return rows.count("send")
 
 
