@@ -1,7 +1,7 @@
 """What processes take of the system while they run: sampled from outside, from ``/proc``.
 
 A :class:`Sampler` is a :class:`~..supervisor.Watch`. At each look it reads, of every process: open files, threads, memory of
-its own (``RssAnon``: what it allocated; pages of files and of common memory come and go as the system likes) and all its memory
+its own (``RssAnon``: what it allocated; pages of files come and go as the system likes) and all its memory but common memory
 (``VmRSS``), and of the run as a whole: the segments in common memory, by number and by size. Every figure but the last two is a
 process's own: a process that comes back is another one. What processes record on disk is allowed to grow and is not looked at.
 
@@ -35,13 +35,14 @@ FLOORS: Final[Mapping[str, Floor]] = {
     "segments": Floor(3),
     "shared": Floor(256 << 10, 0.02),
 }
-"""The least growth of each figure that matters. ``shared`` are the bytes of all segments."""
+"""The least growth of each figure that matters. ``shared`` are the bytes that all segments may take: what of it is in use grows
+until every slot was used once, and no further."""
 OF_ALL: Final = ("segments", "shared")
 """Figures of the run as a whole."""
 ALL: Final = "all"
 """Under this name."""
 _PROC: Final = Path("/proc")
-_WANTED: Final = {"VmRSS": "resident", "RssAnon": "memory", "Threads": "threads"}
+_WANTED: Final = {"VmRSS": "resident", "RssShmem": "", "RssAnon": "memory", "Threads": "threads"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,4 +120,5 @@ def of_process(pid: int) -> dict[str, int]:
     if not _WANTED.keys() <= told.keys():
         return {}  # a zombie has no memory
     figures = {name: int(told[key].split()[0]) * (1 if name == "threads" else 1024) for key, name in _WANTED.items()}
+    figures["resident"] -= figures.pop("")  # common memory is one for all, and counted by its segments
     return {"files": files, **figures}

@@ -257,12 +257,13 @@ class MailboxServer:
         return dict(sorted(found))
 
     def sizes(self) -> list[int]:
-        """The memory that each file of this namespace's mailboxes takes, in bytes: modules, presences, bells, registers."""
+        """The memory that each file of this namespace's mailboxes may take, in bytes: modules, presences, bells, registers. (A
+        module has all of it only when each of its slots was used.)"""
         found = []
         for folder in self._candidates():
             if self._register_in(folder) is not None:
                 with contextlib.suppress(FileNotFoundError):  # it is being removed
-                    found += [entry.stat(follow_symlinks=False).st_blocks * 512 for entry in os.scandir(self.root / folder)]
+                    found += [entry.stat(follow_symlinks=False).st_size for entry in os.scandir(self.root / folder)]
         return found
 
     def _candidates(self) -> tuple[str, ...]:
