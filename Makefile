@@ -3,11 +3,14 @@
 #   PYTHON=python3.12 make setup      to choose the interpreter
 #   make test PYTEST_ARGS='-k wire'   to choose tests
 #   make sweep TIMES=20               for longer sweeps
+#   make fuzz FUZZ_SECONDS=600        for longer fuzzing
 #   make chaos MINUTES=60             for longer chaos
 
 PYTHON ?= python3
 WORKERS ?= 3
 TIMES ?= 4
+FUZZ_SECONDS ?= 60
+FUZZ_ARGS ?=
 MINUTES ?= 5
 CHAOS_ARGS ?=
 PYTEST_ARGS ?=
@@ -26,7 +29,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test sweep chaos bench-sim bench-groups bench-verify bench-sweep bench-live bench-nodes pins clean
+.PHONY: help setup demo test lint types unit-test docs-test sweep chaos bench-sim bench-groups bench-verify bench-sweep fuzz bench-live bench-nodes pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +79,10 @@ sweep: $(STAMP)  ## the fault sweeps and random traces, four times as many as in
 
 chaos: $(STAMP)  ## real members of every protocol in trouble (MINUTES=60: for an hour; CHAOS_ARGS='--seed 7')
 	$(BIN)/plainchant chaos --minutes $(MINUTES) $(CHAOS_ARGS)
+
+fuzz: $(STAMP)  ## the decoder, every receive path and the readers under atheris, FUZZ_SECONDS=60 each
+	$(PINNED) -r requirements/fuzz.txt
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --findings fuzz-findings $(FUZZ_ARGS)
 
 bench-sim: $(STAMP)  ## simulator speed beside SimPy
 	$(BIN)/plainchant bench sim

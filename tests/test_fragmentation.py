@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plainchant.engine import Engine, Host
-from plainchant.fragmentation import Fragmentation
+from plainchant.fragmentation import MOST_PARTIAL, MOST_SPANS, Fragmentation
 from plainchant.model import Batch, GroupId, ProcessId, ProtocolError, Reason, Timer, View, pack, unpack
 
 from .fakes import FakeHost, as_host
+from .fuzz.sizes import size_of
 
 G = "g"
 NUDGE = ("fragmentation", "nudge", G)
@@ -379,10 +380,33 @@ def test_a_repeated_fragment_does_not_complete_a_message(b: Process) -> None:
     assert b.delivered == [("a", Batch(1, 1, b"abcd"))]
 
 
-def test_fragments_that_overlap_are_an_error_and_not_a_wrong_message(b: Process) -> None:
+def test_fragments_that_overlap_are_no_message_at_all(b: Process) -> None:
     b.deliver("a", Batch(1, 0, b"ab", 0, 4))
-    with pytest.raises(ProtocolError, match="the fragments of message 1 overlap or leave gaps"):
-        b.deliver("a", Batch(1, 0, b"bc", 1, 4))
+    b.deliver("a", Batch(1, 1, b"xyz", 1, 4))
+    b.deliver("a", Batch(1, 1, b"cd", 2, 4))
+    assert b.delivered == []
+    b.deliver("a", Batch(2, 0, b"ab", 0, 4), Batch(2, 1, b"cd", 2, 4))
+    assert b.delivered == [("a", Batch(2, 1, b"abcd"))]
+
+
+def test_a_fragment_beyond_the_end_of_its_message_is_left_out(b: Process) -> None:
+    b.deliver("a", Batch(1, 0, b"ab", 3, 4), Batch(1, 0, b"", 0, 4), Batch(1, 0, b"abcd", 0, 1 << 40))
+    assert b.delivered == []
+    assert size_of(b.layer._partial) < 100
+
+
+def test_a_partial_message_is_kept_in_few_pieces_however_it_is_cut(b: Process) -> None:
+    for offset in range(0, 20 * MOST_SPANS, 2):  # every other byte: nothing touches anything
+        b.deliver("a", Batch(1, 0, b"x", offset, 1 << 20))
+    assert size_of(b.layer._partial) < 10 * MOST_SPANS
+
+
+def test_no_more_messages_are_partial_than_there_is_room_for(b: Process) -> None:
+    for number in range(MOST_PARTIAL + 500):
+        b.deliver(f"stranger {number}", Batch(1, 0, b"x", 0, 1 << 20))
+    assert size_of(b.layer._partial) < 6 * MOST_PARTIAL
+    b.deliver("a", Batch(1, 1, b"whole"))
+    assert b.delivered == [("a", Batch(1, 1, b"whole"))]
 
 
 # --- against a total order ------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import inspect
 
 from plainchant.model import Batch, GroupId, Packet, ProcessId, ProtocolError, WireError
 from plainchant.protocols import registry
 from plainchant.wire import HEADER_BYTES, VERSION, Codec
+from tests.fuzz.packets import packets_of
 
 
 class Data(Packet, frozen=True, array_like=True, gc=False, tag=1):
@@ -51,43 +51,6 @@ def registered() -> list[type[Packet]]:
 
 
 # --- packets from their declarations --------------------------------------------------------------------------------
-
-
-def packets_of(packet: type[Packet]) -> st.SearchStrategy[Packet]:
-    """Packets of one type, with any values that the types of its fields allow."""
-    return _values(inspect.type_info(packet))
-
-
-_PLAIN: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
-    inspect.IntType: st.integers(-(2**63), 2**64 - 1) | st.integers(-3, 300),
-    inspect.StrType: st.text(max_size=12),
-    inspect.BytesType: st.binary(max_size=40),
-    inspect.BoolType: st.booleans(),
-    inspect.FloatType: st.floats(allow_nan=False),
-    inspect.NoneType: st.none(),
-}
-
-
-def _values(kind: inspect.Type) -> st.SearchStrategy[Any]:
-    match kind:
-        case inspect.StructType(cls=cls, fields=fields):
-            return st.tuples(*(_values(field.type) for field in fields)).map(lambda values: cls(*values))
-        case inspect.TupleType(item_types=items):
-            return st.tuples(*map(_values, items))
-        case inspect.VarTupleType(item_type=item):
-            return st.lists(_values(item), max_size=3).map(tuple)
-        case inspect.ListType(item_type=item):
-            return st.lists(_values(item), max_size=3)
-        case inspect.DictType(key_type=key, value_type=value):
-            return st.dictionaries(_values(key), _values(value), max_size=3)
-        case inspect.UnionType(types=types):
-            return st.one_of(*map(_values, types))
-        case inspect.LiteralType(values=values):
-            return st.sampled_from(values)
-        case inspect.EnumType(cls=cls):
-            return st.sampled_from(list(cls))
-        case _:
-            return _PLAIN[type(kind)]
 
 
 def a_packet_of_ours() -> st.SearchStrategy[Packet]:

@@ -30,7 +30,12 @@ group is the end of the old one: everybody forgets what is partial, and its send
 taken again under the new name, first of all.
 
 Memory is bounded by what senders have under way: at each member one partial message a sender and group, and the whole
-of one's own; nothing is reserved on the mere word of a fragment.
+of one's own; nothing is reserved on the mere word of a fragment. A message has at most :data:`LARGEST` bytes, its fragments are
+kept in at most :data:`MOST_SPANS` pieces, and no more than :data:`MOST_PARTIAL` messages of a group are partial.
+
+**What no sender of ours makes** (a batch that does not hold what it says, a fragment beyond the end of its message, one that
+overlaps another) is left out, and a message that cannot be whole any more is forgotten. All members see the same batches, so all
+leave out the same.
 
 This module imports ``model`` and ``engine`` and nothing else of ours.
 """
@@ -42,8 +47,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from .engine import Engine, Host, Layer
-from .model import Batch, Due, GroupId, ProcessId, ProtocolError, Reason, Timer, View
+from .model import Batch, Due, GroupId, ProcessId, ProtocolError, Reason, Timer, View, WireError
 
+LARGEST: Final = 1 << 30
+"""Bytes of the largest message."""
+MOST_SPANS: Final = 1024
+"""Pieces of a partial message that do not touch: there is one, and another for each view with joiners."""
+MOST_PARTIAL: Final = 4096
+"""Partial messages of a group."""
 _LAYER: Final = "fragmentation"
 
 
@@ -88,9 +99,16 @@ class Fragmentation(Layer):
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
         # A whole batch never meets a partial message of its sender (one large message at a time): no look-up is needed.
         if batch.total == 0:
-            self._deliver_whole(group, sender, batch, rank)
+            try:
+                self._deliver_whole(group, sender, batch, rank)
+            except WireError as error:
+                self._leave_out(group, sender, batch, str(error))
         else:
             self._deliver_fragment(group, sender, batch, rank)
+
+    def _leave_out(self, group: GroupId, sender: ProcessId, batch: Batch, why: str) -> None:
+        """A batch that nobody can deliver."""
+        self.host.record("drop", group, process=sender, first=batch.first, why=why, situation="malformed batch")
 
     def install(self, view: View) -> None:
         partial = self._partial.get(view.group)
@@ -163,8 +181,14 @@ class Fragmentation(Layer):
         of_group = self._partial.setdefault(group, {})
         partial = of_group.get(sender)
         if partial is None or partial.first != batch.first:
+            if batch.total > LARGEST or (partial is None and len(of_group) >= MOST_PARTIAL):
+                self._leave_out(group, sender, batch, "there is no room for such a message")
+                return
             partial = of_group[sender] = _Partial(batch.first, batch.total)
-        partial.add(batch)
+        if not partial.add(batch):
+            del of_group[sender]
+            self._leave_out(group, sender, batch, "the fragments of the message do not fit together")
+            return
         if partial.missing > 0:
             return
         del of_group[sender]
@@ -250,40 +274,56 @@ class _Outgoing:
 
 
 class _Partial:
-    """The fragments of one message that have been heard since it started, or since it started afresh."""
+    """The fragments of one message that have been heard since it started (afresh); those that touch are one."""
 
-    __slots__ = ("_chunks", "_total", "first", "missing")
+    __slots__ = ("_chunks", "_ends", "_total", "first", "missing")
 
     def __init__(self, first: int, total: int) -> None:
         self.first = first
         self.missing = total
         self._total = total
-        self._chunks: dict[int, bytes] = {}
+        self._chunks: dict[int, bytearray] = {}
+        """By where they begin."""
+        self._ends: dict[int, int] = {}
+        """Where the one begins that ends there."""
 
-    def add(self, batch: Batch) -> None:
-        if batch.offset in self._chunks:
-            self.missing += len(self._chunks[batch.offset])
-        self._chunks[batch.offset] = batch.body
+    def add(self, batch: Batch) -> bool:
+        """False: it is no fragment of this message, or cannot be beside what is here."""
+        start, end = batch.offset, batch.offset + len(batch.body)
+        if batch.total != self._total or not start < end <= self._total:
+            return False
+        if not self._is_free(start, end):
+            return self._is_here(start, batch.body)
+        before = self._ends.pop(start, None)
+        if before is None:
+            before = start
+            self._chunks[start] = bytearray(batch.body)
+        else:
+            self._chunks[before] += batch.body
+        after = self._chunks.pop(end, None)
+        if after is not None:
+            self._chunks[before] += after
+        self._ends[before + len(self._chunks[before])] = before
         self.missing -= len(batch.body)
+        return len(self._chunks) <= MOST_SPANS
+
+    def _is_free(self, start: int, end: int) -> bool:
+        """Whether nothing of it is here. There are few pieces."""
+        return all(end <= there or start >= there + len(chunk) for there, chunk in self._chunks.items())
+
+    def _is_here(self, start: int, body: bytes) -> bool:
+        """Whether it is only repeated."""
+        return any(
+            there <= start and chunk[start - there : start - there + len(body)] == body for there, chunk in self._chunks.items()
+        )
 
     def spans(self) -> list[tuple[int, int]]:
-        """The parts of the message that are here, as (start, end), in order; neighbours are one."""
-        spans: list[tuple[int, int]] = []
-        for start in sorted(self._chunks):
-            end = start + len(self._chunks[start])
-            if spans and spans[-1][1] == start:
-                start = spans.pop()[0]
-            spans.append((start, end))
-        return spans
+        """The parts of the message that are here, as (start, end), in order."""
+        return [(start, start + len(self._chunks[start])) for start in sorted(self._chunks)]
 
     def body(self) -> bytes:
         """The message, when nothing is missing."""
-        if self.spans() != [(0, self._total)]:
-            raise ProtocolError(
-                f"the fragments of message {self.first} overlap or leave gaps: {self.spans()} of {self._total} bytes; "
-                "the protocol delivered a fragment twice or its sender is defective"
-            )
-        return b"".join(self._chunks[start] for start in sorted(self._chunks))
+        return bytes(self._chunks[0])
 
 
 def _nudge(group: GroupId) -> Timer:

@@ -14,14 +14,20 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NewType, TypeAlias
+from typing import Annotated, Any, Final, NewType, TypeAlias
 
 import msgspec
 
-ProcessId: TypeAlias = str
+LONGEST_NAME: Final = 120
+"""Characters of a name in a packet at the most: of a process or a group, and what protocols add to it."""
+ProcessId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """Where things happen. A restarted process is a new one: ``p3``, then ``p3#1``, ``p3#2``."""
-GroupId: TypeAlias = str
-Nanoseconds: TypeAlias = int
+GroupId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+MOST: Final = 1 << 62
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
+"""An integer in a packet. Decoding refuses what is out of range, so that whatever engines add to it fits into the 64 bits of a
+trace's columns and of a packet."""
+Nanoseconds: TypeAlias = Number
 Timer: TypeAlias = str | tuple[Any, ...]
 """An engine names its timers; a layer's timers carry the layer's name."""
 
@@ -80,11 +86,11 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``offset`` of message ``first``, which has ``total`` bytes; only its last fragment has count 1.
     """
 
-    first: int
-    count: int
+    first: Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+    count: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
     body: bytes
-    offset: int = 0
-    total: int = 0
+    offset: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 0
+    total: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 0
 
 
 _encode_list = msgspec.msgpack.Encoder().encode
@@ -109,7 +115,10 @@ def unpack(batch: Batch) -> list[bytes]:
     """The payloads of a batch that is not a fragment, in order."""
     if batch.count == 1:
         return [batch.body]
-    payloads = _decode_list(batch.body)
+    try:
+        payloads = _decode_list(batch.body)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"a batch of {batch.count} messages cannot be read ({error}); its sender is defective") from error
     if len(payloads) != batch.count:
         raise WireError(f"a batch says {batch.count} messages and holds {len(payloads)}; its sender is defective")
     return payloads

@@ -33,7 +33,8 @@ member just when it has lost the donor: with four, that is the majority.) Joined
 a new donor. A joiner that is gone from a view is forgotten by its donor.
 
 **Memory.** The donor keeps what is not acknowledged: ``window`` packets' worth and one chunk more, if its application heeds
-:meth:`StateTransfer.has_room`. The joiner keeps the state and what it holds back.
+:meth:`StateTransfer.has_room`. The joiner keeps the state and what it holds back, and gives up if either is too much
+(:data:`LARGEST_STATE`, :data:`MOST_HELD`).
 
 This module imports ``model`` and ``engine`` and nothing else of ours.
 """
@@ -54,6 +55,7 @@ from .model import (
     Form,
     GroupId,
     Join,
+    Number,
     Packet,
     ProcessId,
     Propose,
@@ -61,6 +63,7 @@ from .model import (
     Reason,
     Timer,
     View,
+    unpack,
 )
 
 STATE_LOST: Final = "state lost"
@@ -69,6 +72,10 @@ STATE_LOST: Final = "state lost"
 _LAYER: Final = "state"
 _SLOWEST_RETRY: Final = 1 * SECOND
 _EQUAL_ACKNOWLEDGEMENTS: Final = 3
+LARGEST_STATE: Final = 1 << 34
+"""Bytes of the largest state that a joiner takes, with something for each chunk."""
+MOST_HELD: Final = 1 << 30
+"""Bytes of messages that a joiner holds back while it waits for its state."""
 _AHEAD: Final = 1024
 """Parts so far beyond a gap are not kept: no donor has so many under way."""
 
@@ -80,16 +87,16 @@ class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
     """Who joined in view ``view`` has all parts up to ``received`` and wants the next."""
 
     group: GroupId
-    view: int
-    received: int
+    view: Number
+    received: Number
 
 
 class StatePart(Packet, frozen=True, array_like=True, gc=False, tag=111):
     """Part ``number`` of the state: chunks of the application. If ``continued``, the last one goes on in the next part."""
 
     group: GroupId
-    view: int
-    number: int
+    view: Number
+    number: Number
     pieces: tuple[bytes, ...]
     continued: bool
     last: bool
@@ -99,14 +106,14 @@ class StateWait(Packet, frozen=True, array_like=True, gc=False, tag=112):
     """The donor is there and has nothing to send yet."""
 
     group: GroupId
-    view: int
+    view: Number
 
 
 class StateLost(Packet, frozen=True, array_like=True, gc=False, tag=113):
     """The donor does not have that state, and why."""
 
     group: GroupId
-    view: int
+    view: Number
     text: str
 
 
@@ -203,7 +210,12 @@ class StateTransfer(Layer):
         if incoming is None:
             self._deliver_now(group, sender, batch, rank)
         else:
+            if batch.count != 1:
+                unpack(batch)  # what cannot be delivered later is refused now, by whoever hands it over
             incoming.hold(self._deliver_now, group, sender, batch, rank)
+            incoming.held_bytes += len(batch.body) + PACK_OVERHEAD
+            if incoming.held_bytes > MOST_HELD:
+                self._give_up(incoming, f"{incoming.held_bytes} bytes of messages wait for it")
 
     def stable(self, group: GroupId, rank: int) -> None:
         incoming = self._incoming.get(group)
@@ -507,6 +519,9 @@ class StateTransfer(Layer):
         incoming = self._from_donor(source, packet.group, packet.view)
         if incoming is not None:
             incoming.accept(packet)
+            if incoming.bytes + incoming.pieces * PACK_OVERHEAD > LARGEST_STATE:
+                self._give_up(incoming, f"it has more than {LARGEST_STATE} bytes")
+                return
             self._ask(incoming)
             if incoming.is_complete:
                 self._complete(incoming)
@@ -581,8 +596,8 @@ class _Incoming:
     """The state that a joiner waits for, and what it holds back meanwhile; ``view`` is None before its first."""
 
     __slots__ = (
-        "_later", "_pieces", "bytes", "chunks", "donor", "end", "group", "held", "is_complete", "lost", "name", "received",
-        "unanswered", "view",
+        "_later", "_pieces", "bytes", "chunks", "donor", "end", "group", "held", "held_bytes", "is_complete", "lost", "name",
+        "pieces", "received", "unanswered", "view",
     )
 
     def __init__(self, group: GroupId) -> None:
@@ -600,6 +615,9 @@ class _Incoming:
         self.unanswered = 0
         """How often the timer has come since the donor was heard."""
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.held_bytes = 0
+        self.pieces = 0
+        """How many pieces the state has come in."""
         self.end: Callable[[GroupId], None] | None = None
         """What is to be done when it is complete: leave the group, or close it."""
         self.lost = False
@@ -628,6 +646,7 @@ class _Incoming:
         for place, piece in enumerate(part.pieces):
             self._pieces.append(piece)
             self.bytes += len(piece)
+            self.pieces += 1
             if place < last or not part.continued:
                 self.chunks.append(b"".join(self._pieces))
                 self._pieces.clear()

@@ -22,7 +22,7 @@ from plainchant import Group, sim
 from plainchant.blocks import Counter, Dictionary, Election, Fence, Lock, LockLost, Replica, StaleToken
 from plainchant.blocks.dictionary import POLICIES
 
-SEEDS = 24
+SEEDS = 18
 """In the sweep of ``make test``."""
 ROUNDS = 5
 PROTOCOLS = ("sequencer", "sequencer", "newtop", "newtop", "newtop", "newtop", "rtcast", "mailbox")

@@ -137,10 +137,9 @@ def test_a_holding_can_be_kept_without_async_with() -> None:
         async with Replica(group, lock=lock) as replica:
             if group.me == "p1":
                 holding = await lock.acquire()
-                assert holding.is_held
                 assert "token 1, held" in repr(holding)
                 await holding.release()
-                assert not holding.is_held
+                assert "token 1, given up" in repr(holding)
                 assert await holding.ended() is None
                 await holding.release()
             await replica.until(lambda: lock.token == 1 and lock.owner is None)
@@ -175,6 +174,32 @@ def test_a_fence_refuses_older_tokens() -> None:
     with pytest.raises(StaleToken, match="disk: token 2 is older than 3"):
         fence.admit(2)
     assert [(row["token"], row["number"]) for row in noted] == [(1, 1), (3, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("protocol", ["sequencer", "newtop"])
+def test_a_holder_that_was_paused_does_no_harm_behind_a_fence(protocol: str) -> None:
+    """It goes on when another has held the lock: it is told, or, if it writes before it hears of that, the fence refuses it."""
+    fence, lines, late = Fence("disk"), list[tuple[int, str]](), list[str]()
+
+    async def main(group: Group) -> None:
+        lock = Lock()
+        async with Replica(group, lock=lock):
+            await asyncio.sleep(0.01 * int(group.me[1:]))
+            try:
+                async with lock as token:
+                    for line in ("begins", "ends"):
+                        fence.admit(token)
+                        lines.append((token, f"{group.me} {line}"))
+                        await asyncio.sleep(0.2)
+            except (LockLost, StaleToken) as problem:
+                late.append(type(problem).__name__)
+            await asyncio.sleep(4)
+
+    paused = {"kind": "pause", "process": "p1", "at": "100ms", "length": "2s"}
+    result = sim.run(main, members=3, protocol=protocol, state=True, faults=[paused], raises=False)
+    assert result.verdict == "holds"
+    assert lines == [(1, "p1 begins"), (2, "p2 begins"), (2, "p2 ends"), (3, "p3 begins"), (3, "p3 ends")]
+    assert len(late) == 1
 
 
 def test_a_quorum_that_there_is_not_is_refused() -> None:

@@ -103,7 +103,7 @@ def admit(token: int, number: int) -> str:
 
 
 def leads(owner: str | None, term: int, quorum: str = "majority", *, confirmed: bool = True, primary: bool = True) -> str:
-    state = {"owner": owner, "token": term, "confirmed": confirmed, "primary": primary, "quorum": quorum}
+    state: dict[str, Any] = {"owner": owner, "token": term, "confirmed": confirmed, "primary": primary, "quorum": quorum}
     return note("election", "view", at_view=1, members=["a", "b"], digest=f"{owner}{term}", **state)
 
 

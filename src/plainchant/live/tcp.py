@@ -68,6 +68,8 @@ _LENGTH: Final = struct.Struct(">I")
 _GREETING: Final = re.compile(re.escape(MAGIC) + rb"([0-9a-f]{16}) ([0-9]{1,18}) ([!-~]{3,100})")
 _LONGEST_GREETING: Final = 160
 _BUFFER: Final = 1 << 20
+_FIRST_BUFFER: Final = 1 << 12
+"""Bytes of buffer before the greeting: strangers cost little."""
 _FRAMES_AT_ONCE: Final = 256
 """In one sendmsg: a frame is two pieces, and systems take 1,024."""
 _SHORT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -399,7 +401,7 @@ class _Connection:
         """The rest of a frame that the socket took in part."""
         self._writing = False
         """The socket is full; the loop tells us when it is not."""
-        self._buffer = bytearray(_BUFFER)
+        self._buffer = bytearray(_FIRST_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         """What has been read and not handed on."""
@@ -621,9 +623,13 @@ class _Connection:
             self._transport.loop.call_soon(self._hand_on_more)
             return
         rest = self._view[self._start : self._end]
-        length = _LENGTH.unpack_from(rest)[0] if len(rest) >= 4 and self._socket is not None else 0
-        if length + 4 > len(self._buffer):
-            self._buffer = bytearray(length + 4)
+        size = len(self._buffer)
+        if self._deadline is None and self._socket is not None:
+            length = _LENGTH.unpack_from(rest)[0] + 4 if len(rest) >= 4 else 0
+            # Not more than what has come warrants: a length is only a word.
+            size = max(size, _BUFFER, min(length, 4 * len(rest)))
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
             self._view = memoryview(self._buffer)
         elif not self._start:
             return

@@ -105,7 +105,7 @@ def _survives(columns: Columns, history: History, group: str) -> bool:
 def _clock_was_set(columns: Columns, history: History) -> bool:
     kinds = columns["kind"]
     details = (columns.detail(row) for row in history.rows.values() if kinds[row] == "fault")
-    return any(detail.get("timing") is True and detail.get("fault") == "step" for detail in details)
+    return any(detail.get("timing") is True and detail.get("fault") in ("step", "clock") for detail in details)
 
 
 def _was_sent(

@@ -31,6 +31,8 @@ class _Version(msgspec.Struct):
     version: int
 
 
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec may raise for bytes that it cannot read; bad UTF-8 is a ValueError."""
 _decode_version: Final = msgspec.msgpack.Decoder(_Version).decode
 _decode_header: Final = msgspec.msgpack.Decoder(Header).decode
 _decode_block: Final = msgspec.msgpack.Decoder(Block).decode
@@ -126,14 +128,14 @@ class SpoolReader:
             version = _decode_version(body).version
             if version <= FORMAT:
                 return _decode_header(body)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             self._damaged(path, len(MAGIC), f"its header cannot be read: {error}")
         raise TraceError(f"{path} is a spool of version {version}, newer than {FORMAT}; collect it with a newer plainchant")
 
     def _decoded(self, path: Path, at: int, body: bytes, names: list[str]) -> tuple[Block, int]:
         try:
             block = _decode_block(body)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             self._damaged(path, at, f"a block cannot be read: {error}")
         names += block.names
         rows = 0
@@ -236,8 +238,8 @@ def _rows_of(record: Record, names: int) -> int:
     """How many rows a record stands for; 0 if its parts do not go together or it uses a name that nobody knows."""
     if isinstance(record, Other):
         codes = (record.kind, record.group or 0, record.sender or 0, *(record.members or ()))
-        return int(max(codes) < names)
+        return int(min(codes) >= 0 and max(codes) < names)
     rows, rest = divmod(len(record.digests), DIGEST_BYTES)
     sender = record.sender if isinstance(record, Delivered) else 0
     contradicts = rest or (isinstance(record.sizes, bytes) and len(record.sizes) != len(record.digests))
-    return 0 if contradicts or record.group >= names or sender >= names else rows
+    return 0 if contradicts or not 0 <= record.group < names or not 0 <= sender < names else rows

@@ -27,7 +27,7 @@ from plainchant.protocols.mailbox.remote_packets import (
 from plainchant.wire import Codec
 from tests.fakes import FakeHost, as_host
 
-PARAMETERS = Parameters(remote={"p4": "p1"}, datagram=Duration(100 * MS))
+PARAMETERS = Parameters(remote={"p4": "p1"}, datagram=Duration(100 * MS), room=4 * WINDOW * PIECE)
 
 
 class Side:

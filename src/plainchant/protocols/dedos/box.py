@@ -19,7 +19,7 @@ import msgspec
 
 from ...engine import Host
 from ...memory import Connection, Copy, Entry, Header, Layout, Operate, Step
-from ...model import Batch, GroupId, ProcessId, Reason
+from ...model import Batch, GroupId, Number, ProcessId, Reason
 from .parameters import Parameters
 from .rules import Rules
 
@@ -42,9 +42,9 @@ class Element(msgspec.Struct, frozen=True, array_like=True):
     """What a mailbox element carries, wherever it is: in private memory, or in a packet."""
 
     sender: ProcessId
-    number: int
+    number: Number
     """Its sender's own number of it."""
-    kind: int
+    kind: Number
     batch: Batch
 
 

@@ -264,7 +264,7 @@ class Distributor:
         else:
             base_ = min(held.next for _, held in kept.values()) - 1
         number = base_ + 1
-        while True:
+        while number <= base_ + self._reach:
             holders = [node for node, (_, held) in kept.items() if held.oldest <= number < held.next or number in held.beyond]
             if not holders:
                 break
@@ -276,6 +276,11 @@ class Distributor:
             self._ask_for_needed()
         else:
             self._begin(kept)
+
+    @property
+    def _reach(self) -> int:
+        """No more messages than this have numbers and are not read by everybody."""
+        return 4 * (self.parameters.history + self.parameters.elements) + 64
 
     def _ask_for_needed(self) -> None:
         by_node: dict[str, list[int]] = {}
@@ -486,7 +491,9 @@ class Distributor:
             if again:
                 self.transmit([source], Retrans(self.group, self.epoch, tuple(again)))
             return
-        self.early.setdefault(sender, {})[number] = element
+        early = self.early.setdefault(sender, {})
+        if len(early) < self._reach:
+            early[number] = element
 
     def _number_early(self) -> None:
         """Numbers what can be numbered."""

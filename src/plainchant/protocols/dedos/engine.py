@@ -38,6 +38,7 @@ from .packets import (
     Wish,
     count_of,
     epoch_of,
+    is_epoch_of,
 )
 from .parameters import Parameters
 from .places import is_networked, node_of
@@ -45,6 +46,10 @@ from .ports import Ports
 from .relay import Relay
 from .rules import RULES, Rules
 
+FARTHEST: Final = 1 << 16
+"""A group has not had so many more distributors than this node knows of."""
+MOST_DISTRIBUTORS: Final = 1024
+"""Groups that a process distributes, at the most."""
 SEATS: Final = "@node"
 """The mailbox of a node: who is connected to it is on the node."""
 
@@ -151,7 +156,7 @@ class Dedos(Engine):
         self.host.spawn("relay", relay.serve(self.ports))
         for process in self.failed:
             relay.fail(process)
-        claim = self.nodes.claim_of(group)
+        claim = self._claim_of(group)
         if claim is not None and group not in self.distributors:
             relay.distributor = claim.distributor
 
@@ -215,15 +220,19 @@ class Dedos(Engine):
         if self.nodes.receive(source, packet):
             return
         if isinstance(packet, Wish):
-            self._wished(packet.group, packet.forms, packet.contacts)
+            if source == packet.process and node_of(self.parameters, source) == self.node:
+                self._wished(packet.group, packet.forms, packet.contacts)
             return
+        if self.node not in self.nodes.alive or not self.nodes.is_listed(source):
+            return  # of a node that is not there, as far as is known here: who is will say it again
         if isinstance(packet, Outcast):
             if packet.node == self.node and packet.life == self.nodes.alive[self.node].life and self.relay == self.host.me:
                 self.host.record("state", None, state="outcast", node=self.node)
                 self.nodes.begin_anew(max(packet.life + 1, self.host.clock()))
         elif isinstance(packet, Said):
             distributor = self.distributors.get(packet.group)
-            if distributor is not None:
+            speaks_for = packet.node == node_of(self.parameters, source)
+            if distributor is not None and speaks_for and self._is_near(packet.group, packet.epoch):
                 distributor.receive(source, packet)
         elif isinstance(packet, StartDist):
             self._start_distributor(source, packet)
@@ -233,6 +242,8 @@ class Dedos(Engine):
             self._for_relay(source, packet)
 
     def _for_relay(self, source: ProcessId, packet: Highest | DistLoad | SyncInit | Multicast | Retrans | Fence) -> None:
+        if not is_epoch_of(packet.epoch, source) or not self._is_near(packet.group, packet.epoch):
+            return  # an epoch is its distributor's
         relay = self.relays.get(packet.group)
         if relay is None:
             if isinstance(packet, Highest) and self.relay == self.host.me:
@@ -263,6 +274,10 @@ class Dedos(Engine):
     def _not_sent(self, source: ProcessId, packet: NotSent) -> None:
         relay = self.relays.get(packet.group)
         if packet.why == "promised":
+            if relay is None and packet.group not in self.distributors:
+                return
+            if not self._is_near(packet.group, packet.promised):
+                return
             self.refused[packet.group] = max(self.refused.get(packet.group, 0), packet.promised)
             distributor = self.distributors.get(packet.group)
             if distributor is not None and distributor.epoch == packet.epoch < packet.promised:
@@ -271,6 +286,15 @@ class Dedos(Engine):
             relay.heard()
             if packet.why == "released":
                 relay.released()
+
+    def _is_near(self, group: GroupId, epoch: int) -> bool:
+        """Whether a group can have had as many distributors as an epoch says."""
+        relay, distributor = self.relays.get(group), self.distributors.get(group)
+        known = max(
+            self.refused.get(group, 0), relay.promised if relay is not None else 0,
+            distributor.epoch if distributor is not None else 0,
+        )  # fmt: skip
+        return 0 <= count_of(epoch) <= count_of(known) + FARTHEST
 
     def expire(self, timer: Timer) -> None:
         if self.nodes.expire(timer):
@@ -366,7 +390,7 @@ class Dedos(Engine):
 
     def _why_lost(self, group: GroupId, relay: Relay) -> str:
         """Why a group has no distributor; empty: it has one."""
-        claim = self.nodes.claim_of(group)
+        claim = self._claim_of(group)
         if claim is not None and (claim.epoch > relay.promised or not relay.distributor) and self._is_there(claim.distributor):
             # Somebody listens to a later one: this relay asks to be told where it stands.
             if relay.distributor != claim.distributor or self.host.now - relay.heard_at > self.parameters.retry:
@@ -388,6 +412,13 @@ class Dedos(Engine):
         if relay.epoch != relay.promised and self.host.now - relay.heard_at > self._patience:
             return "silent"
         return ""
+
+    def _claim_of(self, group: GroupId) -> Claim | None:
+        """Who distributes in a group, as far as any node has said that can be right."""
+        claim = self.nodes.claim_of(group)
+        if claim is None or not is_epoch_of(claim.epoch, claim.distributor) or not self._is_near(group, claim.epoch):
+            return None
+        return claim
 
     @property
     def _knows_nodes(self) -> bool:
@@ -422,7 +453,7 @@ class Dedos(Engine):
         if self.host.now - tried_at < self._patience and (not tried or self._is_there(tried)):
             return
         chosen = self._choose(group, relay, tried)
-        claim = self.nodes.claim_of(group)
+        claim = self._claim_of(group)
         seen = max(relay.promised, self.refused.get(group, 0), 0 if claim is None else claim.epoch)
         epoch = epoch_of(count_of(seen) + 1, chosen)
         self.tried[group] = (self.host.now, chosen)
@@ -450,7 +481,9 @@ class Dedos(Engine):
         return alive[min(candidates, key=lambda node: (loads.get(node, 0), node))]
 
     def _start_distributor(self, source: ProcessId, packet: StartDist) -> None:
-        if self.relay != self.host.me or packet.epoch != epoch_of(count_of(packet.epoch), self.host.me):
+        if self.relay != self.host.me or not is_epoch_of(packet.epoch, self.host.me):
+            return
+        if not self._is_near(packet.group, packet.epoch) or len(self.distributors) >= MOST_DISTRIBUTORS:
             return
         current = self.distributors.get(packet.group)
         relay = self.relays.get(packet.group)

@@ -45,6 +45,12 @@ _SHARES: Final = 5
 """New groups are asked for at so many times during a delta, at the most."""
 _TELLING: Final = 32
 """So many nodes tell a newcomer of the others, about."""
+MOST_NODES: Final = 1024
+"""Nodes that are known of at once; of further ones nothing is noted."""
+MOST_NAMES: Final = 16_384
+"""Names of processes that others have told of; further ones are not noted."""
+_MOST_PARTS: Final = 64
+"""Packets that the claims of a node come in, at the most."""
 _CLAIM_BYTES: Final = 16
 """What a claim takes of a packet beside its names, at the most."""
 
@@ -198,6 +204,8 @@ class Nodes:
     def learn(self, names: Iterable[ProcessId]) -> None:
         """Processes that may be there. Of nodes that are alive they are known better than that."""
         names = [name for name in names if name not in self._learnt]
+        if len(self._learnt) + len(names) > MOST_NAMES:
+            return
         self._learnt.update(names)
         found: dict[str, dict[str, ProcessId]] = {}
         for name in names:
@@ -217,18 +225,32 @@ class Nodes:
     def receive(self, source: ProcessId, packet: Packet) -> bool:
         """Whether it was a packet about nodes."""
         if isinstance(packet, Present):
-            if self._node in self.alive:
+            if self._node in self.alive and self._speaks_for(source, packet.node):
                 self._on_present(source, packet)
             return True
         if isinstance(packet, NewGroup):
-            if self._node in self.alive:
+            # It may be passed on by somebody else on our own node.
+            if self._node in self.alive and (self._speaks_for(source, packet.node) or self._speaks_for(source, self._node)):
                 self._on_new_group(packet)
                 self._acquaint(source, packet)
             return True
         if isinstance(packet, Acquaint):
-            self.learn(packet.names)
+            if self.is_listed(source):
+                self.learn(packet.names)
             return True
         return False
+
+    def _speaks_for(self, source: ProcessId, node: str) -> bool:
+        """Whether a process is one that can say something about a node."""
+        return node_of(self._parameters, source) == node and is_networked(self._parameters, source)
+
+    def is_listed(self, source: ProcessId) -> bool:
+        """Whether a process listens for its node, as far as that has said so, and the node is alive, or was."""
+        node = node_of(self._parameters, source)
+        state = self.alive.get(node)
+        if state is not None and (source == state.relay or source in state.networked):
+            return True
+        return (state is not None or node in self._gone) and source in self._book.get(node, ())
 
     def expire(self, timer: Timer) -> bool:
         """Whether it was a timer of the membership service."""
@@ -330,6 +352,8 @@ class Nodes:
         time = packet.time + self._delta
         if not self.identity and self._entrance is not None and time < self._entrance:
             return
+        if packet.time % max(1, self._delta // _SHARES):
+            return  # nobody asks at such a time
         if time in self._open:
             self._open[time] = True
         elif time not in self._joins and 0 <= time - self._host.clock() <= 2 * self._delta:
@@ -468,6 +492,8 @@ class Nodes:
         for node in sorted(node for node, state in self._fresh.items() if state.first <= time):
             state = self._fresh.pop(node)
             before = self.alive.get(node)
+            if before is not None and before.last >= time:
+                continue  # its former life has spoken in this very round: it is somebody else who says that it is over
             if before is not None:
                 text = f"{node} has started again: all its processes had stopped"
                 events.append(self._take_out(before, Reason("node-restarted", text, {"life": state.life}), state.life))
@@ -477,6 +503,7 @@ class Nodes:
 
     def _take_out(self, state: NodeState, reason: Reason, until: int) -> Gone:
         del self.alive[state.node]
+        _limit(self._gone, MOST_NODES)
         self._gone[state.node] = state.life
         return Gone(state.node, state.life, reason, until)
 
@@ -507,6 +534,8 @@ class Nodes:
                 self._on_returned(source, packet)
                 return
             state = self._fresh.get(node)
+            if state is None and len(self._fresh) + len(self.alive) >= MOST_NODES:
+                return
             if state is None or state.life < life:
                 state = self._fresh[node] = self._new_state(source, packet)
             elif life < state.life:
@@ -544,6 +573,7 @@ class Nodes:
 
     def _on_returned(self, source: ProcessId, packet: Present) -> None:
         if self._returned.get(packet.node) != packet.time:
+            _limit(self._returned, MOST_NODES)
             self._returned[packet.node] = packet.time
             state = self._new_state(source, packet)
             self._note(state, packet)
@@ -577,6 +607,8 @@ class Nodes:
     def _take(state: NodeState, packet: Present) -> None:
         """What a node says of itself."""
         state.load = packet.load
+        if not 0 <= packet.part < packet.parts <= _MOST_PARTS:
+            return
         if packet.parts == 1:
             state.parts.clear()
             state.claims = packet.claims
@@ -587,7 +619,8 @@ class Nodes:
     def _follow(self, packet: Present) -> None:
         """Who has missed that a group was formed holds its rounds from now on."""
         if not self.identity:
-            self._told = max(self._told or packet.formed, packet.formed or self._told)
+            if packet.formed <= self._host.clock() + self._delta:
+                self._told = max(self._told or packet.formed, packet.formed or self._told)
             if not self._joins and not self._open and self._hail is None:
                 time = self._right(packet.time)
                 self._open[time] = False
@@ -608,6 +641,11 @@ class Nodes:
         """Notes who listens on a node; whether that is new."""
         if self._book.get(node) == names:
             return False
+        if node not in self._book and len(self._book) >= MOST_NODES:
+            forgotten = next((other for other in self._book if other not in self.alive), None)
+            if forgotten is None:
+                return False
+            del self._book[forgotten]
         self._book[node] = names
         self._everybody = None
         return True
@@ -620,4 +658,11 @@ class Nodes:
 
 
 def _incarnation(process: ProcessId) -> int:
-    return int(process.partition("#")[2] or 0)
+    number = process.partition("#")[2]
+    return int(number) if number.isdecimal() and len(number) < 20 else 0
+
+
+def _limit(known: dict[str, int], most: int) -> None:
+    """Makes room for one more: what has been there for the longest time goes."""
+    if len(known) >= most:
+        del known[next(iter(known))]

@@ -11,14 +11,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...model import GroupId, Packet, ProcessId
+from ...model import GroupId, Number, Packet, ProcessId
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
     """Who distributes in a group, as far as a node knows: an entry of the table of server groups. The later epoch counts."""
 
     group: GroupId
-    epoch: int
+    epoch: Number
     distributor: ProcessId
 
 
@@ -26,10 +26,10 @@ class NewGroup(Packet, frozen=True, array_like=True, gc=False, tag=93):
     """A node has started at ``time`` and asks everybody to say that he is there, a delta later."""
 
     node: str
-    life: int
-    time: int
+    life: Number
+    time: Number
     networked: tuple[ProcessId, ...]
-    lan: int
+    lan: Number
 
 
 class Present(Packet, frozen=True, array_like=True, gc=False, tag=94):
@@ -37,15 +37,15 @@ class Present(Packet, frozen=True, array_like=True, gc=False, tag=94):
     claims that does not fit into a packet goes in several, ``part`` of ``parts``."""
 
     node: str
-    life: int
-    time: int
-    formed: int
+    life: Number
+    time: Number
+    formed: Number
     networked: tuple[ProcessId, ...]
-    load: int
+    load: Number
     claims: tuple[Claim, ...]
-    part: int
-    parts: int
-    lan: int
+    part: Number
+    parts: Number
+    lan: Number
 
 
 class Acquaint(Packet, frozen=True, array_like=True, gc=False, tag=95):

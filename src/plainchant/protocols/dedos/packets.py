@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from ...model import GroupId, Packet, ProcessId, WireError
+from ...model import GroupId, Number, Packet, ProcessId, WireError
 from .box import Element
 
 _COUNTED: Final = 32
@@ -31,6 +31,15 @@ def count_of(epoch: int) -> int:
     3
     """
     return epoch >> _COUNTED
+
+
+def is_epoch_of(epoch: int, distributor: ProcessId) -> bool:
+    """Whether a distributor has this epoch, or one like it.
+
+    >>> is_epoch_of(epoch_of(3, "n1.a"), "n1.a"), is_epoch_of(epoch_of(3, "n1.a"), "n2.a")
+    (True, False)
+    """
+    return epoch == epoch_of(count_of(epoch), distributor)
 
 
 def mask_of(nodes: Iterable[str]) -> int:
@@ -60,12 +69,12 @@ class Local(msgspec.Struct, frozen=True, array_like=True):
     """A member, as its relay finds it in the mailbox."""
 
     process: ProcessId
-    wish: int
-    floor: int
+    wish: Number
+    floor: Number
     """All its messages up to this one of its own numbers were read by all receivers of its node."""
-    entry: int
+    entry: Number
     """The number of the change that made it a receiver; 0: none has, or it only sends."""
-    exit: int
+    exit: Number
     """The number of the change that has said that it is no member any more; 0: none has."""
 
 
@@ -73,19 +82,19 @@ class Said(Packet, frozen=True, array_like=True, gc=False):
     """What every packet of a relay to a distributor begins with."""
 
     group: GroupId
-    epoch: int
+    epoch: Number
     """That of the distributor that it is meant for."""
-    at: int
+    at: Number
     """When this was said, by the clock: of two reports of a node the later one counts."""
     node: str
-    life: int
-    line: int
+    life: Number
+    line: Number
     """The epoch whose numbers are in the node's mailbox; 0: there are none yet."""
     fresh: bool
     """Nobody on the node is a member; somebody may wish to be."""
-    acked: int
+    acked: Number
     """All receivers of the node have read everything up to this number."""
-    next: int
+    next: Number
     """The first number that is not in the node's mailbox."""
 
 
@@ -106,7 +115,7 @@ class UpToDate(Said, frozen=True, array_like=True, gc=False, tag=82):
 class RetransRequest(Said, frozen=True, array_like=True, gc=False, tag=83):
     """Numbers that are missing."""
 
-    numbers: tuple[int, ...]
+    numbers: tuple[Number, ...]
 
 
 class Report(Said, frozen=True, array_like=True, gc=False, tag=84):
@@ -118,17 +127,17 @@ class Report(Said, frozen=True, array_like=True, gc=False, tag=84):
 class Held(Said, frozen=True, array_like=True, gc=False, tag=85):
     """The answer to HIGHEST: what the node's mailbox holds."""
 
-    round: int
+    round: Number
     serves: bool
     """Whether there is a mailbox of the group on this node at all."""
-    before: int
+    before: Number
     """The epoch that this node had promised before it promised this one."""
-    oldest: int
+    oldest: Number
     """Everything from here to ``next`` is there."""
-    beyond: tuple[int, ...]
+    beyond: tuple[Number, ...]
     """Numbers after ``next`` that are there."""
     members: tuple[Local, ...]
-    nodes: int
+    nodes: Number
     """The nodes that were there when the epoch of ``line`` began (:func:`mask_of`)."""
     receives: bool
     """Whether somebody on the node receives."""
@@ -137,9 +146,9 @@ class Held(Said, frozen=True, array_like=True, gc=False, tag=85):
 class DistLoaded(Said, frozen=True, array_like=True, gc=False, tag=86):
     """The answer to DISTLOAD."""
 
-    round: int
-    elements: tuple[tuple[int, Element], ...]
-    missing: tuple[int, ...]
+    round: Number
+    elements: tuple[tuple[Number, Element], ...]
+    missing: tuple[Number, ...]
     """Numbers that are not there any more."""
 
 
@@ -147,7 +156,7 @@ class StartDist(Packet, frozen=True, array_like=True, gc=False, tag=87):
     """You are the distributor of this epoch."""
 
     group: GroupId
-    epoch: int
+    epoch: Number
     forms: tuple[ProcessId, ...]
     """Those who form the group, as far as the node that says so knows."""
 
@@ -156,33 +165,33 @@ class Highest(Packet, frozen=True, array_like=True, gc=False, tag=88):
     """A new distributor asks what there is; who answers listens to no earlier one any more."""
 
     group: GroupId
-    epoch: int
-    round: int
+    epoch: Number
+    round: Number
 
 
 class DistLoad(Packet, frozen=True, array_like=True, gc=False, tag=89):
     """A new distributor asks for messages."""
 
     group: GroupId
-    epoch: int
-    round: int
-    numbers: tuple[int, ...]
+    epoch: Number
+    round: Number
+    numbers: tuple[Number, ...]
 
 
 class SyncInit(Packet, frozen=True, array_like=True, gc=False, tag=90):
     """Where a node has to stand: an epoch begins, a relay is new, or everybody has to catch up."""
 
     group: GroupId
-    epoch: int
-    begin: int
+    epoch: Number
+    begin: Number
     """Numbers of earlier epochs are void from here on."""
-    start: int
+    start: Number
     """The first number that this node gets; 0: it goes on with what it has."""
-    last: int
-    oldest: int
-    nodes: int
+    last: Number
+    oldest: Number
+    nodes: Number
     """The nodes that were there when the epoch began (:func:`mask_of`)."""
-    reported: int
+    reported: Number
     """When the last report of this node that the distributor has heeded was made."""
     sync: bool
     """Whether this begins a synchronisation phase: UPTODATE is expected when everything up to ``last`` is there."""
@@ -192,12 +201,12 @@ class Multicast(Packet, frozen=True, array_like=True, gc=False, tag=91):
     """Consecutive messages with their numbers; without any it says only what there is."""
 
     group: GroupId
-    epoch: int
-    first: int
+    epoch: Number
+    first: Number
     """0: there are none, and no answer is wanted."""
-    oldest: int
+    oldest: Number
     """All receivers of all nodes have everything before this."""
-    next: int
+    next: Number
     elements: tuple[Element, ...]
 
 
@@ -205,26 +214,26 @@ class Retrans(Packet, frozen=True, array_like=True, gc=False, tag=92):
     """Messages that were asked for."""
 
     group: GroupId
-    epoch: int
-    elements: tuple[tuple[int, Element], ...]
+    epoch: Number
+    elements: tuple[tuple[Number, Element], ...]
 
 
 class NotSent(Packet, frozen=True, array_like=True, gc=False, tag=76):
     """The distributor lives, but does not number messages just now; or a node has promised a later epoch."""
 
     group: GroupId
-    epoch: int
+    epoch: Number
     why: str
-    promised: int
+    promised: Number
 
 
 class Fence(Packet, frozen=True, array_like=True, gc=False, tag=77):
     """The group goes on without this node."""
 
     group: GroupId
-    epoch: int
+    epoch: Number
     node: str
-    life: int
+    life: Number
 
 
 class Wish(Packet, frozen=True, array_like=True, gc=False, tag=78):
@@ -240,7 +249,7 @@ class Outcast(Packet, frozen=True, array_like=True, gc=False, tag=79):
     """A node was reported as crashed, and is heard: whoever was a member there is none any more, and the node begins anew."""
 
     node: str
-    life: int
+    life: Number
 
 
 PACKETS: Final = (
@@ -264,5 +273,5 @@ def change_from_bytes(data: bytes) -> Change:
     """
     try:
         return _decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"{len(data)} bytes are no change of a group ({error}); run the same version everywhere") from error

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from ...engine import Host
 from ...memory import FAILED, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
-from ...model import GroupId, Packet, ProcessId, Reason
+from ...model import GroupId, Packet, ProcessId, Reason, WireError
 from . import box as boxes
 from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import (
@@ -55,6 +56,8 @@ from .ports import Ports
 from .rules import Rules
 
 _ASKED_AT_ONCE: Final = 64
+_BUSY: Final = 64
+"""Procedures that a relay begins at once because of packets; further ones come again."""
 _OVERHEAD: Final = 96
 """Bytes of an element in a packet beside its body, about."""
 
@@ -305,10 +308,11 @@ class Relay:
 
     def _ask_for_missing(self) -> None:
         last = max(self.high, max(self.early, default=0))
-        missing = [
+        lacking = (
             number for number in range(self.next, last + 1)
             if number not in self.early and number not in self._dropped
-        ][:_ASKED_AT_ONCE]  # fmt: skip
+        )  # fmt: skip
+        missing = list(islice(lacking, _ASKED_AT_ONCE))
         if missing and self.host.now - self._asked_at >= self.parameters.retry:
             self._asked_at = self.host.now
             self.host.record("state", self.group, state="asks for missing", first=missing[0], count=len(missing))
@@ -375,12 +379,30 @@ class Relay:
     def _receive(self, oldest: int, elements: Iterable[tuple[int, Element]]) -> None:
         self.oldest = max(self.oldest, oldest)
         for number, element in elements:
+            if number >= self.next + self._reach or not self._is_sound(element):
+                continue
             self.high = max(self.high, number)
             if number >= self.next and (self.rules.buffering or number == self.next + len(self.early)):
                 self.early[number] = element
         self._store_early()
         if self._is_settled:
             self._ask_for_missing()
+
+    @property
+    def _reach(self) -> int:
+        """No distributor numbers so far beyond what this node has acknowledged: its history is full before."""
+        return 4 * (self.parameters.history + self.parameters.elements) + 64
+
+    def _is_sound(self, element: Element) -> bool:
+        """Whether an element can be put into a mailbox and read there."""
+        if element.kind == CHANGE:
+            try:
+                change_from_bytes(element.batch.body)
+            except WireError:
+                return False
+        elif element.kind != MESSAGES:
+            return False
+        return len(element.batch.body) <= self.box.layout.room
 
     @property
     def _is_settled(self) -> bool:
@@ -516,7 +538,8 @@ class Relay:
             self.host.record("elect", self.group, stage="promise", epoch=packet.epoch, distributor=source)
         self.distributor = source
         self.heard()
-        self._spawn("answer", self._answer(packet))
+        if self._busy < _BUSY:
+            self._spawn("answer", self._answer(packet))
 
     def _answer(self, packet: Highest) -> Procedure:
         """Writes the promise into all boxes, and says what the mailbox holds."""
@@ -558,7 +581,7 @@ class Relay:
                 yield Nap(self.host.clock() + self.parameters.retry, 0, self.group)
 
     def load(self, source: ProcessId, packet: DistLoad) -> None:
-        if packet.epoch == self.promised and source == self.distributor:
+        if packet.epoch == self.promised and source == self.distributor and self._busy < _BUSY:
             self.heard()
             self._spawn("load", self._load(packet))
 

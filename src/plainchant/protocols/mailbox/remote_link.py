@@ -30,6 +30,8 @@ PIECE: Final = 1200
 """Bytes of an item in a piece: they go through any network in one datagram."""
 WINDOW: Final = 256
 """Pieces that are under way at once, in each direction."""
+SPARE: Final = 64 << 10
+"""Bytes of an item beside the message in it, at the most."""
 _TOLD_MISSING: Final = 64
 _ACKNOWLEDGED_EVERY: Final = 8
 _FIRST_GUESS: Final = 10 * MS
@@ -104,6 +106,9 @@ class Link:
         """All pieces up to this one have come."""
         self._early: dict[int, tuple[bool, bytes]] = {}
         self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._longest = parameters.room + SPARE
+        """Bytes of an item at the most."""
         self._told = 0
         """What was acknowledged last."""
 
@@ -193,8 +198,8 @@ class Link:
 
     def _release(self, last: int, missing: tuple[int, ...] = ()) -> None:
         """What the other side has got, up to the last but for what is missing, need not be kept."""
-        now, under_way = self.host.now, self._under_way
-        for number in [number for number in under_way if number <= last and number not in missing]:
+        now, under_way, missing_ = self.host.now, self._under_way, frozenset(missing)
+        for number in [number for number in under_way if number <= last and number not in missing_]:
             sent = under_way.pop(number)
             took = now - sent.first
             if not sent.tries:
@@ -212,6 +217,8 @@ class Link:
 
     def _take_in(self, piece: Piece) -> list[AnyItem]:
         """The items that are complete with this piece; it is acknowledged if that is worth a packet."""
+        if len(piece.body) > PIECE:
+            raise WireError(f"a piece of {len(piece.body)} bytes, and {PIECE} are the most")
         is_new = piece.number > self._there and piece.number not in self._early
         if self._there < piece.number <= self._there + WINDOW:
             self._early[piece.number] = (piece.more, piece.body)
@@ -220,9 +227,13 @@ class Link:
             self._there += 1
             more, body = next_one
             self._parts.append(body)
+            self._parts_bytes += len(body)
+            if self._parts_bytes > self._longest:
+                raise WireError(f"what is said does not end after {self._parts_bytes} bytes")
             if not more:
                 complete.append(b"".join(self._parts))
                 self._parts.clear()
+                self._parts_bytes = 0
         if complete or self._early or not is_new or self._there - self._told >= _ACKNOWLEDGED_EVERY:
             self._answer()
         return [item_from_bytes(data) for data in complete]

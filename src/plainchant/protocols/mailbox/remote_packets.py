@@ -10,18 +10,18 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from ...model import Batch, GroupId, Packet, ProcessId, Reason, View, WireError
+from ...model import Batch, GroupId, Number, Packet, ProcessId, Reason, View, WireError
 
 
 class Piece(Packet, frozen=True, array_like=True, gc=False, tag=70):
     """A part of an item, and how much of what the other side has said is there."""
 
     group: GroupId
-    session: int
+    session: Number
     """Begun by the remote process when it enters: a later one is greater."""
-    number: int
+    number: Number
     """Pieces are counted from 1, in each direction."""
-    acknowledged: int
+    acknowledged: Number
     """All pieces up to this one are there."""
     more: bool
     """The item goes on in the next piece."""
@@ -32,11 +32,11 @@ class Heard(Packet, frozen=True, array_like=True, gc=False, tag=71):
     """Acknowledges pieces, and says that the process is there."""
 
     group: GroupId
-    session: int
-    acknowledged: int
-    seen: int = 0
+    session: Number
+    acknowledged: Number
+    seen: Number = 0
     """All pieces up to this one are there, but for those that are missing; 0: nothing is known of later ones."""
-    missing: tuple[int, ...] = ()
+    missing: tuple[Number, ...] = ()
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -83,13 +83,13 @@ class Installed(Item, frozen=True, array_like=True, tag=12):
 class Delivered(Item, frozen=True, array_like=True, tag=13):
     sender: ProcessId
     batch: Batch
-    rank: int | None
+    rank: Number | None
 
 
 class Gone(Item, frozen=True, array_like=True, tag=14):
     """It is out of the group."""
 
-    rank: int | None
+    rank: Number | None
 
 
 class Refused(Item, frozen=True, array_like=True, tag=15):
@@ -112,8 +112,8 @@ class Untimely(Item, frozen=True, array_like=True, tag=18):
     """Something that was done for it, or a packet to it, took longer than its bound."""
 
     what: str
-    took: int
-    bound: int
+    took: Number
+    bound: Number
 
 
 AnyItem: TypeAlias = (

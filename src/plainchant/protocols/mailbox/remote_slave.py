@@ -33,7 +33,7 @@ from ...model import (
 )
 from . import membership
 from .box import Box
-from .engine import Mailbox, base
+from .engine import Mailbox, base, incarnation
 from .parameters import Parameters
 from .remote_link import WINDOW, Link, silence
 from .remote_packets import (
@@ -57,6 +57,8 @@ from .rules import RULES, Rules
 
 _ROOM: Final = Due(b"", 0)
 """Stands for the next message of the remote process: a slot is looked for before it is taken there."""
+_INCOMING: Final = 4
+"""Messages of a remote process that wait for a slot: it sends one when it has been told of one."""
 _LOOKS: Final = 20
 """Whoever forms a group looks at least once in so many of its intervals."""
 
@@ -123,7 +125,7 @@ class Slave(Layer):
             case Enter(forms=forms, names=names) if not self.entered:
                 self.entered = True
                 self.inner.join(self.group, Form(names) if forms else Join(names))
-            case Data(batch=batch) if self.entered:
+            case Data(batch=batch) if self.entered and self._takes(batch):
                 self._incoming.append(batch)
                 self.inner.ready(self.group)
             case Depart() if self.entered:
@@ -133,6 +135,10 @@ class Slave(Layer):
                 self._is_full = full
             case _:
                 self._lost(Reason("garbled", f"{self.me} says {type(item).__name__} at the wrong time"))
+
+    def _takes(self, batch: Batch) -> bool:
+        """Whether the remote process can have sent this: one message at a time, which fits into a slot."""
+        return len(self._incoming) < _INCOMING and len(batch.body) <= self.inner.box.parameters.room
 
     def _lost(self, reason: Reason) -> None:
         if not self.stopped:
@@ -319,14 +325,27 @@ class Acting(Engine):
             return
         slave = self.slaves.get(source)
         if slave is None or slave.session < packet.session:
-            if not isinstance(packet, Piece):
+            if not isinstance(packet, Piece) or self._is_outdated(source):
                 return
+            self._forget_former(source)
             if slave is not None and not slave.stopped:
                 slave.halt(Reason("again", f"{source} has begun anew"))
             slave = self._begin(source, packet.session)
         if slave.session == packet.session:
             slave.receive(source, packet)
         self._leave_if_alone()
+
+    def _is_outdated(self, process: ProcessId) -> bool:
+        """Whether a later incarnation of a remote process has been heard: then this is a packet from the dead."""
+        return any(base(other) == base(process) and incarnation(other) > incarnation(process) for other in self.slaves)
+
+    def _forget_former(self, process: ProcessId) -> None:
+        """Of a process that has come back its former incarnations need not be known, when they are done with."""
+        for other, slave in list(self.slaves.items()):
+            if base(other) == base(process) and other != process and slave.stopped and not slave.is_busy:
+                slave.link.close()
+                del self.slaves[other]
+                self.lost.pop(other, None)
 
     def _begin(self, process: ProcessId, session: int) -> Slave:
         slave = self.slaves[process] = Slave(
@@ -398,7 +417,9 @@ class Acting(Engine):
             text = f"{process}, for which {self.host.me} acts, was not heard"
             self._lose(process, Reason("absent", text, {"process": process}))
         else:
-            self.slaves[process].expire(timer)
+            slave = self.slaves.get(process)
+            if slave is not None:
+                slave.expire(timer)
             self._leave_if_alone()
 
     def notice(self, event: Any) -> None:

@@ -22,9 +22,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from ...model import ProcessId
 from .packets import Request
+
+AHEAD: Final = 64
+"""Requests of a member that are kept at once, in order or not: nobody has so many under way."""
 
 
 class Desk:
@@ -47,21 +51,32 @@ class Desk:
 class Office:
     """What the sequencer has been asked to number."""
 
-    __slots__ = ("_early", "_next", "queue")
+    __slots__ = ("_early", "_next", "_waiting", "queue")
 
     def __init__(self) -> None:
         self.queue: deque[tuple[ProcessId, Request]] = deque()
         self._next: dict[ProcessId, int] = {}
+        self._waiting: dict[ProcessId, int] = {}
+        """How many of each are in the queue."""
         self._early: dict[tuple[ProcessId, int], Request] = {}
 
     def asked(self, source: ProcessId, request: Request) -> None:
         """Takes a request once, in the order of its sender."""
         expected = self._next.get(source, 1)
+        if request.request > expected + AHEAD or self._waiting.get(source, 0) > AHEAD:
+            return
         if request.request > expected:
             self._early[source, request.request] = request
         elif request.request == expected:
             for one in self._in_order(source, request):
                 self.queue.append((source, one))
+                self._waiting[source] = self._waiting.get(source, 0) + 1
+
+    def take(self) -> tuple[ProcessId, Request]:
+        """The next one to be numbered."""
+        source, request = self.queue.popleft()
+        self._waiting[source] = self._waiting.get(source, 1) - 1
+        return source, request
 
     def _in_order(self, source: ProcessId, request: Request) -> Iterator[Request]:
         following: Request | None = request

@@ -47,6 +47,16 @@ LOST: Final = 256
 """So many lost members are looked for; the oldest are given up."""
 PASSED_ON: Final = 32
 """So many of them a plan tells newcomers of."""
+ASKERS: Final = 256
+"""So many processes that want to be let in are noted; further ones ask again."""
+FOUND: Final = 64
+"""So many parts are called together."""
+PROPOSED: Final = 64
+"""So many proposals are before the application, and so many it may have agreed to; further ones are not answered."""
+SMALL: Final = 64
+"""So many members can always come together."""
+FARTHEST: Final = 1 << 20
+"""Numbers of views of two parts do not differ by more."""
 ENTRY_PATIENCE: Final = 20
 """Who wants to join, or has proposed a group, gives up after so many times ``suspect_after``."""
 ANSWER_PATIENCE: Final = 2
@@ -94,6 +104,12 @@ class _Entry:
     deadline: int
     agreed_with: ProcessId = ""
     attempt: int = 0
+    invited: tuple[ProcessId, ...] = ()
+    """Those to whom it was proposed."""
+
+    def knows(self, process: ProcessId) -> bool:
+        """Whether this process can have let us in."""
+        return process == self.agreed_with or process in self.contacts or process in self.invited
 
 
 class Formations:
@@ -163,7 +179,9 @@ class Formations:
             agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
         if agrees:
             self.attempts.pop(group, None)
-            self.entries[group] = _Entry((), self._after(ENTRY_PATIENCE), invitation.proposer, invitation.attempt)
+            self.entries[group] = _Entry(
+                (), self._after(ENTRY_PATIENCE), invitation.proposer, invitation.attempt, invitation.members
+            )
             self._timer(group, self.parameters.alive_every)
         self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
         if not agrees:
@@ -176,9 +194,12 @@ class Formations:
             return entry.agreed_with == proposer
         return group not in self.attempts or proposer < self.host.me
 
-    def awaits(self, plan: Plan) -> bool:
-        """Whether this process enters by an Opening with this plan."""
-        return plan.name in self.entries and self.host.me in plan.members and plan.name not in self.process.parts
+    def awaits(self, source: ProcessId, plan: Plan) -> bool:
+        """Whether this process enters by an Opening with this plan, from somebody of whom it knows."""
+        entry = self.entries.get(plan.name)
+        if entry is None or plan.name in self.process.parts or not is_sound(plan, source, self.host.me):
+            return False
+        return entry.knows(source)
 
     # --- packets ------------------------------------------------------------------------------------------------------
 
@@ -190,6 +211,8 @@ class Formations:
             self._invited(source, packet)
             return
         part = self.process.parts.get(packet.group)
+        if type(packet) is Beacon and not packet.members:
+            return
         if part is None and type(packet) is Beacon and packet.group in self.entries:
             self.host.send((packet.members[0],), AskJoin(packet.group, self.host.me))
         if part is None or part.membership is None or part.membership.bye:
@@ -212,8 +235,9 @@ class Formations:
         return part.membership.survivors[0]
 
     def _asked_in(self, part: Part, process: ProcessId) -> None:
-        if process not in part.members:
-            self.askers.setdefault(part.group, {})[process] = None
+        askers = self.askers.setdefault(part.group, {})
+        if process not in part.members and process and (process in askers or len(askers) < ASKERS):
+            askers[process] = None
             self._timer(part.group, 0)
 
     def _saw(self, part: Part, beacon: Beacon) -> None:
@@ -224,7 +248,10 @@ class Formations:
         if leader < self.host.me:
             self.host.send((leader,), self._beacon(part))
             return
-        self.found.setdefault(part.group, {})[leader] = beacon
+        found = self.found.setdefault(part.group, {})
+        if leader not in found and len(found) >= FOUND:
+            return
+        found[leader] = beacon
         self._timer(part.group, self.parameters.merge_after // 4)
 
     def _beacon(self, part: Part) -> Beacon:
@@ -264,6 +291,9 @@ class Formations:
         elif group in self.attempts:  # it wants this group anyway
             self.consent(Consent(Invitation(group, source, call.invited, call.attempt), True))
         elif (group, source, call.attempt) not in self._asked:
+            agreed = sum(1 for entry in self.entries.values() if entry.agreed_with)
+            if len(self._asked) >= PROPOSED or agreed >= PROPOSED:
+                return
             self._asked[group, source, call.attempt] = None
             self.host.invited(Invitation(group, source, call.invited, call.attempt))
 
@@ -279,6 +309,10 @@ class Formations:
         """The plan of a call that this part follows."""
         followed = self.followed.get(part.group)
         if followed is None or not followed.is_of(source, convene.attempt):
+            return
+        plan = convene.plan
+        is_merge = plan.name == part.group and plan.form != part.form and part.number < plan.number <= part.number + FARTHEST
+        if not is_merge or not set(part.members) <= set(plan.members) or not is_sound(plan, source, self.host.me):
             return
         self.followed[part.group] = _Followed("", 0, self._after(ANSWER_PATIENCE))
         self.process.say(part, Move(convene.plan))
@@ -394,12 +428,20 @@ class Formations:
         number = part.number + len(part.members)
         leaders = []
         for leader, answer in answers:
+            if leader not in answer.members or len(set(answer.members)) < len(answer.members):
+                continue
+            if not 0 <= answer.number - part.number <= FARTHEST and answer.number > part.number:
+                continue
+            if not self._has_room((*members, *answer.members)):
+                continue
             if not any(member in members for member in answer.members):
                 parts.append(answer.members)
                 members.update(dict.fromkeys(answer.members))
                 number = max(number, answer.number)
                 leaders.append(leader)
         newcomers = tuple(process for process in self.askers.get(group, {}) if process not in members)
+        while newcomers and not self._has_room((*members, *newcomers)):
+            newcomers = newcomers[: len(newcomers) // 2]  # the others ask again
         parts += [(process,) for process in newcomers]
         if len(parts) == 1:
             return
@@ -414,6 +456,10 @@ class Formations:
         for leader in leaders:
             self.host.send((leader,), Convene(group, attempt, plan))
         self._timer(group, self.parameters.alive_every)
+
+    def _has_room(self, members: tuple[ProcessId, ...]) -> bool:
+        """Whether a plan with these, who are named twice in it, goes into a packet whatever else it says."""
+        return len(members) <= SMALL or 4 * sum(len(member) + 3 for member in members) <= self.host.max_packet
 
     def make_plan(
         self,
@@ -502,7 +548,8 @@ class Formations:
         for known in (self.entries, self.attempts, self.followed, self.found):
             known.pop(group, None)
         self._asked = {asked: None for asked in self._asked if asked[0] != group}
-        self.lost[group] = {one: None for one in known_of if one not in plan.members}
+        lost = dict.fromkeys(one for one in known_of if one not in plan.members)
+        self.lost[group] = dict.fromkeys(list(lost)[-LOST:])
         self.askers[group] = {one: None for one in self.askers.get(group, {}) if one not in plan.members}
         if old is not None and old.group != group:
             self.forget(old.group)
@@ -546,3 +593,12 @@ class Formations:
         for group in self.wishes:
             return Reason("moving", f"{group} is to be closed or renamed", {"group": group})
         return None
+
+
+def is_sound(plan: Plan, source: ProcessId, me: ProcessId) -> bool:
+    """Whether a plan can be one of these two: both are in it, nobody twice, and its parts are its members."""
+    members = set(plan.members)
+    if source not in members or me not in members or len(members) < len(plan.members):
+        return False
+    together = [member for part in plan.parts for member in part]
+    return not together or (sorted(together) == sorted(plan.members) and all(plan.parts) and set(plan.newcomers) <= members)

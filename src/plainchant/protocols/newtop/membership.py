@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ...model import ProcessId, Reason, format_duration
 from .delivery import RANK_BITS
 from .matrix import Column, Multicast
-from .packets import Bye, Close, Confirmed, Move, Plan, Refute, Remove, Suspect, Word
+from .packets import Bye, Close, Confirmed, Move, Plan, Refute, Remove, Suspect, Word, weight
 from .suspector import Suspector
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ if TYPE_CHECKING:
 Detection: TypeAlias = tuple[tuple[ProcessId, int], ...]
 PENDING: Final = 10_000
 """Packets of a suspected member that are kept; further ones are asked for again if it turns out to live."""
+PENDING_BYTES: Final = 16 << 20
+"""Bytes of messages in them."""
+DETECTIONS: Final = 256
+"""Detections of others that cannot be taken over yet."""
 LEFT: Final = "left"
 GIVE_UP: Final = 4
 """A leaver waits for the others' answers for so many times ``suspect_after`` at the most."""
@@ -90,6 +94,7 @@ class Membership:
         self.kept: list[tuple[ProcessId, Detection]] = []
         """Others' detections that cannot be taken over yet."""
         self.pending: dict[ProcessId, list[Multicast]] = {}
+        self._pending_bytes: dict[ProcessId, int] = {}
         self.failed: dict[ProcessId, Reason] = {}
         """Failed or left, and in the view still."""
         self.counted = part.order != "total" or self.parameters.same_view
@@ -212,8 +217,10 @@ class Membership:
         if source not in self.suspicions:
             return False
         pending = self.pending.setdefault(source, [])
-        if len(pending) < PENDING:
+        held = self._pending_bytes.get(source, 0) if pending else 0
+        if len(pending) < PENDING and held < PENDING_BYTES:
             pending.append(packet)
+            self._pending_bytes[source] = held + weight(packet)
         return True
 
     # --- hearing ------------------------------------------------------------------------------------------------------
@@ -346,7 +353,8 @@ class Membership:
         if any(process == self.host.me for process, _ in say.detection):
             self.exclude_in_turn(column)
         elif any(self._is_member(process) for process, _ in say.detection):
-            self.kept.append((by, say.detection))
+            self.kept.append((by, tuple(dict(say.detection).items())))
+            del self.kept[:-DETECTIONS]
             if any(self.suspicions.get(process) != last for process, last in say.detection):
                 self.host.record("state", self.part.group, by=by, situation="keeps a detection")
 

@@ -9,13 +9,18 @@ is left of an earlier one is told apart.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from ...model import Batch, GroupId, Packet, ProcessId
+from ...model import Batch, GroupId, Number, Packet, ProcessId
 
-Vector: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+Block: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 38)]
+"""A block number: with what a rank has below it, it fits into 64 bits (``delivery.RANK_BITS``)."""
+ViewNumber: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 40)]
+Form: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 33)]
+"""The tag of a formation."""
+Vector: TypeAlias = tuple[tuple[GroupId, tuple[Block, ...]], ...]
 """Fast (keyed): numbers of a group's members, in the order of its view, for every group that anything depended on. CBCAST the
 same, with counts of messages. Fast (compact): a process and one number. Relative: the numbers of the members of the message's
 own group under its name, and one number for each other group."""
@@ -29,31 +34,31 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=30):
     """
 
     group: GroupId
-    block: int
-    previous: int
-    flow: int
-    complete: int
-    stable: int
-    delivered: int
+    block: Block
+    previous: Block
+    flow: Number
+    complete: Number
+    stable: Number
+    delivered: Number
     batch: Batch
     vector: Vector = ()
-    floor: int = 0
+    floor: Block = 0
     sender: ProcessId = ""
-    request: int = 0
-    form: int = 1
+    request: Number = 0
+    form: Form = 1
 
 
 class Null(Packet, frozen=True, array_like=True, gc=False, tag=31):
     """A multicast without a message: it completes blocks (4.3), or creates one in a group that has to catch up (4.4)."""
 
     group: GroupId
-    block: int
-    previous: int
-    flow: int
-    complete: int
-    stable: int
-    delivered: int
-    form: int = 1
+    block: Block
+    previous: Block
+    flow: Number
+    complete: Number
+    stable: Number
+    delivered: Number
+    form: Form = 1
 
 
 # --- membership (ch. 6) -------------------------------------------------------------------------------------------------
@@ -62,21 +67,21 @@ class Null(Packet, frozen=True, array_like=True, gc=False, tag=31):
 class Suspect(Struct, frozen=True, array_like=True, gc=False, tag=1):
     """The sender has had nothing of these after the block beside each and thinks that they have failed."""
 
-    suspicions: tuple[tuple[ProcessId, int], ...]
+    suspicions: tuple[tuple[ProcessId, Number], ...]
 
 
 class Refute(Struct, frozen=True, array_like=True, gc=False, tag=2):
     """There is more of ``process`` than ``last``: up to ``up_to``, which is sent along (``Again``)."""
 
     process: ProcessId
-    last: int
-    up_to: int
+    last: Number
+    up_to: Number
 
 
 class Confirmed(Struct, frozen=True, array_like=True, gc=False, tag=3):
     """These, with the last block of each, have failed together: everybody who is not among them has suspected them all."""
 
-    detection: tuple[tuple[ProcessId, int], ...]
+    detection: tuple[tuple[ProcessId, Number], ...]
 
 
 class Remove(Struct, frozen=True, array_like=True, gc=False, tag=4):
@@ -94,9 +99,9 @@ class Plan(Struct, frozen=True, array_like=True, gc=False):
     with something to bring first; ``newcomers`` have asked to join; ``lost`` are members of former times who may live. ``name``
     is the group's name in it; empty: the group is closed."""
 
-    form: int
+    form: Form
     name: GroupId
-    number: int
+    number: ViewNumber
     members: tuple[ProcessId, ...]
     parts: tuple[tuple[ProcessId, ...], ...] = ()
     newcomers: tuple[ProcessId, ...] = ()
@@ -112,7 +117,7 @@ class Move(Struct, frozen=True, array_like=True, gc=False, tag=6):
 class Close(Struct, frozen=True, array_like=True, gc=False, tag=7):
     """The sender's last message in this formation, but for null ones: it goes over to formation ``plan``."""
 
-    plan: int
+    plan: Number
 
 
 class Opening(Struct, frozen=True, array_like=True, gc=False, tag=8):
@@ -130,21 +135,21 @@ class Word(Packet, frozen=True, array_like=True, gc=False, tag=37):
     """A null message with something to say to the other members' group views."""
 
     group: GroupId
-    block: int
-    previous: int
-    flow: int
-    complete: int
-    stable: int
-    delivered: int
+    block: Block
+    previous: Block
+    flow: Number
+    complete: Number
+    stable: Number
+    delivered: Number
     say: Say
-    form: int = 1
+    form: Form = 1
 
 
 class Beacon(Packet, frozen=True, array_like=True, gc=False, tag=38):
     """A part of the group shows itself to those who were lost; its leader is the first of ``members``."""
 
     group: GroupId
-    number: int
+    number: ViewNumber
     members: tuple[ProcessId, ...]
 
 
@@ -152,7 +157,7 @@ class Call(Packet, frozen=True, array_like=True, gc=False, tag=39):
     """A part's leader asks another part's leader to come together, or, ``invited``, a process to form a group with these."""
 
     group: GroupId
-    attempt: int
+    attempt: Number
     invited: tuple[ProcessId, ...] = ()
 
 
@@ -160,9 +165,9 @@ class Answer(Packet, frozen=True, array_like=True, gc=False, tag=40):
     """Whether a call is followed; ``number`` is larger than that of any view that the part can have until then."""
 
     group: GroupId
-    attempt: int
+    attempt: Number
     agrees: bool
-    number: int = 0
+    number: ViewNumber = 0
     members: tuple[ProcessId, ...] = ()
     text: str = ""
 
@@ -171,7 +176,7 @@ class Convene(Packet, frozen=True, array_like=True, gc=False, tag=41):
     """To a leader who has followed a call: this is the plan; have your part move."""
 
     group: GroupId
-    attempt: int
+    attempt: Number
     plan: Plan
 
 
@@ -191,14 +196,14 @@ class Status(Packet, frozen=True, array_like=True, gc=False, tag=32):
     """
 
     group: GroupId
-    block: int
-    flow: int
-    complete: int
-    stable: int
-    delivered: int
-    wanted: int = 0
-    have: int = -1
-    form: int = 1
+    block: Block
+    flow: Number
+    complete: Number
+    stable: Number
+    delivered: Number
+    wanted: Number = 0
+    have: Number = -1
+    form: Form = 1
 
 
 class Ask(Packet, frozen=True, array_like=True, gc=False, tag=33):
@@ -206,9 +211,9 @@ class Ask(Packet, frozen=True, array_like=True, gc=False, tag=33):
 
     group: GroupId
     source: ProcessId
-    after: int
-    last: int
-    form: int = 1
+    after: Number
+    last: Number
+    form: Form = 1
 
 
 class Again(Packet, frozen=True, array_like=True, gc=False, tag=34):
@@ -217,26 +222,26 @@ class Again(Packet, frozen=True, array_like=True, gc=False, tag=34):
     group: GroupId
     source: ProcessId
     packet: Data | Null | Word
-    form: int = 1
+    form: Form = 1
 
 
 class Request(Packet, frozen=True, array_like=True, gc=False, tag=35):
     """Asymmetric group: a member's message to its sequencer, to be numbered above ``block``. ``request`` counts 1, 2, 3, ..."""
 
     group: GroupId
-    request: int
-    block: int
-    delivered: int
+    request: Number
+    block: Block
+    delivered: Number
     batch: Batch
-    form: int = 1
+    form: Form = 1
 
 
 class Emit(Packet, frozen=True, array_like=True, gc=False, tag=36):
     """Asymmetric group: the sequencer is idle, and a member needs block ``block`` to be complete."""
 
     group: GroupId
-    block: int
-    form: int = 1
+    block: Block
+    form: Form = 1
 
 
 PACKETS: tuple[type[Packet], ...] = (
@@ -244,3 +249,13 @@ PACKETS: tuple[type[Packet], ...] = (
 )
 FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin)
 """Packets between formations, which belong to none."""
+
+
+def weight(packet: Packet) -> int:
+    """About how many bytes a packet takes in memory.
+
+    >>> weight(Emit("g", 7))
+    100
+    """
+    inside = packet.packet if isinstance(packet, Again) else packet
+    return 100 + (len(inside.batch.body) if isinstance(inside, Data | Request) else 0)

@@ -8,7 +8,7 @@ from ...engine import Host
 from ...model import GroupId, ProcessId
 from .asymmetric import Desk, Office
 from .flow import Flow, OneWay
-from .matrix import BlockMatrix
+from .matrix import BlockMatrix, Column
 from .packets import Vector
 from .parameters import Parameters
 from .silence import Silence
@@ -20,6 +20,8 @@ BLOCK: Final = "block"
 """The kind of the orders that go by block numbers alone (total, slow); the others have each a kind of their own."""
 
 
+SPARE: Final = 1024
+"""Packets of a member that may be kept beside those that flow control lets it send."""
 FORM: Final = "\0"
 """Between a group's name and its formation, in the key of vectors."""
 
@@ -123,6 +125,11 @@ class Part:
         self.counted_at = 0
         self.watchers: list[tuple[int, int, Any]] = []
         """Who waits until everything up to a block is complete and delivered here (a heap)."""
+
+    def is_full(self, column: Column) -> bool:
+        """Whether more of a member is here than it can have under way: N messages, as many nulls, and signs of life."""
+        bound = self.flow.bound
+        return bound > 0 and len(column.kept) + len(column.early) > 4 * bound + SPARE
 
     @property
     def owes_block(self) -> bool:

@@ -57,13 +57,15 @@ from .delivery import RANK_BITS, Delivery
 from .formation import Formations
 from .matrix import Column, Multicast
 from .membership import Membership
-from .packets import FORMING, ORDERED, Again, Ask, Data, Emit, Null, Opening, Request, Say, Status, Vector, Word
+from .packets import FORMING, ORDERED, Again, Ask, Data, Emit, Null, Opening, Request, Say, Status, Vector, Word, weight
 from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
 
 EARLY: Final = {"lossy": 1_000, "fifo": 100_000}
 """Packets of a group that this process has not entered yet, kept until it does; further ones are lost."""
+EARLY_BYTES: Final = 64 << 20
+"""Bytes of messages in them."""
 LEAST: Final = 64
 """Bytes of messages that a packet may have however large its vector is."""
 SLOWEST: Final = 8
@@ -93,7 +95,10 @@ class Process(Engine):
         """The group in which a message has gone out in part: its last fragment is still to come."""
         self._kept: dict[Part, None] = {}
         """Groups that wait until a message in another one has its number."""
-        self._early: deque[tuple[ProcessId, Packet]] = deque(maxlen=EARLY[parameters.transport])
+        self._early: deque[tuple[ProcessId, Packet]] = deque()
+        self._early_from: dict[ProcessId, int] = {}
+        """How many of them each has sent: nobody takes the room of others."""
+        self._early_bytes = 0
         self._retired: dict[tuple[GroupId, int], Part] = {}
         """Formations that have ended here, and in which others may still ask for something."""
         self.formations = self.make_formations()
@@ -154,6 +159,8 @@ class Process(Engine):
         """What came for a group, or a formation of it, before this process was in it."""
         early = list(self._early)
         self._early.clear()
+        self._early_from.clear()
+        self._early_bytes = 0
         for source, packet in early:
             self._dispatch(source, packet)
 
@@ -269,14 +276,31 @@ class Process(Engine):
         """A packet of another formation: one that has ended here, or one that this process is not in, perhaps not yet."""
         retired = self._retired.get((packet.group, packet.form))
         if retired is not None:
+            if all(column.process != source for column in retired.matrix.roster):
+                return
             if type(packet) is Ask:
                 self.repair.answer(retired, source, packet)
             elif type(packet) is Status and packet.have >= 0:
                 self.host.send((source,), self.status(retired))
             return
-        self._early.append((source, packet))
-        if type(packet) is Word and type(packet.say) is Opening and self.formations.awaits(packet.say.plan):
+        self._keep_early(source, packet)
+        if type(packet) is Word and type(packet.say) is Opening and self.formations.awaits(source, packet.say.plan):
             self.formations.enter(packet.say.plan, None)
+
+    def _keep_early(self, source: ProcessId, packet: Packet) -> None:
+        """Keeps a packet, in the place of the oldest of whoever has sent the most if there is no room."""
+        most = EARLY[self.parameters.transport]
+        self._early.append((source, packet))
+        self._early_from[source] = self._early_from.get(source, 0) + 1
+        self._early_bytes += weight(packet)
+        while len(self._early) > most or self._early_bytes > EARLY_BYTES:
+            worst = max(self._early_from, key=lambda name: self._early_from[name])
+            place = next(index for index, (name, _) in enumerate(self._early) if name == worst)
+            self._early_bytes -= weight(self._early[place][1])
+            del self._early[place]
+            self._early_from[worst] -= 1
+            if not self._early_from[worst]:
+                del self._early_from[worst]
 
     def expire(self, timer: Timer) -> None:
         assert isinstance(timer, tuple), timer
@@ -393,7 +417,7 @@ class Process(Engine):
             if office is not None and office.queue:
                 if self._held_up(part):
                     return
-                source, request = office.queue.popleft()
+                source, request = office.take()
                 self._send(part, request.batch, (), 0, source, request.request, request.block)
             own = part.ready and not self._elsewhere(part) and not self._held_up(part) and self._send_own(part)
             if not own and (office is None or not office.queue or part.blocked):
@@ -641,6 +665,8 @@ class Process(Engine):
                 self.host.record("refuse", part.group, process=source, text=text)
             return
         if packet.block > column.last:
+            if part.is_full(column):
+                return  # nobody has so much under way: it does not keep to flow control
             if not part.eager and packet.block > part.me.last and (packet.floor if isinstance(packet, Data) else True):
                 part.urgent = True
             self._enter(part, column, packet)

@@ -43,7 +43,8 @@ _T = TypeVar("_T")
 
 def age(key: str) -> int:
     """The number of the first view of a formation."""
-    return int(key.partition(FORM)[2].partition(".")[0] or 1)
+    number = key.partition(FORM)[2].partition(".")[0]
+    return int(number) if number.isdecimal() and len(number) < 20 else 1
 
 
 class Vectors(ABC):

@@ -52,7 +52,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...engine import Engine, Host, Layer
-from ...model import MS, GroupId, Nanoseconds, Packet, ProcessId, Timer, View
+from ...model import MS, GroupId, Nanoseconds, Number, Packet, ProcessId, Timer, View
 from .parameters import Parameters
 
 STEP: Final = 1 * MS
@@ -69,7 +69,7 @@ class TimeRequest(Packet, frozen=True, array_like=True, gc=False, tag=64):
     """What time is it? ``number`` tells the requests of a process apart."""
 
     group: GroupId
-    number: int
+    number: Number
 
 
 class TimeReply(Packet, frozen=True, array_like=True, gc=False, tag=65):
@@ -77,10 +77,10 @@ class TimeReply(Packet, frozen=True, array_like=True, gc=False, tag=65):
     ``era`` changes whenever this clock is corrected: readings of different eras are of different clocks."""
 
     group: GroupId
-    number: int
+    number: Number
     clock: Nanoseconds
     error: Nanoseconds
-    era: int
+    era: Number
 
 
 CLOCK_PACKETS: Final[tuple[type[Packet], ...]] = (TimeRequest, TimeReply)

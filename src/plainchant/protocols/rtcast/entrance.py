@@ -30,6 +30,12 @@ ACKS: Final = "acknowledgements"
 PATIENCE: Final = 10
 """So many times ``gather`` a joiner looks for the group."""
 MOST_KEPT: Final = 4096
+KEPT_BYTES: Final = 16 << 20
+"""Bytes of messages in what is kept."""
+KNOCKERS: Final = 64
+"""So many processes at the door are noted; further ones knock again."""
+LONGEST_WAIT: Final = 10
+"""A joiner waits for acknowledgements for so many times ``gather`` at the most, whatever the ring says of its rotation."""
 
 
 class Entrance:
@@ -54,8 +60,9 @@ class Entrance:
         self._asked_rotation = 0
         self._not_before = 0
         self._acks: dict[ProcessId, JoinAck] = {}
-        self._parts: dict[tuple[int, int], Partial] = {}
-        """What the sponsor has told us of messages that are partly there, by change and index."""
+        self._parts: dict[tuple[ProcessId, int, int], Partial] = {}
+        """What has been told of messages that are partly there, by who did, change and index; the sponsor's counts."""
+        self._kept_bytes = 0
         self._kept: list[tuple[ProcessId, Data, int]] = []
         """Packets of that ring, from whom, and when they came."""
         self._beats: dict[ProcessId, tuple[Beat, int]] = {}
@@ -155,7 +162,8 @@ class Entrance:
             self._host.send((ring.ring[-1],), knock)
         self._heard_at = self._host.now
         if ring.will_form or not knock.ring or ring.name < knock.ring:
-            self._knockers[process] = self._host.now
+            if process in self._knockers or len(self._knockers) < KNOCKERS or process in self.knockers():
+                self._knockers[process] = self._host.now
             return
         self._better_at = self._host.now
         if len(ring.ring) > 1:
@@ -191,10 +199,10 @@ class Entrance:
         """A heartbeat of a ring that we are not on."""
         if beat.ring == self._asked:
             known = self._beats.get(source)
-            if known is None or known[0].visit < beat.visit:
+            if len(self._beats) < MOST_KEPT and (known is None or known[0].visit < beat.visit):
                 self._beats[source] = beat, self._host.now
             if self._host.me in beat.voting and not self._acks:
-                self._host.set_timer(ACKS, self._host.now + 3 * beat.rotation)
+                self._host.set_timer(ACKS, self._host.now + self._patience(3 * beat.rotation))
             return
         ring = self._ring
         if self.is_installed or not beat.slot or self._asked or self._host.now < self._not_before:
@@ -212,16 +220,21 @@ class Entrance:
             self._why = "its clock is off, or packets take longer than d_max"
             return
         self._asked, self._asked_rotation = beat.ring, beat.rotation
-        self._acks, self._parts, self._kept, self._beats = {}, {}, [], {}
+        self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
         self._host.record("request", self._group, to=beat.next, ring=beat.ring)
         self._host.send((beat.next,), Request(self._group, beat.ring, ring.interface.hold(self._host.me)))
-        self._host.set_timer(ACKS, self._host.now + 3 * beat.rotation)
+        self._host.set_timer(ACKS, self._host.now + self._patience(3 * beat.rotation))
+
+    def _patience(self, rotations: int) -> int:
+        return max(0, min(rotations, LONGEST_WAIT * int(self._ring.parameters.gather)))
 
     def keeps(self, source: ProcessId, data: Data) -> bool:
         """Keeps a packet of the ring that we have asked for a place, for when we are in."""
         if not self._asked or data.ring != self._asked or data.ring == self._ring.name:
             return False
-        if len(self._kept) < MOST_KEPT and self._ring.fresh(source, data.at, "Data"):
+        has_room = len(self._kept) < MOST_KEPT and self._kept_bytes < KEPT_BYTES
+        if has_room and self._ring.fresh(source, data.at, "Data"):
+            self._kept_bytes += len(data.batch.body) if data.batch is not None else 0
             self._kept.append((source, data, self._host.now))
             if isinstance(data.word, Change) and self._acks:
                 self._try(next(iter(self._acks.values())))
@@ -237,42 +250,44 @@ class Entrance:
             return
         self._why = why
         rounds = 1 + self._host.random.randrange(self._ring.parameters.backoff)
-        self._not_before = self._host.now + rounds * self._asked_rotation
+        self._not_before = self._host.now + self._patience(rounds * self._asked_rotation)
         self._host.record("reject", self._group, join=True, why=why, rounds=rounds)
         self._forget_asking()
         self._host.cancel_timer(ACKS)
 
     def _forget_asking(self) -> None:
         self._asked = ""
-        self._acks, self._parts, self._kept, self._beats = {}, {}, [], {}
+        self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
 
     # --- being let in -------------------------------------------------------------------------------------------------
 
     def acknowledged(self, source: ProcessId, ack: JoinAck) -> None:
-        if ack.ring != self._asked or self._host.me not in ack.joined or source not in ack.members:
+        if ack.ring != self._asked or self._host.me not in ack.joined or source not in ack.members or not is_sound(ack):
             return
         if not self._acks or ack.number > max(known.number for known in self._acks.values()):
             self._acks = {}
             self._first_ack_at = self._host.now
-            self._host.set_timer(ACKS, self._host.now + ack.rotation)
+            self._host.set_timer(ACKS, self._host.now + self._patience(ack.rotation))
         self._acks[source] = ack
         self._try(ack)
 
-    def told(self, part: Partial) -> None:
+    def told(self, source: ProcessId, part: Partial) -> None:
         """The sponsor tells us of messages that are partly there."""
-        if part.ring == self._asked:
-            self._parts[part.number, part.index] = part
+        if part.ring == self._asked and len(self._parts) < MOST_KEPT and self._kept_bytes < KEPT_BYTES:
+            self._parts[source, part.number, part.index] = part
+            self._kept_bytes += len(part.body)
             ack = next(iter(self._acks.values()), None)
             if ack is not None:
                 self._try(ack)
 
     def _try(self, ack: JoinAck) -> None:
-        partial = self._partial(ack.number)
+        partial = self._partial(ack.holder, ack.number)
         if self._enough(ack) and (crc32(partial) == ack.digest):
             self._enter(ack, partial)
 
-    def _partial(self, number: int) -> bytes:
-        parts = sorted((part for part in self._parts.values() if part.number == number), key=lambda part: part.index)
+    def _partial(self, sponsor: ProcessId, number: int) -> bytes:
+        told = [part for (source, _, _), part in self._parts.items() if source == sponsor and part.number == number]
+        parts = sorted(told, key=lambda part: part.index)
         return b"".join(part.body for part in parts)
 
     def _enough(self, ack: JoinAck) -> bool:
@@ -282,6 +297,8 @@ class Entrance:
         expected = [process for process in ack.members if process not in ack.joined and process not in gone]
         if any(process not in self._acks for process in expected):
             return False
+        if not any(process in self._acks for process in self._contacts):
+            return False  # nobody whom we know: strangers may call themselves a ring
         if len(set(self._acks.values())) != 1:
             self._fail("members acknowledge different views")
             return False
@@ -320,3 +337,10 @@ class Entrance:
         self._begin_again()
         self._host.set_timer(KNOCK, self._host.now)
 
+
+
+def is_sound(ack: JoinAck) -> bool:
+    """Whether an acknowledgement describes a ring that can be."""
+    members = set(ack.members)
+    fits = len(members) == len(ack.members) == len(ack.holds) and ack.holder in members and set(ack.joined) <= members
+    return fits and {process for process, _ in ack.seqs} == members and all(hold >= 0 for hold in ack.holds)

@@ -31,6 +31,12 @@ from .packets import Ask, Asked, Data
 if TYPE_CHECKING:
     from .ring import Ring
 
+MOST_EARLY: Final = 4096
+"""Packets that wait for those before them; further ones are lost, and asked for."""
+MOST_FOREIGN: Final = 64
+"""Of these, packets of senders that are not on the ring, as far as is known."""
+MOST_PASSED: Final = 128
+"""Requests of others that are passed on at once."""
 _TIMER: Final = ("gaps", "hold")
 
 
@@ -89,12 +95,24 @@ class Gaps(Layer):
         if place is Place.OLD:
             return
         if place is Place.EARLY:
-            self._queue.setdefault((data.sender, data.seq), (self.host.now, data))
+            if self._has_room(data):
+                self._queue.setdefault((data.sender, data.seq), (self.host.now, data))
             self._arm()
             return
         self._pass_up(data)
         if self._queue:
             self._drain()
+
+    def _is_foreign(self, data: Data) -> bool:
+        """Whether its sender is on no ring that we know of: a change may have let it in that we have not heard of."""
+        order = self.inner.order
+        known = data.sender in self.inner.ring or data.sender in self.inner.out
+        return not known and (order is None or data.sender not in order.members)
+
+    def _has_room(self, data: Data) -> bool:
+        if self._is_foreign(data):
+            return sum(1 for _, other in self._queue.values() if self._is_foreign(other)) < MOST_FOREIGN
+        return len(self._queue) < MOST_EARLY + MOST_FOREIGN
 
     def _pass_up(self, data: Data) -> None:
         if self._retransmissions:
@@ -132,6 +150,8 @@ class Gaps(Layer):
         if timer != _TIMER:
             self.inner.expire(timer)
             return
+        for key in [key for key, (_, data) in self._queue.items() if self._is_foreign(data)]:
+            del self._queue[key]  # nobody has said that it was let in, and the others' packets tell if something is missing
         if self._queue and self.inner.order is not None and (not self._retransmissions or self._given_up):
             # What is missing does not come. The ring finds the omission itself, as it would without us.
             self.inner.ordered(min((data for _, data in self._queue.values()), key=lambda data: data.visit))
@@ -197,8 +217,10 @@ class Gaps(Layer):
         if order is None:
             return
         self._passing = {key: asked for key, asked in self._passing.items() if asked[0] != source or asked[1] >= visit}
-        for asked in asks:
+        for asked in list(asks)[:MOST_PASSED]:
             asker, turn, sender, first, last = asked
+            if len(self._passing) >= MOST_PASSED:
+                break
             key = asker, sender, first
             known = self._passing.get(key)
             if asker == self.me or asker not in self.inner.ring or (known is not None and known[1] >= turn):

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from ...model import Batch, GroupId, Packet, ProcessId
+from ...model import Batch, GroupId, Number, Packet, ProcessId
 
-Numbers: TypeAlias = tuple[tuple[ProcessId, int], ...]
+Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]
 """A sequence number for each of some processes."""
 
 
@@ -28,16 +28,16 @@ class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
     ``after`` is the visit that was the last to be heard of before this one; with an empty ``out`` nothing lies between.
     ``formed``: the group begins, or has begun."""
 
-    number: int
+    number: Number
     ring: tuple[ProcessId, ...]
-    holds: tuple[int, ...]
-    rotation: int
+    holds: tuple[Number, ...]
+    rotation: Number
     formed: bool
     out: Numbers = ()
-    after: int = 0
+    after: Number = 0
     joined: tuple[ProcessId, ...] = ()
     left: ProcessId = ""
-    left_at: int = 0
+    left_at: Number = 0
     """The number of the packet by which ``left`` left."""
     by: ProcessId = ""
     """Who makes it: after a failure two members may make changes of the same number."""
@@ -46,21 +46,21 @@ class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
 class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
     """Can everybody still keep its guarantees if P becomes this? (4.4)"""
 
-    attempt: int
-    rotation: int
+    attempt: Number
+    rotation: Number
     joiners: tuple[ProcessId, ...]
 
 
 class Decided(Struct, frozen=True, array_like=True, gc=False, tag=3):
     """The query of the sender is over, and P stays what it is."""
 
-    attempt: int
+    attempt: Number
 
 
 class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
     """P is this from here on: what members that have gone had of it is given back (4.5)."""
 
-    rotation: int
+    rotation: Number
 
 
 Word: TypeAlias = Change | Query | Decided | Reclaim
@@ -74,12 +74,12 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
 
     group: GroupId
     ring: ProcessId
-    number: int
-    visit: int
+    number: Number
+    visit: Number
     sender: ProcessId
-    seq: int
+    seq: Number
     last: bool
-    at: int
+    at: Number
     batch: Batch | None = None
     word: Word | None = None
     by: ProcessId = ""
@@ -93,9 +93,9 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
 
 # --- the token ---------------------------------------------------------------------------------------------------------------
 
-Ask: TypeAlias = tuple[ProcessId, int, int]
+Ask: TypeAlias = tuple[ProcessId, Number, Number]
 """A sender, its first number that is missing, and its last one; -1: all that it has sent since."""
-Asked: TypeAlias = tuple[ProcessId, int, ProcessId, int, int]
+Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]
 """The same with who asks, and in which of its turns."""
 
 
@@ -107,16 +107,16 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
 
     group: GroupId
     ring: ProcessId
-    number: int
-    visit: int
-    seq: int
+    number: Number
+    visit: Number
+    seq: Number
     next: ProcessId
     slot: bool
-    at: int
+    at: Number
     formed: bool
-    rotation: int
+    rotation: Number
     asks: tuple[Asked, ...] = ()
-    got: int = 0
+    got: Number = 0
     change: Change | None = None
     """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
     next."""
@@ -131,7 +131,7 @@ class Where(Packet, frozen=True, array_like=True, gc=False, tag=52):
 
     group: GroupId
     ring: ProcessId
-    visit: int
+    visit: Number
 
 
 class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
@@ -140,10 +140,10 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
 
     group: GroupId
     ring: ProcessId
-    asked: int
-    visit: int
+    asked: Number
+    visit: Number
     holder: ProcessId
-    ago: int
+    ago: Number
     highest: Numbers
     beat: Beat | None = None
     change: Change | None = None
@@ -159,7 +159,7 @@ class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
     group: GroupId
     process: ProcessId
     ring: ProcessId
-    size: int
+    size: Number
 
 
 class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
@@ -167,7 +167,7 @@ class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
 
     group: GroupId
     ring: ProcessId
-    hold: int
+    hold: Number
 
 
 class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=56):
@@ -183,7 +183,7 @@ class Vote(Packet, frozen=True, array_like=True, gc=False, tag=57):
 
     group: GroupId
     ring: ProcessId
-    attempt: int
+    attempt: Number
     agrees: bool
 
 
@@ -194,18 +194,18 @@ class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
 
     group: GroupId
     ring: ProcessId
-    number: int
+    number: Number
     members: tuple[ProcessId, ...]
-    holds: tuple[int, ...]
+    holds: tuple[Number, ...]
     joined: tuple[ProcessId, ...]
-    rotation: int
+    rotation: Number
     formed: bool
-    visit: int
+    visit: Number
     holder: ProcessId
     complete: bool
     seqs: Numbers
-    rank: int
-    digest: int
+    rank: Number
+    digest: Number
 
 
 class Partial(Packet, frozen=True, array_like=True, gc=False, tag=59):
@@ -213,9 +213,9 @@ class Partial(Packet, frozen=True, array_like=True, gc=False, tag=59):
 
     group: GroupId
     ring: ProcessId
-    number: int
-    index: int
-    count: int
+    number: Number
+    index: Number
+    count: Number
     body: bytes
 
 

@@ -213,7 +213,7 @@ class Ring(Engine):
         elif isinstance(packet, JoinAck):
             self.entrance.acknowledged(source, packet)
         elif isinstance(packet, Partial):
-            self.entrance.told(packet)
+            self.entrance.told(source, packet)
         elif isinstance(packet, Refuse):
             self.entrance.refused(packet)
 
@@ -261,11 +261,13 @@ class Ring(Engine):
         if data.ring != self.name or not self.name:
             return False
         order = self.order
+        if not 0 <= data.seq < self.parameters.numbers or not self._is_sound(data.word):
+            return False
         if (source not in self.ring and source != data.sender) or not self._belongs(data):
-            if self.number >= data.number:
+            if self.number >= data.number or source != data.sender or source in self.ring:
                 self.host.record("drop", self.group, why="foreign", packet="Data", source=source)
                 return False
-            # From somebody that a change lets in which we have not heard of: it waits for that.
+            # From somebody that a change lets in which we have not heard of, or from a stranger: it waits for that.
             return order is not None
         if came is None and not self.fresh(source, data.at, "Data"):
             if isinstance(data.word, Change) and self.me not in data.word.ring:
@@ -282,6 +284,19 @@ class Ring(Engine):
         if isinstance(data.word, Change):
             self.glimpse(data.word)
         return bool(self.name)
+
+    def _is_sound(self, word: Word | None) -> bool:
+        """Whether a change, if it is one, can be one of a ring that we know."""
+        if not isinstance(word, Change):
+            return True
+        ring = set(word.ring)
+        if len(ring) < len(word.ring) or len(word.holds) != len(word.ring) or not set(word.joined) <= ring:
+            return False
+        if (not ring and not word.left) or word.left in ring or any(process in ring for process, _ in word.out):
+            return False
+        here = {*self.ring, *self._before, *(self.order.members if self.order is not None else ()), *word.joined}
+        # What we have not heard of may lie between: then it has its members told by those who know.
+        return word.number > self.number + 1 or ring <= here
 
     def let_out(self) -> None:
         """A packet has been heard and has its place, if it has one: what waited for it may go."""
@@ -341,7 +356,7 @@ class Ring(Engine):
 
     def glimpse(self, change: Change) -> None:
         """A change was heard of: the token goes by it from now on, whatever its place in the order."""
-        if change.number <= self.number:
+        if change.number <= self.number or not self._is_sound(change):
             return
         if self.me not in change.ring and change.left != self.me:
             self.halt(
@@ -359,7 +374,8 @@ class Ring(Engine):
         self.number = change.number
         self._change = change
         self.holds = dict(zip(change.ring, change.holds, strict=True))
-        self.out.update(change.out)
+        there = {*self._before, *self.out, *(self.order.members if self.order is not None else ())}
+        self.out.update((process, last) for process, last in change.out if process in there)
         if change.left:
             self.out[change.left] = change.left_at
         for known in (self._beats, self._spoke, self._highest, self._got):
@@ -389,6 +405,8 @@ class Ring(Engine):
             return
         self._beats[source] = beat
         self.ends[beat.visit] = beat.seq
+        while len(self.ends) > (self.parameters.retransmissions + 4) * max(1, len(self.ring)) + 64:
+            del self.ends[min(self.ends)]
         self._knows(source, beat.number, beat.by)
         self._got[source] = max(self._got.get(source, 0), beat.got)
         if source == self.me:
@@ -489,6 +507,8 @@ class Ring(Engine):
 
     def _receive_here(self, source: ProcessId, here: Here) -> None:
         if not self._probing or here.ring != self.name or here.asked != self.heard_visit or self.order is None:
+            return
+        if source not in self.ring:
             return
         self._answers[source] = here
         if here.change is not None and (self.parameters.retransmissions or self.me not in here.change.ring):

@@ -29,6 +29,8 @@ from .packets import Change, Decided, Query, Reclaim, Refuse, Request, Vote, Wor
 if TYPE_CHECKING:
     from .ring import Ring
 
+REQUESTS: Final = 64
+"""So many are let in at once; further ones ask again."""
 ROUNDS: Final = 64
 """Turns of the sponsor that a vote may take: messages that are under way have to be finished first."""
 
@@ -87,7 +89,9 @@ class Sponsor:
             self._requests.clear()
             self._collided = True
             return
-        self._requests[source] = request.hold
+        # T is a parameter, which all have alike: whoever asks for another one would make everybody wait for it.
+        if request.hold == ring.interface.hold(source) and (source in self._requests or len(self._requests) < REQUESTS):
+            self._requests[source] = request.hold
 
     @property
     def has_words(self) -> bool:

@@ -22,6 +22,8 @@ LEFT: Final = "left"
 """Why a process is gone that asked to be."""
 LINGER: Final = 10
 """The last member stays for so many ticks after somebody else went."""
+CONTACTS: Final = 64
+"""A joiner asks so many processes that others have named, at the most."""
 JOIN_PATIENCE: Final = 5
 """A joiner gives up after so many times the members' patience: an election may be under way."""
 
@@ -29,7 +31,7 @@ JOIN_PATIENCE: Final = 5
 class Door:
     """A member's side of membership; deciding about it is the office's."""
 
-    __slots__ = ("_gone", "_member", "_parted", "_since", "contacts")
+    __slots__ = ("_gone", "_member", "_most_contacts", "_parted", "_since", "contacts")
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -38,11 +40,13 @@ class Door:
         self._parted = 0
         """When somebody went last."""
         self.contacts: tuple[ProcessId, ...] = ()
+        self._most_contacts = CONTACTS
 
     # --- joining ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, contacts: tuple[ProcessId, ...]) -> None:
         self.contacts = contacts
+        self._most_contacts = len(contacts) + CONTACTS
         self._since = self._member.host.now
         self._ask()
 
@@ -63,7 +67,8 @@ class Door:
 
     def on_where(self, source: ProcessId, packet: Where) -> None:
         member = self._member
-        if member.view is None and not member.follows and packet.sequencer not in self.contacts:
+        is_asked = member.view is None and not member.follows and member.knows(source)
+        if is_asked and packet.sequencer not in self.contacts and len(self.contacts) < self._most_contacts:
             self.contacts = (*self.contacts, packet.sequencer)
             member.host.send((packet.sequencer,), AskJoin(member.group))
 
@@ -78,12 +83,14 @@ class Door:
         member = self._member
         log = member.log
         change = packet.entry.change
+        if change is None or not member.knows(source):
+            return
         if member.view is not None:
-            if change is not None and member.me in change.joined and change.number > member.view.number:
+            if member.me in change.joined and change.number > member.view.number:
                 # We were excluded and let in again, and know only that we had been let in before: too much lies between.
                 self.go_out(Reason("restarted", f"{member.me} was let in a second time, in view {change.number}"), None)
             return
-        if packet.epoch < member.promised:
+        if packet.epoch < member.promised or member.me not in change.members or packet.number < 1:
             return
         if packet.epoch != member.epoch or log.contiguous < packet.number or not member.follows:
             log.begin_at(packet.number, packet.entry, dict(packet.table))
@@ -135,6 +142,8 @@ class Door:
 
     def on_excluded(self, source: ProcessId, packet: Excluded) -> None:
         member = self._member
+        if not member.knows(source):
+            return
         if member.view is None:
             # Let in by a sequencer that died before anybody else knew: ask anew.
             newest = member.log.newest

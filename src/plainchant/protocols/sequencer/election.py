@@ -61,6 +61,8 @@ class Election:
         self.votes = 0
         self.yes: dict[ProcessId, Promise] = {}
         self.refused: dict[ProcessId, None] = {}
+        self.invited: dict[ProcessId, None] = {}
+        """Who was asked: nobody else has an answer."""
         self.winner: ProcessId = ""
         self.elected: Elected | None = None
         self.due = 0
@@ -95,6 +97,7 @@ class Election:
         assert self.member.view is not None
         known = dict.fromkeys((*self.member.view.members, *self._electorate()))
         silent = tuple(p for p in known if p not in self.yes and p not in self.refused)
+        self.invited = known
         self.host.send(silent, Invite(self.group, self.epoch, self.stage == "trial"))
         self._arm()
 
@@ -106,12 +109,17 @@ class Election:
     # --- answers ----------------------------------------------------------------------------------------------------
 
     def on_promise(self, source: ProcessId, packet: Promise) -> None:
+        if source not in self.invited:
+            return
         if packet.epoch == self.epoch and packet.trial == (self.stage == "trial") and self.stage in ("trial", "vote"):
             self.yes[source] = packet
             self._judge()
 
     def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
-        self.seen = max(self.seen, packet.epoch)
+        if source not in self.invited:
+            return
+        if self.member.is_near(packet.epoch):
+            self.seen = max(self.seen, packet.epoch)
         if packet.asked == self.epoch and packet.trial == (self.stage == "trial"):
             self.refused[source] = None
 
@@ -133,6 +141,8 @@ class Election:
     def _decide(self, voters: tuple[ProcessId, ...]) -> None:
         member = self.member
         eligible = [process for process in voters if self.yes[process].view]  # not who does not know yet that it is in
+        if not eligible:
+            return
         best = max(self._history(process) for process in eligible)
         longest = [process for process in eligible if self._history(process) == best]
         if (member.leaving or member.room.upto is not None) and len(longest) > 1:

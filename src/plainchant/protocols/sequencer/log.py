@@ -7,9 +7,13 @@ one of them. An entry is dropped when everybody has it (``stable``), and not bef
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ...model import ProcessId
 from .packets import Change, Entry, Stage
+
+_SPARE_ROWS: Final = 64
+"""So many more rows than twice the members the table may have before it is looked through."""
 
 
 class Log:
@@ -69,6 +73,12 @@ class Log:
         """A process that is gone never comes back under its name, so that its row may go: the table stays small."""
         for process in processes:
             self.table.pop(process, None)
+
+    def trim(self) -> None:
+        """Keeps the table to those who can send, should anybody else have got into it."""
+        newest = self.newest
+        if newest is not None and len(self.table) > 2 * len(newest.members) + _SPARE_ROWS:
+            self.table = {process: last for process, last in self.table.items() if process in newest.members}
 
     def void_later(self) -> int:
         """A new epoch gives new numbers: what waits beyond a gap was numbered by the old one. Returns how many went."""

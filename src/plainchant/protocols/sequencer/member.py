@@ -60,15 +60,48 @@ from .watch import Watch
 
 NOBODY: Final = -1
 """The epoch that one listens to while an election runs, or before one is a member."""
+FARTHEST: Final = 1 << 16
+"""Epochs go on in small steps; one that is further ahead than this is no epoch of this group."""
 
 
 class Member(Engine):
     """One process's part in one group."""
 
     __slots__ = (  # not to save memory, but because attributes beyond thirty are slow without them
-        "_deliver", "_handlers", "_immediate", "_interval", "acked", "allowed", "base", "done", "door", "election", "epoch",
-        "gaps", "group", "host", "joined_later", "leaving", "listening", "log", "me", "office", "parameters", "pause",
-        "promised", "promised_to", "rebuild", "requests", "room", "sequencer", "undecided_since", "view", "voters", "watch",
+        "_claims",
+        "_deliver",
+        "_handlers",
+        "_immediate",
+        "_interval",
+        "acked",
+        "allowed",
+        "base",
+        "done",
+        "door",
+        "election",
+        "epoch",
+        "gaps",
+        "group",
+        "host",
+        "joined_later",
+        "leaving",
+        "listening",
+        "log",
+        "me",
+        "office",
+        "parameters",
+        "pause",
+        "promised",
+        "promised_to",
+        "rebuild",
+        "requests",
+        "room",
+        "sequencer",
+        "undecided_since",
+        "view",
+        "voters",
+        "vouched",
+        "watch",
     )
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
@@ -87,6 +120,10 @@ class Member(Engine):
         """No epoch below this one is listened to any more."""
         self.promised_to: ProcessId = ""
         self.sequencer: ProcessId = ""
+        self._claims: tuple[int, ProcessId, int] = (NOBODY, "", 0)
+        """Which epoch somebody whom we do not know says to be the sequencer of, and since when."""
+        self.vouched: tuple[int, ProcessId] = (NOBODY, "")
+        """Whom a member has named as the sequencer of an epoch that this one has promised and knows nothing of."""
         self.view: Change | None = None
         """The view in force here; None before one is a member."""
         self.allowed = 0
@@ -220,6 +257,22 @@ class Member(Engine):
         """Requests may go out: there is a sequencer, a view, and no synchronisation phase."""
         return self.listening != NOBODY and self.view is not None and not self.pause.phase
 
+    def knows(self, source: ProcessId) -> bool:
+        """Whether a process is a member, as far as is known here; before one is a member, whether it was asked to be let in.
+        What only members can say is not heeded from anybody else."""
+        if source == self.sequencer or (self.view is not None and source in self.view.members):
+            return True
+        newest = self.log.newest
+        if newest is None:
+            return source in self.door.contacts
+        if source in newest.members or (self.view is None and source in self.door.contacts):
+            return True
+        return any(entry.change is not None and source in entry.change.members for entry in self.log.later.values())
+
+    def is_near(self, epoch: int) -> bool:
+        """Whether there can be an election of this number."""
+        return epoch <= self.promised + FARTHEST
+
     def speak(self, packet: Packet) -> None:
         """Sends the sequencer a packet that carries an acknowledgement."""
         self.acked = self.log.contiguous
@@ -306,6 +359,8 @@ class Member(Engine):
             if log.later:
                 self.accept_later()
         elif number > log.contiguous:
+            if number > log.contiguous + self.parameters.reach:
+                return  # no sequencer numbers so far beyond what we have acknowledged
             log.later[number] = packet.entry
             if number > log.highest:
                 log.highest = number
@@ -363,7 +418,7 @@ class Member(Engine):
         left = {process: Reason(code, text) for process, code, text in change.left}
         self.door.note(change)
         if self.me not in change.members:
-            reason = left[self.me]
+            reason = left.get(self.me) or Reason("excluded", f"it is not in view {change.number}, which does not say why")
             self.acknowledge("view")  # so that whoever excluded us does not wait for us
             text = f"{self.me} was excluded in view {change.number}: {reason.text}"
             self.door.go_out(Reason(reason.code, text), number)
@@ -391,6 +446,7 @@ class Member(Engine):
         """Everybody has everything up to here."""
         if stable > self.log.low:
             self.log.purge(stable)
+            self.log.trim()
             self.host.stable(self.group, stable)
 
     def _choose_interval(self) -> None:
@@ -408,9 +464,11 @@ class Member(Engine):
             self.speak(Ack(self.group, self.epoch, self.log.contiguous, self.room.behind))
 
     def _on_announce(self, source: ProcessId, packet: Announce) -> None:
-        is_new = packet.epoch > self.epoch and packet.epoch >= self.promised
+        # Its voters have promised this very epoch, and one that promised a later one follows that.
+        is_new = packet.epoch > self.epoch and packet.epoch == self.promised
         if is_new and self.me in packet.voters and self.log.newest is not None:
-            self._follow(source, packet)
+            if self.knows(source) or self._is_vouched_for(source, packet.epoch):
+                self._follow(source, packet)
             return
         if not self.hears(source, packet.epoch):
             return
@@ -428,6 +486,27 @@ class Member(Engine):
             self.gaps.check()
         elif packet.allowed < packet.highest:
             self.acknowledge("permission")
+
+    def _is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
+        """Whether one who says to be the sequencer of the epoch that we have promised, and was in no view that we know of, is it:
+        it may have joined while we were behind, or be a stranger. Members who follow it will say so (``Stale``). If there is
+        nobody any more whom we know, it is believed when it has repeated itself for a while, and no vote has overtaken it."""
+        if self.vouched[0] == epoch:
+            return self.vouched[1] == source
+        now = self.host.now
+        if self._claims[:2] != (epoch, source):
+            self._claims = (epoch, source, now)
+            self._ask_about()
+        return now - self._claims[2] >= self.parameters.suspect_after // 2
+
+    def _ask_about(self) -> None:
+        members = dict.fromkeys((*(self.view.members if self.view is not None else ()), *self._newest_members))
+        others = tuple(process for process in members if process != self.me)
+        self.host.send(others, Ack(self.group, self.epoch, self.log.contiguous, self.room.behind))
+
+    @property
+    def _newest_members(self) -> tuple[ProcessId, ...]:
+        return self.log.newest.members if self.log.newest is not None else ()
 
     # --- packets for the sequencer's office -------------------------------------------------------------------------
 
@@ -459,7 +538,13 @@ class Member(Engine):
 
     def _on_stale(self, source: ProcessId, packet: Stale) -> None:
         """Somebody follows a later epoch: a deposed sequencer stops at once."""
-        if self.view is None or packet.epoch <= self.promised or self.door.tell_excluded(source):
+        if not self.knows(source):
+            return
+        if packet.epoch == self.promised and packet.sequencer and self.listening == NOBODY:
+            self.vouched = (packet.epoch, packet.sequencer)
+        if self.view is None or packet.epoch <= self.promised or not self.is_near(packet.epoch):
+            return
+        if self.door.tell_excluded(source):
             return
         self.election = None
         self.step_down(packet.epoch, "")
@@ -579,11 +664,15 @@ class Member(Engine):
     def _on_invite(self, source: ProcessId, packet: Invite) -> None:
         if self.log.newest is None or self.door.tell_excluded(source):
             return
+        content = self.office is not None or (self.follows and self.watch.hears_sequencer())
         if packet.trial:
-            if self.office is not None or (self.follows and self.watch.hears_sequencer()):
+            if content:
                 self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, True))
             else:
                 self.host.send((source,), self.status(packet.epoch, trial=True))
+        elif not self.is_near(packet.epoch) or (self._is_settled and not self.knows(source)):
+            # Who is in no view that we know of may have joined while we were behind; but nobody is missed here yet.
+            self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
         elif packet.epoch > self.promised:
             self.election = None
             self.step_down(packet.epoch, source)
@@ -592,6 +681,11 @@ class Member(Engine):
             self.host.send((source,), self.status(packet.epoch, trial=False))
         else:
             self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
+
+    @property
+    def _is_settled(self) -> bool:
+        """There is a sequencer, and this member does not miss it."""
+        return self.office is not None or (self.follows and self.election is None)
 
     def status(self, epoch: int, *, trial: bool) -> Promise:
         """What we hold: by this the winner is chosen. (A joiner that has been let in but does not know yet whether its view
@@ -618,7 +712,8 @@ class Member(Engine):
 
     def _on_elected(self, source: ProcessId, packet: Elected) -> None:
         waiting = self.listening == NOBODY and self.rebuild is None
-        if self.view is not None and packet.epoch == self.promised and waiting:
+        by_coordinator = source == self.promised_to and self.knows(source) and self.me in packet.voters
+        if self.view is not None and packet.epoch == self.promised and waiting and by_coordinator:
             self.take_office(packet)
 
     def _on_fetch(self, source: ProcessId, packet: Fetch) -> None:
@@ -626,4 +721,4 @@ class Member(Engine):
 
     def _on_held(self, source: ProcessId, packet: Held) -> None:
         if self.rebuild is not None:
-            self.rebuild.on_held(packet)
+            self.rebuild.on_held(source, packet)

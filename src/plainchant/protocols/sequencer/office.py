@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 PHASES_AN_EPOCH: Final = 1 << 20
+JOINING: Final = 256
+"""So many processes are let in at once; further ones ask again."""
 
 
 class Phase:
@@ -331,6 +333,8 @@ class Office:
             self.member.door.tell_excluded(source)
             return False
         self._heard[source] = self.host.now
+        if ack > self.log.contiguous:
+            ack = self.log.contiguous  # nobody has more than there is
         news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
         if behind or self.readers.upto:
             news |= self.readers.note(source, ack - behind, max(ack, known), self.host.now)
@@ -475,7 +479,8 @@ class Office:
         if welcome is not None:
             self.host.send((source,), welcome)
         elif source not in self.acked and not self._is_outdated(source):
-            self.joining[source] = None
+            if len(self.joining) < JOINING:
+                self.joining[source] = None
             self._next_step()
 
     def _is_outdated(self, source: ProcessId) -> bool:
@@ -680,4 +685,4 @@ class Office:
 def _incarnation(process: ProcessId) -> tuple[str, int]:
     """Where a process runs, and the how-manieth there it is: ``p3#2`` is ("p3", 2)."""
     place, _, number = process.partition("#")
-    return place, int(number) if number.isdecimal() else 0
+    return place, int(number) if number.isdecimal() and len(number) < 20 else 0

@@ -8,31 +8,33 @@ stands ``behind``: so many of the numbers that are here came since the applicati
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
-from ...model import Batch, GroupId, Packet, ProcessId
+from ...model import Batch, GroupId, Number, Packet, ProcessId
 
-Stage: TypeAlias = tuple[int, int, ProcessId]
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 40)]
+"""The number of an election. Phases, which are numbered within it, fit into 64 bits."""
+Stage: TypeAlias = tuple[Number, Number, ProcessId]
 """A part of a history: (epoch, last number before it, its sequencer). Two epochs may bear one number (see election)."""
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A view, as it stands in the order. ``left`` holds (process, reason code, sentence)."""
 
-    number: int
+    number: Number
     members: tuple[ProcessId, ...]
     joined: tuple[ProcessId, ...]
     left: tuple[tuple[ProcessId, str, str], ...]
-    phase_over: int
+    phase_over: Number
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one number of the order stands for: a sender's batch, or a view."""
 
     sender: ProcessId
-    request: int
+    request: Number
     batch: Batch | None
     change: Change | None = None
 
@@ -41,11 +43,11 @@ class Request(Packet, frozen=True, array_like=True, gc=False, tag=1):
     """DATA: a member asks for its batch to be broadcast. ``request`` numbers the sender's batches 1, 2, 3, ..."""
 
     group: GroupId
-    epoch: int
-    request: int
-    ack: int
+    epoch: Epoch
+    request: Number
+    ack: Number
     batch: Batch
-    behind: int = 0
+    behind: Number = 0
 
 
 class Broadcast(Packet, frozen=True, array_like=True, gc=False, tag=2):
@@ -56,10 +58,10 @@ class Broadcast(Packet, frozen=True, array_like=True, gc=False, tag=2):
     """
 
     group: GroupId
-    epoch: int
-    number: int
-    stable: int
-    allowed: int
+    epoch: Epoch
+    number: Number
+    stable: Number
+    allowed: Number
     entry: Entry
 
 
@@ -67,20 +69,20 @@ class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
     """RETRANS: numbers ``first`` to ``last`` are missing here."""
 
     group: GroupId
-    epoch: int
-    first: int
-    last: int
-    ack: int
-    behind: int = 0
+    epoch: Epoch
+    first: Number
+    last: Number
+    ack: Number
+    behind: Number = 0
 
 
 class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
     """The dummy message of a quiet member."""
 
     group: GroupId
-    epoch: int
-    ack: int
-    behind: int = 0
+    epoch: Epoch
+    ack: Number
+    behind: Number = 0
 
 
 class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
@@ -92,43 +94,43 @@ class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
     """
 
     group: GroupId
-    epoch: int
-    base: int
+    epoch: Epoch
+    base: Number
     lineage: tuple[Stage, ...]
     voters: tuple[ProcessId, ...]
-    highest: int
-    stable: int
-    allowed: int
-    phase_over: int
+    highest: Number
+    stable: Number
+    allowed: Number
+    phase_over: Number
 
 
 class Phase1(Packet, frozen=True, array_like=True, gc=False, tag=6):
     """PHASE1: stop sending; get everything up to ``highest``."""
 
     group: GroupId
-    epoch: int
-    phase: int
-    highest: int
+    epoch: Epoch
+    phase: Number
+    highest: Number
 
 
 class Phase2(Packet, frozen=True, array_like=True, gc=False, tag=7):
     """PHASE2: everybody has everything up to ``stable``; go on."""
 
     group: GroupId
-    epoch: int
-    phase: int
-    stable: int
+    epoch: Epoch
+    phase: Number
+    stable: Number
 
 
 class AckCommit(Packet, frozen=True, array_like=True, gc=False, tag=8):
     """ACK_COMMIT: step 1 or 2 of that phase is done here."""
 
     group: GroupId
-    epoch: int
-    phase: int
-    step: int
-    ack: int
-    behind: int = 0
+    epoch: Epoch
+    phase: Number
+    step: Number
+    ack: Number
+    behind: Number = 0
 
 
 class AskJoin(Packet, frozen=True, array_like=True, gc=False, tag=9):
@@ -149,30 +151,30 @@ class Welcome(Packet, frozen=True, array_like=True, gc=False, tag=11):
     elected would number a repeated request again, or wait for the requests before a sender's next for ever)."""
 
     group: GroupId
-    epoch: int
-    base: int
+    epoch: Epoch
+    base: Number
     voters: tuple[ProcessId, ...]
-    number: int
+    number: Number
     entry: Entry
-    table: tuple[tuple[ProcessId, int], ...]
-    highest: int
-    allowed: int
+    table: tuple[tuple[ProcessId, Number], ...]
+    highest: Number
+    allowed: Number
 
 
 class AskLeave(Packet, frozen=True, array_like=True, gc=False, tag=12):
     """A member wants to leave; everything that it sent has been numbered."""
 
     group: GroupId
-    epoch: int
-    ack: int
-    behind: int = 0
+    epoch: Epoch
+    ack: Number
+    behind: Number = 0
 
 
 class Excluded(Packet, frozen=True, array_like=True, gc=False, tag=13):
     """You are not a member any more since view ``view``, and why."""
 
     group: GroupId
-    view: int
+    view: Number
     code: str
     text: str
 
@@ -181,7 +183,7 @@ class Stale(Packet, frozen=True, array_like=True, gc=False, tag=14):
     """Your epoch is over: there is ``epoch``, and, if known, its sequencer."""
 
     group: GroupId
-    epoch: int
+    epoch: Epoch
     sequencer: ProcessId
 
 
@@ -189,7 +191,7 @@ class Invite(Packet, frozen=True, array_like=True, gc=False, tag=15):
     """A member calls an election. ``trial``: would you take part? (Nobody is bound yet.)"""
 
     group: GroupId
-    epoch: int
+    epoch: Epoch
     trial: bool
 
 
@@ -202,23 +204,23 @@ class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
     """
 
     group: GroupId
-    epoch: int
+    epoch: Epoch
     trial: bool
-    synced: tuple[int, ProcessId]
-    contiguous: int
-    allowed: int
-    view: int
+    synced: tuple[Number, ProcessId]
+    contiguous: Number
+    allowed: Number
+    view: Number
     members: tuple[ProcessId, ...]
-    followed: tuple[int, ProcessId]
-    later: tuple[int, ...]
+    followed: tuple[Number, ProcessId]
+    later: tuple[Number, ...]
 
 
 class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
     """The other answer to the invitation to epoch ``asked``: I hear the sequencer (``trial``), or I have promised ``epoch``."""
 
     group: GroupId
-    epoch: int
-    asked: int
+    epoch: Epoch
+    asked: Epoch
     trial: bool
 
 
@@ -227,11 +229,11 @@ class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
     up to here each number is held by some voter; ``allowed`` and ``view``: what is in force at some voter."""
 
     group: GroupId
-    epoch: int
+    epoch: Epoch
     voters: tuple[ProcessId, ...]
-    allowed: int
-    view: int
-    reach: int
+    allowed: Number
+    view: Number
+    reach: Number
     why: str
 
 
@@ -239,18 +241,18 @@ class Fetch(Packet, frozen=True, array_like=True, gc=False, tag=19):
     """The winner of an election asks the voters who followed the same epoch for what it lacks."""
 
     group: GroupId
-    epoch: int
-    followed: tuple[int, ProcessId]
-    first: int
-    last: int
+    epoch: Epoch
+    followed: tuple[Number, ProcessId]
+    first: Number
+    last: Number
 
 
 class Held(Packet, frozen=True, array_like=True, gc=False, tag=20):
     """The answer: an entry that was held here."""
 
     group: GroupId
-    epoch: int
-    number: int
+    epoch: Epoch
+    number: Number
     entry: Entry
 
 

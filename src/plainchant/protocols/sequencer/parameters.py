@@ -94,6 +94,11 @@ class Parameters:
             )
 
     @property
+    def reach(self) -> int:
+        """No number is so far beyond what a member has acknowledged: a history, and the views that are proposed beside it."""
+        return 4 * self.history + 64
+
+    @property
     def acknowledgement_interval(self) -> int:
         """Batches after which a silent member acknowledges."""
         return self.acknowledge_every or max(1, self.history // 2)

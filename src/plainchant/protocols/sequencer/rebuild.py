@@ -48,9 +48,11 @@ class Rebuild:
     def expire(self) -> None:
         self._go_on()
 
-    def on_held(self, packet: Held) -> None:
+    def on_held(self, source: ProcessId, packet: Held) -> None:
         log = self._member.log
-        if packet.epoch == self.elected.epoch and packet.number > log.contiguous:
+        reach = min(self.elected.reach, log.contiguous + self._member.parameters.reach)
+        asked = source in self.elected.voters and packet.epoch == self.elected.epoch
+        if asked and log.contiguous < packet.number <= reach:
             log.later[packet.number] = packet.entry
             self._member.accept_later()
             if log.contiguous >= self.elected.reach:
@@ -62,7 +64,7 @@ def give(member: Member, source: ProcessId, packet: Fetch) -> None:
     same = packet.followed == (member.epoch, member.sequencer)
     if same and packet.epoch == member.promised and member.listening < 0:
         log = member.log
-        for number in range(packet.first, packet.last + 1):
-            entry = log.entries.get(number) or log.later.get(number)
-            if entry is not None:
+        for number in sorted(number for held in (log.entries, log.later) for number in held):
+            if packet.first <= number <= packet.last:
+                entry = log.entries.get(number) or log.later[number]
                 member.host.send((source,), Held(member.group, packet.epoch, number, entry))
