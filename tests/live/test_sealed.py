@@ -19,7 +19,8 @@ from plainchant.live.keys import Key, Keyring
 from plainchant.live.refusals import PROOF, SEALED
 from plainchant.live.sealed import Sealed
 from plainchant.live.sessions import DATA_HEAD, WINDOW, Own, Session
-from plainchant.live.transport import Address
+from plainchant.live.transport import Address, Limits
+from plainchant.protocols.buffers import room
 
 from .wiretap import AT, End, Seen, Tap
 
@@ -71,6 +72,10 @@ def test_limits_leave_room_for_what_sealing_adds() -> None:
         a, b, _ = await tap.acquainted()
         assert a.sealed.limits.packet == 65_507 - 30 - 3 * 4 - 16
         assert a.sealed.limits.buffer == 1 << 20
+        a.sealed.inner.limits = Limits(1_700, 1 << 20)  # type: ignore[misc]
+        assert room(1 << 20, a.sealed.limits.packet) > room(1 << 20, 1_700)  # a sealed packet takes more of the buffer
+        assert room(a.sealed.limits.buffer, a.sealed.limits.packet) <= room(1 << 20, 1_700)
+        a.sealed.inner.limits = Limits(65_507, 1 << 20)  # type: ignore[misc]
         tap.recorded.clear()
         a.sealed.send((b.address, AT["c"]), b"\xc1crc." + a.boot + bytes(a.sealed.limits.packet - 9))
         assert max(len(seen.data) for seen in tap.recorded) <= 65_507

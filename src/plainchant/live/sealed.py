@@ -39,6 +39,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ..protocols.buffers import charge
 from ..wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES
 from .keys import Keyring
 from .refusals import PROOF, SEALED, Refusals
@@ -135,7 +136,9 @@ class Sealed:
     @property
     def limits(self) -> Limits:
         inner = self.inner.limits
-        return Limits(inner.packet - self._overhead, inner.buffer)
+        packet = inner.packet - self._overhead
+        # Protocols reckon what packets take of a buffer by their size, and ours are larger there by what sealing adds.
+        return Limits(packet, inner.buffer * charge(packet) // charge(inner.packet))
 
     @property
     def address(self) -> Address:
