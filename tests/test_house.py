@@ -27,7 +27,7 @@ PROTOCOLS = PACKAGE / "protocols"
 def test_the_rules_look_at_something() -> None:
     assert len(repository_files()) > 20
     assert list(PROTOCOLS.rglob("*.py"))
-    assert {path.name for path in requirements_files()} == {"build.txt", "dev.txt"}
+    assert {path.name for path in requirements_files()} == {"build.txt", "dev.txt", "fuzz.txt"}
 
 
 # --- what protocols may import --------------------------------------------------------------------------------------
