@@ -444,6 +444,9 @@ async def live(
                     stdout=asyncio.subprocess.PIPE, limit=1 << 24,
                 )
             reports = await asyncio.gather(*(_watch(me, processes[me], kill=me in kill) for me in peers))
+    except TimeoutError:
+        problem = f"{len(peers)} workers have not finished in {LIVE_TIMEOUT:g} s; take fewer cities"
+        raise plainchant.PlainchantError(problem) from None
     finally:
         for process in processes.values():
             if process.returncode is None:
@@ -540,6 +543,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(dataclasses.asdict(asyncio.run(place(json.loads(given.worker)))))
         return 0
     try:
+        if given.workers and min(given.workers) < 1:
+            raise plainchant.UsageError(f"{min(given.workers)} workers find nothing; take at least one")
         if given.simulated:
             lines = simulated_table(Problem(given.cities or 15, given.seed), given.workers or (1, 2, 4, 8, 16))
         else:

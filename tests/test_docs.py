@@ -172,7 +172,7 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-ON_SPARK = re.compile(r"\bsession\(|plainchant (sweep|reproduce|demo)\b")
+ON_SPARK = re.compile(r"\bsession\(|plainchant (sweep|reproduce|demo|watch)\b")
 
 
 def pages(*, on_spark: bool) -> list[str]:

@@ -42,6 +42,7 @@ def test_the_wheel_holds_every_module_the_scenarios_and_the_type_marker(wheel: z
     package = ROOT / "src"
     wanted = {path.relative_to(package).as_posix() for path in package.glob("plainchant/**/*.py")}
     wanted |= {f"plainchant/scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.toml")}
+    wanted |= {path.relative_to(package).as_posix() for path in package.glob("plainchant/watch/page.*")}
     wanted.add("plainchant/py.typed")
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == wanted
     assert any(name.startswith("plainchant/scenarios/") for name in wanted)

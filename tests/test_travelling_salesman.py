@@ -211,3 +211,5 @@ def test_one_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_wrong_number_of_cities_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert travelling_salesman.main(["--cities", "99"]) == 2
     assert "take 3 to 30 cities" in capsys.readouterr().err
+    assert travelling_salesman.main(["--workers", "2", "0"]) == 2
+    assert "take at least one" in capsys.readouterr().err

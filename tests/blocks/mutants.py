@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from plainchant.blocks import dictionary, office
-from plainchant.blocks.block import Command, Part, decode
+from plainchant.blocks.block import Command, Part, decode, encode
 from plainchant.blocks.counter import Counter
 from plainchant.blocks.dictionary import Dictionary
 from plainchant.blocks.election import Election
@@ -166,9 +166,8 @@ _take_state = Replica._take_state
 
 def line_is_not_taken_over(self: Replica, state: State) -> None:
     """Who joins does not hear of parts that are coming together."""
-    with patch("plainchant.blocks.replica.merge_in", lambda told, group: None):
-        _take_state(self, state)
-    self._merges = [merge for merge in self._merges if merge is not None]
+    states, _ = decode(state.payload)
+    _take_state(self, State(state.group, state.view, state.donor, (encode([states, []]),)))
 
 
 def nobody_is_left_out(self: Merge, members: Sequence[str]) -> None:
@@ -221,7 +220,7 @@ def mutated(name: str) -> Iterator[None]:
 
 def search(name: str) -> tuple[int, list[str]] | None:
     """The first seed that catches a mutant, and what by."""
-    for seed in known_first(TABLE, name, range(SEARCHED)):
+    for seed in known_first(TABLE, name, range(SEARCHED)):  # scripted runs are looked at by hand
         with mutated(name):
             violated = sweep.run(seed).violated
         if violated and not sweep.run(seed).violated:

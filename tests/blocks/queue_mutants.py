@@ -20,7 +20,7 @@ class EveryResultCounts(WorkQueue):
     """Takes every result, also when there is one."""
 
     def _counting(self, worker: str, name: str, attempt: int) -> _Job:
-        return self._jobs.setdefault(name, _Job(name, 0, worker, None, None, attempt))
+        return self._jobs.setdefault(name, _Job(name, 0, worker, None, "", None, attempt))
 
 
 class KeepsTheDead(WorkQueue):

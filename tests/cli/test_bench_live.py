@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
+from plainchant.live.bench import sealing as sealing_bench
 from plainchant.live.bench.measure import compare_encrypted, wanted_of_encryption
 from plainchant.live.bench.plan import MEASURED, QUEUE, Case, Idle, Plan, make_encrypted_plan
 from plainchant.live.bench.session import Flood
@@ -37,7 +38,7 @@ def test_it_prints_rows_peers_machine_and_targets(plan: list[dict[str, Any]], ca
     result = json.loads(capsys.readouterr().out)
     assert set(result) == {
         "rows", "idle", "timed", "local", "peers", "machine", "newtop_to_sequencer", "mailbox_to", "wanted",
-        "encrypted_to_plain",
+        "encrypted_to_plain", "sealing",
     }
     (row,) = result["rows"]
     assert set(row) >= COLUMNS | FIGURES
@@ -74,10 +75,14 @@ def test_with_a_key_is_measured_beside_without(monkeypatch: pytest.MonkeyPatch, 
         return Plan(made.cases[:2], (), (), 0.1, 0.2, 0.1)
 
     monkeypatch.setattr("plainchant.live.bench.plan.make_encrypted_plan", make_plan)
+    monkeypatch.setattr(sealing_bench, "MESSAGES", {(32, 65_507): 3000})
     assert main(["bench", "live", "--encrypted", "--protocol", "sequencer", "--rounds", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [row["encrypted"] for row in result["rows"]] == [False, True]
     assert all(row["error"] is None for row in result["rows"])
+    (sealing,) = result["sealing"]
+    assert 0 < sealing["least"] == sealing["median"] == sealing["largest"]
+    assert sealing["plain_us"] > 0
     assert main(["bench", "live", "--encrypted", "--quick"]) == 2
 
 

@@ -94,6 +94,20 @@ def test_a_round_that_cannot_run_does_not_end_the_others(played: list[Round], ca
     assert (told["well"], list(told["failed"]), [each["round"] for each in told["rounds"]]) == (False, ["rtcast-1"], ["newtop-1"])
 
 
+def test_an_interruption_says_how_far_it_came(
+    played: list[Round], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(each: Round, directory: Path, **options: Any) -> Result:
+        if played:
+            raise KeyboardInterrupt
+        played.append(each)
+        return result_of(each)
+
+    monkeypatch.setattr(chaos, "run_round", interrupted)
+    assert main(["chaos", "--minutes", "1", "--protocol", "newtop", "--protocol", "dedos", "--out", "out"]) == 130
+    assert "interrupted after 1 rounds of 2; out/rounds.jsonl has them" in capsys.readouterr().err
+
+
 def test_one_round_again(played: list[Round]) -> None:
     assert main(["chaos", "--protocol", "dedos", "--round-seed", "1004", "--seconds", "12"]) == 0
     assert played == [Round("dedos", 1, 1004, 12.0)]

@@ -402,6 +402,9 @@ def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable
         "longest delivery",
         "And with many processes on few machines?",
         "mailbox 1 of n3 dies",
+        "And what is it good for?",
+        "begins, and never ended",
+        "lock-exclusion",
         "holds",
     ):
         assert part in first.out

@@ -85,6 +85,8 @@ def test_a_port_for_metrics_that_is_taken() -> None:
     found = amiss(network.metrics_port, pretend(bind=taken(9464)), about)
     assert found.text == "metrics cannot be served at 127.0.0.1:9464: Address already in use"
     assert [finding.text for finding in look(network.metrics_port, pretend(), about)] == ["127.0.0.1:9464 is free"]
+    found = amiss(network.metrics_port, pretend(), subject(PEERS, "a", "observe.metrics=0.0.0.0:9464"))
+    assert (found.level, found.change.partition(" to be")[0]) == ("warning", 'set observe.metrics = "9464"')
 
 
 def no_multicasts_by(*interfaces: str) -> Any:

@@ -146,6 +146,13 @@ def test_an_examination_runs_every_check_in_order() -> None:
     assert {finding.level for finding in findings} == {"ok"}
 
 
+def test_the_page_has_every_check() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "doctor.md").read_text()
+    rows = [line.split("|")[1] for line in page.partition("## What it looks at")[2].splitlines() if line.startswith("| ")]
+    told = {name.strip() for row in rows for name in row.split(",")}
+    assert told - {"check"} == set(CHECKS)
+
+
 def test_a_check_that_breaks_is_a_problem_and_stops_no_other() -> None:
     findings = list(examine(pretend(granted=ZeroDivisionError("oops")), Subject()))
     (found,) = [finding for finding in findings if finding.level == "problem"]

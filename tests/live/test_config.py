@@ -34,6 +34,7 @@ transport = "multicast"
 packet = 1400
 trace = "spools"
 run = "monday"
+watch = "127.0.0.1:8765"
 incarnation = 2
 timeout = "5s"
 leave_timeout = "500ms"
@@ -59,6 +60,7 @@ heartbeat = "10ms"
     assert config.multicast == MulticastConfig("239.1.2.3:9000", "127.0.0.1", 4)
     assert config.parameters == {"resilience": 1, "heartbeat": 10_000_000}
     assert config.observe == ObserveConfig("9464", "http://127.0.0.1:4318", 0.5)
+    assert config.watch == "127.0.0.1:8765"
     assert set(tomllib.loads(text + PEERS)) | {"backup"} == {field.name for field in dataclasses.fields(NodeConfig)}
 
 

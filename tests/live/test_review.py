@@ -15,9 +15,8 @@ import pytest
 
 import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, StateRequest, UsageError
-from plainchant.live.host import LONGEST_NAME
 from plainchant.live.names import parse_address
-from plainchant.live.presence import Hello, Known
+from plainchant.live.presence import LONGEST_NAME, Hello, Known
 from plainchant.live.tcp import TcpTransport
 from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport

@@ -19,6 +19,7 @@ from plainchant.live.keys import Key, Keyring
 from plainchant.live.refusals import PROOF, SEALED
 from plainchant.live.sealed import Sealed
 from plainchant.live.sessions import DATA_HEAD, WINDOW, Own, Session
+from plainchant.live.transport import Address
 
 from .wiretap import AT, End, Seen, Tap
 
@@ -260,15 +261,19 @@ def test_asks_and_derivations_are_bounded_in_time(monkeypatch: pytest.MonkeyPatc
             a.gets(source, bytes(forged))
         assert len(tap.under_way) == sealing.ASKS
         assert a.refusals.forged == sealing.DERIVATIONS
-        assert a.refusals.crowded == 1000 - sealing.DERIVATIONS
+        assert a.refusals.crowded == 2000 - sealing.DERIVATIONS  # knocks, which are asked as data is, and proofs
         assert a.refusals.stranger == 1000
         assert a.refusals.other_key == 1000
-        assert len(a.sealed._asked) <= 2 * (sealing.ASKS + len(AT))
+        assert len(a.sealed._asked) <= sealing.ASKS + sealing.ASKS_OF_PEER * len(AT)
         assert a.sealed.sessions == 1
         b = await tap.start("b")  # a peer of the configuration is asked all the same
         b.says(b"lost", "a")
         tap.deliver()
         assert b.proved == [a.address]
+        tap.under_way.clear()
+        for _ in range(100):  # somebody pretends to be where b is
+            a.gets(b.address, Own(tap.ring.sealing, os.urandom(4), "b").prove(sessions.KNOCK, bytes(16)))
+        assert len(tap.under_way) < sealing.ASKS_OF_PEER
 
     run(test)
 
@@ -514,6 +519,36 @@ def attacked() -> list[str]:
 
 def test_an_attacker_changes_nothing() -> None:
     assert attacked() == []
+
+
+def test_any_bytes_are_refused_and_counted() -> None:
+    """Also those that begin as packets of the group do."""
+
+    async def test(tap: Tap) -> None:
+        a, b, _ = await tap.acquainted()
+        key, salts = tap.ring.sealing.id, st.sampled_from([a.sealed._own.salt, b.sealed._own.salt, bytes(16)])
+        numbers = st.integers(0, 100).map(lambda number: number.to_bytes(8)) | st.binary(min_size=8, max_size=8)
+        first = st.sampled_from([bytes((SEALED,)), bytes((PROOF,)), b"\xc1", b""])
+        kind = st.sampled_from([b"\0", b"\1", b"\2", b"\x01" + b.boot])
+        places = st.sampled_from([b"\1a" + bytes(16), b"\1a" + bytes(15)])
+        rest = [salts | st.binary(max_size=40), places | st.binary(max_size=90)]
+        parts = [first, st.just(key) | st.binary(max_size=4), salts, numbers, kind, *rest]
+        sources = st.sampled_from([*AT.values(), ("10.6.6.6", 6)])
+        made = st.tuples(*parts).map(b"".join) | st.binary(max_size=200)
+
+        @given(source=sources, data=made)
+        def try_it(source: Address, data: bytes) -> None:
+            before = b.refusals.total
+            sent = len(tap.under_way)
+            b.gets(source, data)
+            assert b.refusals.total == before + 1 or len(tap.under_way) == sent + 1
+            assert b.heard == []
+            assert b.sealed.sessions == 3
+            tap.under_way.clear()
+
+        try_it()
+
+    run(test)
 
 
 def _still_known(self: Sealed, ring: Keyring) -> None:

@@ -51,8 +51,8 @@ def node_of(group: Group) -> Node:
 )
 def test_a_group_with_a_key_is_a_group(protocol: str, transport: str) -> None:
     async def main() -> None:
-        options: dict[str, Any] = {"protocol": protocol, "transport": transport, "parameters": SLOW[protocol], "key": Keyring.new()}
-        async with members("a", "b", "c", **options) as groups:
+        options: dict[str, Any] = {"protocol": protocol, "transport": transport, "parameters": SLOW[protocol]}
+        async with members("a", "b", "c", key=Keyring.new(), **options) as groups:
             for group in groups:
                 await group.send_many([f"{group.me} {number}".encode() for number in range(5)])
             await groups[1].send(bytes(200_000))
@@ -88,16 +88,36 @@ def test_two_networks_have_one_session(tmp_path: Path, monkeypatch: pytest.Monke
     run(main())
 
 
-def test_different_keys_do_not_meet_and_the_counters_say_why() -> None:
+@pytest.mark.parametrize(
+    ("mine", "others", "reason", "says"),
+    [
+        (True, True, "other_key", "are sealed with a key that it does not have: give everybody the same key file"),
+        (True, False, "unsealed", "are not sealed: give the others the key, too"),
+        (False, True, "sealed", "are sealed, and it has no key: give key=FILE here, too"),
+    ],
+)
+def test_different_keys_do_not_meet_and_it_is_said_why(mine: bool, others: bool, reason: str, says: str) -> None:
     async def main() -> None:
         peers = addresses("a", "b")
-        async with Node(me="a", peers=peers, key=Keyring.new()) as a, Node(me="b", peers=peers, key=Keyring.new()) as b:
-            with pytest.raises(plainchant.JoinTimeout, match="not heard: b"):
-                async with a.join("g", timeout=0.4):
-                    pass
-            assert b.statistics()["refused_other_key"] > 0
-            assert a.statistics()["packets_unproved"] > 0
-            assert a.statistics()[f"sealed_with_{a.key_ids[0]}"] == 0
+
+        async def join(node: Node) -> None:
+            async with node.join("g", timeout=0.4):
+                pass
+
+        async with (
+            Node(me="a", peers=peers, key=Keyring.new() if mine else None) as a,
+            Node(me="b", peers=peers, key=Keyring.new() if others else None) as b,
+        ):
+            ends = await asyncio.gather(join(a), join(b), return_exceptions=True)
+            assert all(isinstance(end, plainchant.JoinTimeout) for end in ends)
+            assert "not heard: b" in str(ends[0])
+            assert says in str(ends[0])
+            told = a.statistics()
+            assert told[f"refused_{reason}"] > 0
+            assert told["packets_received"] == 0
+            if mine:
+                assert told["packets_unproved"] > 0
+                assert told[f"sealed_with_{a.key_ids[0]}"] == 0
 
     run(main())
 

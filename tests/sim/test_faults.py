@@ -262,3 +262,57 @@ def test_half_of_the_drawn_crashes_are_in_the_middle_of_a_broadcast() -> None:
     share = sum(fault.mid_broadcast for fault in crashes) / len(crashes)
     assert len(crashes) > 30
     assert 0.3 < share < 0.7
+
+
+# --- processors that are shared, disks that are full, members that stay ---------------------------------------------------
+
+
+def test_a_busy_process_runs_in_turns() -> None:
+    busy = fault("busy", 20.5, "p2", length=60 * MS, rate=0.75)
+    run = run_faults(busy, workload=(Workload(senders=("p1",), rate=1000.0),))
+    assert [seq for _, seq in run.delivered("p2")] == list(range(1, 101))
+    times = {row["true_time"] for row in run.of("deliver", "p2")}
+    # Of every 20 ms it is stopped for 15, three times; what waited is handled when it goes on.
+    for turn in range(3):
+        start = 20_500 * US + turn * 20 * MS
+        assert not [time for time in times if start < time < start + 15 * MS]
+        assert start + 15 * MS in times
+        assert [time for time in times if start + 15 * MS < time < start + 20 * MS]
+    row, = run.of("fault")
+    assert json.loads(row["detail"]) == {"fault": "busy", "process": "p2", "length": 60 * MS, "rate": 0.75}
+
+
+def test_a_pause_is_not_ended_by_being_busy_and_both_end_with_the_run() -> None:
+    run = run_faults(
+        fault("busy", 20, "p2", length=10 * SECOND, rate=0.5), fault("pause", 25.5, "p2", length=30 * MS),
+        workload=(Workload(senders=("p1",), rate=1000.0),),
+    )
+    times = [row["true_time"] for row in run.of("deliver", "p2")]
+    assert not [time for time in times if 25_500 * US < time < 55_500 * US]
+    assert len(times) == 100
+
+
+def test_a_process_whose_disk_is_full_halts() -> None:
+    run = run_faults(fault("disk", 20.5, "p2", room=100), fault("restart", 40.5, "p2"))
+    assert run.history("p2")[-2:] == ["fault", "crash"]
+    end = run.summary.processes["p2"]
+    assert (end.state, end.reason) == ("halted", "its trace cannot be written: the disk is full")
+    assert json.loads(run.of("crash", "p2")[0]["detail"])["reason"] == "trace"
+    assert run.summary.processes["p2#1"].state == "alive"
+
+
+def test_those_who_stay_are_never_lost_and_others_are() -> None:
+    plan = scenario(crash=3, pause=3, partition=1, cut=1, leave=1, disk=3, busy=3, steady=("p1", "p4"))
+    drawn = draw_faults(plan, Random("3"))
+    lost = [each for each in drawn if each.kind in ("crash", "pause", "leave", "disk")]
+    assert {each.process for each in lost} == {"p2", "p3", "p5"}
+    for each in drawn:
+        if each.kind == "partition":
+            assert {"p1", "p4"} <= set(max(each.parts, key=len))
+        if each.kind == "cut":
+            assert each.source not in ("p1", "p4")
+    assert {each.process for each in drawn if each.kind == "busy"} == {"p1", "p2", "p3", "p4", "p5"}
+    disks = [each for each in drawn if each.kind == "disk"]
+    assert len({each.room for each in disks}) > 1
+    backs = [(back.process, back.at) for back in drawn if back.kind == "restart"]
+    assert all(any(process == each.process and at > each.at for process, at in backs) for each in disks)

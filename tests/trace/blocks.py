@@ -103,7 +103,7 @@ def admit(token: int, number: int) -> str:
 
 
 def leads(owner: str | None, term: int, quorum: str = "majority", *, confirmed: bool = True, primary: bool = True) -> str:
-    state = {"owner": owner, "token": term, "confirmed": confirmed, "primary": primary, "quorum": quorum}
+    state: dict[str, Any] = {"owner": owner, "token": term, "confirmed": confirmed, "primary": primary, "quorum": quorum}
     return note("election", "view", at_view=1, members=["a", "b"], digest=f"{owner}{term}", **state)
 
 
@@ -247,6 +247,10 @@ GOOD: list[tuple[str, str, Mapping[str, str]]] = [
     }),
     ("lock-exclusion: the holder is in another part", "lock-exclusion", {
         "a": history(ABC, hold(1, "a,b,c"), "end"), "b": history(ABC, "view 2 b,c", hold(2, "b,c"), "end"),
+    }),
+    ("lock-exclusion: who is cut off may give it up later", "lock-exclusion", {
+        "a": history(AB, hold(1, at=10), release(1, at=30), "end"),
+        "b": history(AB, "view 2 b", hold(2, "b", at=20), release(2, at=40), "end"),
     }),
     ("lock-exclusion: who loses it may learn that later", "lock-exclusion", {
         "a": history(AB, hold(1, at=10), release(1, at=30, event="lost"), "end"), "b": history(AB, hold(2, at=20), "end"),

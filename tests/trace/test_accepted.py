@@ -50,6 +50,7 @@ EXCUSED = [
     ("a crash", ("| end", "| crash")),
     ("a history that is cut", (" | end", "")),
     ("who left", ("| end", "| leave")),
+    ("a clock that was wrong from the start", ("| end", '| fault detail={"fault":"clock","timing":true} | end')),
     ("a clock that was set where clocks count", ("| end", '| fault detail={"fault":"step","timing":true} | end')),
 ]
 
@@ -86,6 +87,10 @@ def test_messages_with_deadlines_overtake() -> None:
 def test_a_run_that_was_not_drained_says_nothing() -> None:
     table: pa.Table = trace(FINE, drained=False)
     assert accepted_once(table).verdict == "nothing to check"
+
+
+def test_a_trace_without_what_was_accepted_says_nothing() -> None:
+    assert accepted_once(trace({"a": "view 1 a | send digest=1 size=3 | deliver a 1 | end"})).verdict == "nothing to check"
 
 
 def test_many_violations_are_counted_and_some_are_told() -> None:

@@ -167,7 +167,8 @@ class Requests(Block):
         limit = self._check(payload, need, timeout)
         number = next(self._numbers)
         name = f"{self.me}/{number}"
-        future = self._asking[name] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._asking[name] = future
         try:
             async with asyncio.timeout(limit) as scope:
                 await self._put(number, need, payload)
@@ -210,7 +211,8 @@ class Requests(Block):
                 while True:
                     await self.replica.until(lambda: len(self._open) < self.most, timeout=math.inf)
                     with suppress(TooManyQuestions):
-                        return await self.execute(body, timeout=math.inf)
+                        await self.execute(body, timeout=math.inf)
+                        return
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -247,13 +249,13 @@ class Requests(Block):
             await self._say([_ANSWER, name, value] if error is None else [_FAILED, name, error])
 
     async def _say(self, body: Any) -> None:
-        """Says what is to be said, whatever comes of it."""
+        """Says what is to be said, however long it takes and whatever comes of it."""
         try:
-            await self.execute(body)
+            await self.execute(body, timeout=math.inf)
         except CommandRefused:
             return  # the question is over
-        except (NoOutcome, ReplicaOver):
-            return  # it is sent, and will have its place; or this process is out, which the others see
+        except ReplicaOver:
+            return  # this process is out, which the others see
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work)

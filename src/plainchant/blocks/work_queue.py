@@ -103,6 +103,8 @@ class _Job:
     place: int
     putter: ProcessId
     payload: Any
+    mark: str
+    """A digest of the payload."""
     key: str | None
     attempt: int = 0
     worker: ProcessId | None = None
@@ -146,6 +148,8 @@ class WorkQueue(Block):
         self._keys: dict[str, str] = {}
         """The job of each key, as long as the job or its result is here."""
         self._places = 0
+        self._history = ""
+        """A digest of all results that there ever were, so that a digest of the state need not look at each of them."""
         self._finishing: dict[str, list[asyncio.Future[Finished]]] = {}
         """Who waits here for a job to be over."""
         self._dealt = asyncio.Event()
@@ -285,7 +289,7 @@ class WorkQueue(Block):
         try:
             await self._settle()
         except (NoOutcome, ReplicaOver) as problem:
-            await self._say([_BACK, task.job, task.attempt, f"it was not begun: {problem}"])
+            await self._say([_BACK, task.job, task.attempt, f"it was not begun: {problem}"], math.inf)
             return
         job = self._jobs.get(task.job)
         if job is None or (job.attempt, job.worker) != (task.attempt, self.me):
@@ -301,20 +305,21 @@ class WorkQueue(Block):
         except Exception as problem:
             error = f"{type(problem).__name__}: {problem}"
         self._tell("stop", job=task.job, attempt=task.attempt, failed=error is not None)
-        await self._say([_DONE, task.job, task.attempt, value] if error is None else [_BACK, task.job, task.attempt, error])
+        word, rest = (_DONE, value) if error is None else (_BACK, error)
+        await self._say([word, task.job, task.attempt, rest], math.inf)  # until this has its place, nobody else gets the job
 
     async def _settle(self) -> None:
         """Returns when an attempt that was dealt to this process is one at every member that stays."""
         await self.replica.settle()
 
-    async def _say(self, body: Any) -> None:
+    async def _say(self, body: Any, timeout: float | None = None) -> None:
         """Says what is to be said, whatever comes of it."""
         try:
-            await self.execute(body)
+            await self.execute(body, timeout=timeout)
         except CommandRefused:
             return  # it comes too late, and does not count
         except (NoOutcome, ReplicaOver):
-            return  # it is sent, and will have its place; or this process is out, which the others see
+            return  # it may have its place later; or this process is out, which the others see
 
     # --- the state machine --------------------------------------------------------------------------------------------
 
@@ -346,7 +351,7 @@ class WorkQueue(Block):
         if self.is_full:
             raise QueueFull(f"{self.name} has {len(self._jobs)} jobs that are not done, and no room for more; wait for some")
         self._places += 1
-        job = _Job(f"{command.sender}/{command.number}", self._places, command.sender, payload, key)
+        job = _Job(f"{command.sender}/{command.number}", self._places, command.sender, payload, digest_of(payload), key)
         self._jobs[job.name] = job
         if key is not None:
             self._keys[key] = job.name
@@ -394,11 +399,13 @@ class WorkQueue(Block):
         """The effect: from here on the job has its result, and no other one ever."""
         self._put_down(job)
         del self._jobs[job.name]
+        value = digest_of([finished.value, finished.error])
         self._tell(
             "effect", job=job.name, attempt=finished.attempt, worker=finished.worker, failed=finished.error is not None,
-            value=digest_of([finished.value, finished.error]),
+            value=value,
         )
         self._results[job.name] = finished
+        self._history = digest_of([self._history, job.name, finished.attempt, finished.worker, value])
         self._forget()
         self._answer(finished)
 
@@ -459,7 +466,16 @@ class WorkQueue(Block):
             "keys": [[key, name] for key, name in self._keys.items()],
             "members": list(self._members),
             "places": self._places,
+            "history": self._history,
         }
+
+    def digest(self) -> str:
+        jobs = [
+            [job.name, job.place, job.mark, job.key, job.attempt, job.worker, job.last, job.is_taken_away]
+            for job in self._jobs.values()
+        ]
+        workers = [[worker, most, self._hands[worker]] for worker, most in self._workers.items()]
+        return digest_of([jobs, workers, self._members, self._places, len(self._results), len(self._keys), self._history])
 
     def restore(self, snapshot: Any) -> None:
         bounds = [self.capacity, self.keep, self.attempts, self.largest]
@@ -475,7 +491,7 @@ class WorkQueue(Block):
         self._results = {fields[0]: Finished(*fields) for fields in snapshot["results"]}
         self._keys = dict(snapshot["keys"])
         self._members = list(snapshot["members"])
-        self._places = snapshot["places"]
+        self._places, self._history = snapshot["places"], snapshot["history"]
         self._dealt.set()
 
     def merge(self, parts: Sequence[Part], view: View) -> None:
@@ -489,7 +505,7 @@ class WorkQueue(Block):
                 self._results.setdefault(fields[0], Finished(*fields))
             for fields in state["jobs"]:
                 job = jobs.setdefault(fields[0], _Job(*fields))
-                job.attempt = max(job.attempt, fields[5])
+                job.attempt = max(job.attempt, _Job(*fields).attempt)
         self._jobs = {name: job for name, job in jobs.items() if name not in self._results}
         for place, job in enumerate(self._jobs.values(), 1):
             job.place, job.worker = place, None
@@ -501,6 +517,7 @@ class WorkQueue(Block):
             worker: most for state in states for worker, most, _ in state["workers"] if worker in view.members
         }
         self._hands = {worker: [] for worker in self._workers}
+        self._history = digest_of([list(dataclasses.astuple(finished)) for finished in self._results.values()])
         self._tell("anew", jobs=len(self._jobs))
         for finished in list(self._results.values()):
             self._answer(finished)

@@ -32,6 +32,10 @@ COMMANDS: Final = (
         "metrics",
         "Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.",
     ),
+    Later(
+        "watch",
+        "Show a group in the browser while it works: who is there, views and why, rates, latencies, messages, and a verdict.",
+    ),
     Later("report", "Write a report: one HTML file that opens in any browser, without network."),
     Later("trace", "Print a trace readably, export it, or draw it."),
     Later(

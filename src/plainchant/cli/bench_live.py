@@ -124,6 +124,7 @@ def _show(result: dict[str, Any]) -> None:
     console.print(table)
     console.print()
     _show_encrypted(console, result.get("encrypted_to_plain", []))
+    _show_sealing(console, result.get("sealing", []))
     _show_newtop(console, result)
     _show_timed(console, result["timed"])
     _show_local(console, result)
@@ -158,6 +159,21 @@ def _show_encrypted(console: Console, rows: list[dict[str, Any]]) -> None:
     )
     for row in rows:
         figures = (_figure(row[name]) for name in ("median", "least", "largest", "processor", "round_trip"))
+        table.add_row(row["protocol"], f"{row['size']:,}", f"{row['packet']:,}", *figures, f"{row['rounds']}")
+    console.print(table)
+    console.print()
+
+
+def _show_sealing(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Processor time with a key to that without, in one process."""
+    if not rows:
+        return
+    table = plain_table(
+        "processor time a message, in one process", "size", "packet", "without, µs", "with, µs", "ratio", "least", "largest",
+        "rounds",
+    )
+    for row in rows:
+        figures = (_figure(row[name]) for name in ("plain_us", "sealed_us", "median", "least", "largest"))
         table.add_row(row["protocol"], f"{row['size']:,}", f"{row['packet']:,}", *figures, f"{row['rounds']}")
     console.print(table)
     console.print()

@@ -25,7 +25,7 @@ from ..live.chaos.rounds import Result, by_reference, own_files, run_round
 from ..live.process import LiveError
 from ..model import UsageError
 from ..trace.reference import Verification
-from .console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
+from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, output, plain_table
 from .output import refuse_occupied
 
 MINUTES: Final = 5.0
@@ -106,6 +106,10 @@ def chaos(
                         lines.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
                 if not as_json:
                     _tell_round(result, home, console)
+    except KeyboardInterrupt:
+        kept = f"; {out / 'rounds.jsonl'} has them" if out is not None and results else ""
+        complain(f"interrupted after {len(results)} rounds of {len(wanted)}{kept}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         if out is None and not failed and all(result.is_well for result in results):
             shutil.rmtree(home, ignore_errors=True)

@@ -24,6 +24,7 @@ from ..trace import read
 from ..trace.show import decode, in_order
 from . import story
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .demo_blocks import built_upon
 from .live import execute as execute_live
 from .live import tell as tell_live
 from .output import staged
@@ -58,8 +59,8 @@ def demo(
     readable account of what happened. The same with five real processes on this machine. Five groups that overlap in a ring
     and a chain, with one order over all of them. A network that falls into three parts, which go on and come together again.
     A token ring that promises deadlines and keeps them. Mailboxes in common memory, of which all but one die. Nodes whose
-    processes share mailboxes, and of which one dies with all that is on it. Then forty runs with other faults each, as tasks on
-    Spark, all verified; and a page for the browser of each.
+    processes share mailboxes, and of which one dies with all that is on it. A lock that survives whoever holds it. Then forty
+    runs with other faults each, as tasks on Spark, all verified; and a page for the browser of each.
 
     Examples:
 
@@ -77,9 +78,10 @@ def demo(
         timed = _timed(directory / "timed")
         shared = _shared(directory / "shared")
         over_nodes = _over_nodes(directory / "nodes")
+        built = built_upon()
         swept = _laboratory(directory)
     _onwards(result, out)
-    if not (result.passes and lived and overlapped and parted and timed and shared and over_nodes and swept):
+    if not (result.passes and lived and overlapped and parted and timed and shared and over_nodes and built and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -409,6 +411,7 @@ def _onwards(result: Result, out: Path) -> None:
         (f"plainchant trace {out}/shared --kind decide", "who decided on which message, when, and in which copy"),
         (f"plainchant trace {out}/nodes --kind elect", "which distributors a group over nodes had, and why"),
         (f"plainchant trace {out} --export chrome --out demo.json", "a picture, in ui.perfetto.dev"),
+        ("plainchant chaos --minutes 1", "real processes in trouble, and what still holds"),
         ("plainchant run --list", "other scenarios to try, and `plainchant live` runs each with real processes"),
         ("plainchant protocols sequencer", "what it promises, and what can be set; there are four other protocols"),
     ):

@@ -27,7 +27,7 @@ from ..trace import read
 from ..trace.collect import CollectSummary, collect
 from ..trace.reference import Verification, verify
 from ..trace.validation import validate
-from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
 from .output import staged
 from .run import tell_verification
 from .running import VERIFY_UP_TO
@@ -127,6 +127,10 @@ def live(
     drain_at_most: Annotated[
         str, typer.Option(metavar="DURATION", help="Wait for quiet no longer than this, whatever the scenario says.")
     ] = format_duration(DRAIN_AT_MOST),
+    watch_at: Annotated[
+        str | None,
+        typer.Option("--watch", metavar="HOST:PORT", help="Serve a page here that shows the run as it goes.", show_default=False),
+    ] = None,
     encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key made for the run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -160,7 +164,7 @@ def live(
         "drain_at_most": parse_duration(drain_at_most),
         "encrypted": encrypted,
     }
-    with staged(out) if out is not None else _temporary() as directory:
+    with staged(out) if out is not None else _temporary() as directory, _watched(directory / "spools", watch_at):
         result = execute(scenario, directory, verify_it=verify_it, options=options)
     if as_json:
         print(json.dumps(result.to_json(), indent=2, ensure_ascii=False))
@@ -171,6 +175,27 @@ def live(
             console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
     if not result.passes:
         raise typer.Exit(EXIT_UNEXPECTED)
+
+
+@contextlib.contextmanager
+def _watched(spools: Path, place: str | None) -> Iterator[None]:
+    """The page of a run, with a live verdict, while the run goes on."""
+    if place is None:
+        yield
+        return
+    from ..watch.server import served
+    from ..watch.sources import Spools
+    from ..watch.verdict import SparkVerdict
+
+    verdict = SparkVerdict(None)
+    verdict.start()
+    try:
+        with served(Spools(spools), place, verdicts=verdict) as page:
+            complain(f"the page is at {page.url}; the run begins when Spark is there to judge it")
+            verdict.wait()
+            yield
+    finally:
+        verdict.stop()
 
 
 @contextlib.contextmanager

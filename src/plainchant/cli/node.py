@@ -34,6 +34,10 @@ def node(
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Record everything here, for `plainchant collect`.", show_default=False)
     ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve a page here that shows what this process does.", show_default=False),
+    ] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long the group may take to let us in.", show_default=False)
     ] = None,
@@ -82,7 +86,10 @@ def node(
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
-    given = {"me": me, "group": group, "trace": trace, "timeout": timeout, "key": key, "insecure": "true" if insecure else None}
+    given = {
+        "me": me, "group": group, "trace": trace, "watch": watch, "timeout": timeout, "key": key,
+        "insecure": "true" if insecure else None,
+    }
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     config = load_config(file, overrides)
     with warnings.catch_warnings():

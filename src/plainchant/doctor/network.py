@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..live.multicast import DEFAULT_GROUP
-from ..live.names import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, parse_address
+from ..live.names import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, is_loopback, parse_address
 from ..live.observe.endpoint import where
 from ..live.transport import Address
 from ..live.udp import WANTED_BUFFER
@@ -120,6 +120,13 @@ def metrics_port(machine: Machine, subject: Subject) -> Iterator[Finding]:
         yield problem(
             "metrics", f"metrics cannot be served at {format_address(address)}: {why}",
             f"end what is there (`ss -lnpt 'sport = :{address[1]}'` names it), or set observe.metrics to another port",
+        )
+        return
+    number, unknown = machine.resolve(address[0])
+    if not unknown and not is_loopback((number, address[1])):
+        yield warning(
+            "metrics", f"{format_address(address)} is free, and whoever reaches it reads the names of groups and processes there",
+            f'set observe.metrics = "{address[1]}" to be read on this machine only, or let a firewall pass Prometheus alone',
         )
     else:
         yield ok("metrics", f"{format_address(address)} is free")

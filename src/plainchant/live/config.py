@@ -76,6 +76,7 @@ class NodeConfig:
     )
     trace: str = parameter("", "directory to record everything in that happens, for `plainchant collect`; without it, nothing is")
     run: str = parameter("r0", "name of the run in the trace")
+    watch: str = parameter("", "host and port of a page that shows what this process does; without it, there is none")
     observe: ObserveConfig = parameter(ObserveConfig(), "metrics and spans")
     incarnation: int = parameter(
         0, "how often this member was started before, at the least; it is found out if another member remembers", minimum=0
@@ -107,6 +108,7 @@ class NodeConfig:
             packet=self.packet,
             trace=self.trace or None,
             run=self.run,
+            watch=self.watch or None,
             incarnation=self.incarnation,
             timeout=self.timeout / SECOND,
             leave_timeout=self.leave_timeout / SECOND,
@@ -277,6 +279,7 @@ protocol = "sequencer"          # `plainchant protocols` lists them
 # packet = 0                    # bytes of a packet; 0: as large as the network takes them whole
 # trace = ""                    # a directory to record everything in, for `plainchant collect` and `plainchant verify`
 # run = "r0"                    # the name of the run in that trace
+# watch = ""                    # such as "127.0.0.1:8765": a page for the browser that shows what this process does
 # incarnation = 0               # how often this member was started before, if nobody else remembers
 # timeout = "30s"               # how long the group may take to let this process in
 # leave_timeout = "10s"         # and to let it go
@@ -297,7 +300,7 @@ resilience = 1                  # a message is delivered when a member besides t
 # [observe]
 # metrics = ""                  # "127.0.0.1:9464": figures for Prometheus are at http://127.0.0.1:9464/metrics
 # otlp = ""                     # "http://127.0.0.1:4318": a collector that gets OpenTelemetry's spans
-# messages = 0.001              # the share of messages that are traced
+# messages = 0.0001             # the share of messages that are traced
 
 # With transport = "multicast":
 # [multicast]

@@ -741,12 +741,11 @@ class LiveHost:
 
     def counters(self) -> Mapping[str, int]:
         transport, refused = self._transport.counters, self.refusals
-        foreign = refused.stranger + refused.old
         return {
             "packets_sent": transport.sent,
             "packets_received": self.packets_received,
-            "packets_damaged": refused.total - foreign,
-            "packets_foreign": foreign,
+            "packets_damaged": refused.broken,
+            "packets_foreign": refused.foreign,
             "packets_queued": transport.queued,
             "packets_dropped": transport.dropped + self.packets_unroutable,
             "bytes_sent": transport.sent_bytes,

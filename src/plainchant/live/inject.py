@@ -137,7 +137,7 @@ class Injector:
         """A process is gone; one that was to come back after leaving does so now."""
         fault = self._waiting.pop(process.place, None)
         if fault is not None and not self._over:
-            self._at(0, functools.partial(self._crew.come, process.place, self._crew.groups_of(process.place), fault))
+            self._at(0, functools.partial(self._follow, process, fault))
         elif process.end is not None and process.end.state == "halted" and self._rates.restart_halted and not self._over:
             comes = self._returning.random() < self._rates.restart_halted
             away = round(self._returning.expovariate(1 / max(self._rates.restart_after, 1)))
@@ -175,6 +175,13 @@ class Injector:
             self._skip(fault, f"{process.name} was alive, and stopped")
             return
         await self._crew.come(fault.process, self._crew.groups_of(fault.process), fault)
+
+    async def _follow(self, process: Process, fault: Fault) -> None:
+        """Somebody follows a process that has left, unless somebody has meanwhile: a place has one process at a time."""
+        if self._crew.latest.get(process.place) is process:
+            await self._crew.come(process.place, self._crew.groups_of(process.place), fault)
+        else:
+            self._skip(fault, f"{self._crew.latest[process.place].name} had come already")
 
     async def _lives(self, process: Process) -> bool:
         """Whether a process is there, even if it is too busy to answer; a doomed one that has found no broadcast to die in lives

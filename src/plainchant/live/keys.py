@@ -64,22 +64,20 @@ class Key:
 
     secret: bytes
     cipher: str = DEFAULT_CIPHER
+    id: bytes = dataclasses.field(init=False, compare=False)
+    """The four bytes by which packets name it."""
 
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:
             raise UsageError(f"a key has {KEY_BYTES} bytes, and this has {len(self.secret)}; make one with `plainchant key new`")
         if self.cipher not in CIPHERS:
             raise UsageError(f"there is no cipher {self.cipher!r}; there are {', '.join(CIPHERS)}")
+        object.__setattr__(self, "id", self.derive(b"", b"key id")[:ID_BYTES])
 
     @classmethod
     def new(cls, cipher: str = DEFAULT_CIPHER) -> Self:
         """A key that nobody has."""
         return cls(secrets.token_bytes(KEY_BYTES), cipher)
-
-    @property
-    def id(self) -> bytes:
-        """The four bytes by which packets name it."""
-        return self.derive(b"", b"key id")[:ID_BYTES]
 
     @property
     def text(self) -> str:

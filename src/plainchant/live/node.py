@@ -76,6 +76,8 @@ from .udp import UdpTransport
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from ..trace.spool import Spool
+    from ..watch.node import NodePage
     from .keys import Keyring, KeySource
     from .observe.observer import Observer
     from .observe.spans import Spans
@@ -134,6 +136,8 @@ class Node:
     addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
     of all peers there. Where processes may be in no group, to serve others, :meth:`serve` is what such a one does.
 
+    ``watch`` (``"127.0.0.1:8765"``) serves a page there that shows what this process does (``docs/watch.md``).
+
     ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the
     node's figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it tells
     OpenTelemetry of what happens (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra
@@ -163,6 +167,7 @@ class Node:
         agree: Callable[[Invitation], bool] | None = None,
         memory: str = "",
         backup: Mapping[str, str | Address] | None = None,
+        watch: str | None = None,
         description: Description | None = None,
         metrics: str | CollectorRegistry | None = None,
         spans: Spans | float | None = None,
@@ -198,6 +203,8 @@ class Node:
         self._make_transport = _transport_maker(transport)
         self._packet = packet
         self._trace = trace
+        self._watch = watch
+        self._page: NodePage | None = None
         self._run = run
         self._incarnation = incarnation
         self._random = Random(seed if seed is not None else int.from_bytes(os.urandom(8)))
@@ -291,6 +298,11 @@ class Node:
             if self._observer is not None:
                 await self._observer.open(self)
             self._is_open = True
+            if self._watch is not None:
+                from ..watch.node import NodePage  # brings aiohttp
+
+                self._page = NodePage(self.place, self._watch)
+                await self._page.open()
             if danger:
                 warnings.warn(danger, Insecure, stacklevel=2)
             self._watch_key()
@@ -298,6 +310,8 @@ class Node:
                 await self._take_name()
         except BaseException:
             self._is_open = False
+            if self._page is not None:
+                await self._page.close()
             if self._observer is not None:
                 await self._observer.close()
             if opened:
@@ -496,6 +510,8 @@ class Node:
             for group in list(self._host.groups.values()):
                 group.halted(Reason("closed", f"{self.name} was closed"))
             self._end_state()
+            if self._page is not None:
+                await self._page.close()
             await self._transport.close()
             if self._observer is not None:
                 await self._observer.close()
@@ -618,7 +634,7 @@ class Node:
             waiting = self._host.waiting(name) if group is not None else None
             missing = waiting.text if waiting is not None else presence.missing(name)
             await self._give_up(name, group)
-            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {missing}"
+            text = f"{presence.name} could not enter group {name!r} in {timeout:.3g} s: {missing}{self._key_hint()}"
             raise JoinTimeout(Reason("join timeout", text)) from None
         except BaseException:
             await self._give_up(name, group)
@@ -626,6 +642,18 @@ class Node:
         finally:
             self._entering.discard(name)
         return group
+
+    def _key_hint(self) -> str:
+        """What the counters say of keys that do not fit, for somebody who waits."""
+        refused = self._refusals
+        for count, what in (
+            (refused.other_key, "are sealed with a key that it does not have: give everybody the same key file"),
+            (refused.unsealed, "are not sealed: give the others the key, too"),
+            (refused.sealed, "are sealed, and it has no key: give key=FILE here, too"),
+        ):
+            if count:
+                return f"; {count} packets came that {what}"
+        return ""
 
     def _check_outside(self, name: str) -> None:
         """Fails unless this process runs and has never been in the group."""
@@ -727,9 +755,7 @@ class Node:
         # Who only joins need not know who forms a group.
         self._check(self.parameters, {name: members for name, members in groups.items() if members})
         spool = None
-        if self._trace is not None:
-            from ..trace.spool import Spool, next_run  # brings Arrow, which a process without a trace does not need
-
+        if self._trace is not None or self._page is not None:
             start = {
                 "version": TRACE_VERSION,
                 "protocol": description.name,
@@ -737,12 +763,21 @@ class Node:
                 "promises": [promise.name for promise in description.promises(self.parameters, groups)],
                 "bounds": dict(description.bounds(self.parameters, groups)),
             }
-            name = self._presence.name
-            run = self._run if self._run is not None else next_run(self._trace, name)
-            spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
+            spool = self._spool(self._presence.name, start)
         self._suit_host()
         self._host.begin(self._presence.name, self._make_engine, spool)
         self._introduce()
+
+    def _spool(self, name: str, start: dict[str, Any]) -> Spool | None:
+        """What records this process: its spool, its page, or both."""
+        spool = None
+        run = self._run
+        if self._trace is not None:
+            from ..trace.spool import Spool, next_run  # brings Arrow, which a process without a trace does not need
+
+            run = run if run is not None else next_run(self._trace, name)
+            spool = Spool(self._trace, run=run, process=name, start=start, time=self._host.clock())
+        return self._page.tap(run or "now", name, start, spool) if self._page is not None else spool
 
     def _suit_host(self) -> None:
         """Gives the host what this protocol needs of it."""
@@ -1045,6 +1080,7 @@ def join(
     incarnation: int = 0,
     memory: str = "",
     backup: Mapping[str, str | Address] | None = None,
+    watch: str | None = None,
     metrics: str | CollectorRegistry | None = None,
     spans: Spans | float | None = None,
     timeout: float = 30.0,
@@ -1067,7 +1103,7 @@ def join(
         return Node(
             protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
             trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
-            backup=backup, metrics=metrics, spans=spans, key=key, insecure=insecure,
+            backup=backup, watch=watch, metrics=metrics, spans=spans, key=key, insecure=insecure,
         )
 
     joining = make_node().join(

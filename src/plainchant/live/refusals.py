@@ -64,6 +64,17 @@ class Refusals:
         """All of them."""
         return sum(self.as_dict().values())
 
+    @property
+    def broken(self) -> int:
+        """Those that nobody of ours can have sent as they came."""
+        return self.truncated + self.oversized + self.noise + self.damaged + self.forged
+
+    @property
+    def foreign(self) -> int:
+        """Those from or for somebody else."""
+        own_key = self.unsealed + self.sealed + self.other_key
+        return own_key + self.stranger + self.redirected + self.misdirected + self.old
+
     def as_dict(self) -> dict[str, int]:
         """By reason."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

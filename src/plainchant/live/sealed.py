@@ -71,6 +71,8 @@ MOMENT: Final = 0.05
 """Seconds: the unit of time for the bounds below."""
 ASKS: Final = 64
 """Strangers that are asked to prove themselves in a moment. (Those whom the configuration names are asked beside them.)"""
+ASKS_OF_PEER: Final = 16
+"""The same at one address that the configuration names."""
 DERIVATIONS: Final = 256
 """Sessions that are derived to look at a proof in a moment."""
 
@@ -109,8 +111,9 @@ class Sealed:
         self._lists: dict[tuple[Address, ...], tuple[list[tuple[tuple[Address, ...], bytes]], tuple[Address, ...]]] = {}
         """For receivers: whom each packet names, and who is not proved."""
         self._moment = 0.0
-        self._asked: set[tuple[int, Address]] = set()
-        self._asks = 0
+        self._asked: set[tuple[int, Address, bytes]] = set()
+        self._asks: Counter[Address | None] = Counter()
+        """Of strangers together under None."""
         self._derived = 0
         self._numbers = NUMBERS
         self._dropped: set[bytes] = set()
@@ -202,23 +205,22 @@ class Sealed:
     def _knock(self, send: Callable[[Sequence[Address], Data], None], address: Address) -> None:
         """Data for somebody who has not proved itself is not sent; it is asked who it is, but not for each of many packets."""
         self.unproved += 1
-        if self._is_first(KNOCK, address):
+        if self._is_first(KNOCK, address, NOTHING):
             send((address,), self._session().prove(KNOCK, NOTHING))
 
     def _prove(self, address: Address, kind: int, answers: bytes) -> None:
         for send in self._inner_senders:
             send((address,), self._session().prove(kind, answers))
 
-    def _is_first(self, kind: int, address: Address) -> bool:
-        """Whether nothing of that kind went to that address in this moment, and there is room for strangers in it."""
+    def _is_first(self, kind: int, address: Address, salt: bytes) -> bool:
+        """Whether nothing of that kind went to that address about that salt in this moment, and there is room for it: for
+        strangers together, and for each address of the configuration by itself, which anybody can pretend to be at."""
         self._look_at_clock()
-        what = (kind, address)
-        if what in self._asked:
+        what = (kind, address, salt)
+        whose = address if address in self._places else None
+        if what in self._asked or self._asks[whose] >= (ASKS if whose is None else ASKS_OF_PEER):
             return False
-        if address not in self._places:
-            if self._asks >= ASKS:
-                return False
-            self._asks += 1
+        self._asks[whose] += 1
         self._asked.add(what)
         return True
 
@@ -227,7 +229,8 @@ class Sealed:
         if now >= self._moment:
             self._moment = now + MOMENT
             self._asked.clear()
-            self._asks = self._derived = 0
+            self._asks.clear()
+            self._derived = 0
 
     # --- receiving --------------------------------------------------------------------------------------------------
 
@@ -257,7 +260,7 @@ class Sealed:
             return
         if session.address != source and session.address is not None:
             refused.redirected += 1
-            if self._is_first(ASK, source):
+            if self._is_first(ASK, source, salt):
                 self._prove(source, ASK, salt)  # it may have moved; then it says so
             return
         end = DATA_HEAD.size + BOOT_BYTES * receivers
@@ -296,7 +299,7 @@ class Sealed:
             self.refusals.other_key += 1
             return
         self.refusals.stranger += 1
-        if self._is_first(ASK, source):
+        if self._is_first(ASK, source, salt):
             self._prove(source, ASK, salt)
 
     def _on_proof(self, source: Address, data: Data) -> None:
@@ -312,13 +315,15 @@ class Sealed:
             refused.other_key += 1
         elif kind not in _KINDS or len(data) != PROOF_HEAD.size + length + TAG_BYTES:
             refused.noise += 1
-        elif kind == KNOCK:
-            if salt not in self._own_salts and self._is_first(ASK, source):
-                self._prove(source, ASK, salt)
-        elif answers not in self._answerable:
-            refused.old += 1  # it answers what we were before
         elif salt in self._own_salts:
             refused.misdirected += 1  # our own word, come back
+        elif kind == KNOCK:
+            if self._is_first(ASK, source, salt):
+                self._prove(source, ASK, salt)
+            else:
+                refused.crowded += 1
+        elif answers not in self._answerable:
+            refused.old += 1  # it answers what we were before
         else:
             self._on_answer(source, bytes(data), key, salt, number, kind)
 

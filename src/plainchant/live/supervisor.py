@@ -44,7 +44,6 @@ from ..sim.summary import ProcessEnd, describe_fault
 from . import control
 from .crew import Crew
 from .inject import Injector
-from .keys import Key
 from .memory.server import MailboxServer, namespace_of
 from .namespaces import Namespaces
 from .process import LiveError, Process
@@ -147,7 +146,7 @@ def supervise(
     with kernel if kernel is not None else contextlib.nullcontext():
         supervisor = _Supervisor(stretched(scenario, time_scale), min(scenario.drain, drain_at_most), progress)
         supervisor.time_scale = time_scale
-        supervisor.key = Key.new().text if encrypted else ""
+        supervisor.key = _new_key() if encrypted else ""
         supervisor.watch = watch
         try:
             return asyncio.run(supervisor.run(spools, processes, kernel, _kept(scenario, given), run))
@@ -365,6 +364,12 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
             dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in (*scenario.fault, *drawn)
         ),
     )
+
+
+def _new_key() -> str:
+    from .keys import Key  # brings the ciphers, for which other runs need not wait
+
+    return Key.new().text
 
 
 def not_applied(scenario: Scenario) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ import sys
 import warnings
 from collections.abc import Coroutine
 from random import Random
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..engine import Engine, Host
 from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
@@ -36,11 +36,13 @@ from ..scenario.model import Workload
 from ..sim.omissions import Omission
 from . import control
 from .faulty import FaultyTransport
-from .keys import Keyring
 from .node import Insecure, Node
 from .transport import Address
 from .udp import UdpTransport
 from .workload import Numbering, Sender, outgoing_for
+
+if TYPE_CHECKING:
+    from .keys import Keyring
 
 JOIN_SECONDS: Final = 30.0
 """So long a process that comes later tries to get into a group; then there is none."""
@@ -85,7 +87,7 @@ class Worker:
             memory=task.memory,
             backup=task.backup,
             description=self._describe(),
-            key=Keyring.parse(task.key, "the task") if task.key else None,
+            key=_ring(task.key),
             insecure=task.insecure,
         )
         if self._node.proposes:
@@ -111,6 +113,9 @@ class Worker:
                 self._node.host.note("fault", task.note)
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
+                if self._node.host.memory.timely and abs(task.clock_offset) > getattr(parameters, "skew", 0):
+                    # It was set while nobody was here, perhaps: nothing is promised to who has a wrong clock.
+                    self._node.host.note("fault", {"fault": "clock", "timing": True, "offset": task.clock_offset})
             return description.make(host, parameters)
 
         return dataclasses.replace(description, make=make)
@@ -406,6 +411,15 @@ class Worker:
             reason = self._node.host.waiting("")
             return reason.text if reason is not None else None
         return None
+
+
+def _ring(key: str) -> Keyring | None:
+    """The keyring of a run, where packets are sealed."""
+    if not key:
+        return None
+    from .keys import Keyring  # brings the ciphers, for which other runs need not wait
+
+    return Keyring.parse(key, "the task")
 
 
 def _sends(workload: Workload, place: str, group: str) -> bool:

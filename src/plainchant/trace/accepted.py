@@ -71,6 +71,8 @@ def accepted_once(table: pa.Table) -> AcceptedOnce:
 def _check(run: Run, found: AcceptedOnce) -> None:
     owing = Owing(run)
     accepted = {history.name: _accepted(run.columns, history) for history in run.all}
+    if not any(accepted.values()):
+        return  # nobody wrote down what it accepted, as in simulations
     for group in run.groups:
         survivors = [history for history in run.all if _survives(run.columns, history, group)]
         for sender in survivors:
@@ -103,7 +105,7 @@ def _survives(columns: Columns, history: History, group: str) -> bool:
 def _clock_was_set(columns: Columns, history: History) -> bool:
     kinds = columns["kind"]
     details = (columns.detail(row) for row in history.rows.values() if kinds[row] == "fault")
-    return any(detail.get("timing") is True and detail.get("fault") == "step" for detail in details)
+    return any(detail.get("timing") is True and detail.get("fault") in ("step", "clock") for detail in details)
 
 
 def _was_sent(

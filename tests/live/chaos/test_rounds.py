@@ -10,27 +10,31 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from plainchant.cli.live import LiveResult
 from plainchant.live import control, process, supervisor
 from plainchant.live.chaos import rounds
 from plainchant.live.chaos.figures import Figure
 from plainchant.live.chaos.plan import DIETS, Round
 from plainchant.live.chaos.rounds import Result, run_round
 from plainchant.live.chaos.trend import Trend
+from plainchant.live.inject import Injector
 from plainchant.live.memory.server import MailboxServer
 from plainchant.live.process import Process
 from plainchant.live.supervisor import LiveSummary
-from plainchant.model import MS
-from plainchant.scenario.model import Fault, Network
+from plainchant.model import MS, Duration
+from plainchant.scenario.model import Fault, Network, RandomFaults
 from plainchant.sim.summary import ProcessEnd
-from plainchant.trace import validate
+from plainchant.trace import read, validate
 from plainchant.trace.accepted import accepted_once
 from plainchant.trace.collect import collect
 from plainchant.trace.reference import verify
@@ -203,13 +207,15 @@ room = {room}
 """
 
 
-@pytest.mark.parametrize(("protocol", "room"), [("newtop", 0), ("mailbox", 333)])
-def test_a_process_whose_disk_is_full_halts_and_the_others_go_on(
-    protocol: str, room: int, tmp_path: Path, started: Started
-) -> None:
-    result = live(scenario_of(FULL.format(protocol=protocol, room=room)), tmp_path)
+def test_a_process_on_common_memory_whose_disk_is_full_halts(tmp_path: Path, started: Started) -> None:
+    result = live(scenario_of(FULL.format(protocol="mailbox", room=333)), tmp_path)
     started.assert_gone()
     assert_well(result)
+    assert_lost_its_disk(result, tmp_path)
+    assert result.summary.left == {}
+
+
+def assert_lost_its_disk(result: LiveResult, tmp_path: Path) -> None:
     end = result.summary.processes["p3"]
     assert end.state == "halted"
     assert end.reason.startswith("cannot write the spool of p3")
@@ -217,9 +223,7 @@ def test_a_process_whose_disk_is_full_halts_and_the_others_go_on(
     *_, last = rows(tmp_path, process="p3")
     assert (last["kind"], last["detail"]) == ("crash", '{"by":"collector"}')
     assert rows(tmp_path, process="p3", kind="fault")
-    others = [name for name, each in result.summary.processes.items() if each.state == "alive"]
-    assert others or protocol == "mailbox"
-    found = accepted_once(rounds.read(tmp_path / "trace").table)
+    found = accepted_once(read(tmp_path / "trace").table)
     assert found.verdict == "holds"
 
 
@@ -261,7 +265,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     assert "No space left on device; make room or choose another directory" in ended.stdout
     assert ended.stdout.endswith("True\n")
     collect([tmp_path / "kept"], tmp_path / "out", alive=())
-    found = rounds.read(tmp_path / "out" / "trace")
+    found = read(tmp_path / "out" / "trace")
     assert validate(found.table, found.files) == []
     assert verify(found.table).verdict == "holds"
     assert found.table.num_rows > 30
@@ -271,8 +275,8 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 
 BUSY = """\
 protocol = "newtop"
-members = 2
-duration = "1s"
+members = 3
+duration = "1200ms"
 drain = "60s"
 [[workload]]
 senders = ["p2"]
@@ -283,14 +287,19 @@ process = "p2"
 at = "200ms"
 length = "600ms"
 rate = 0.9
+[[fault]]
+kind = "disk"
+process = "p3"
+at = "900ms"
 """
 
 
-def test_a_busy_process_is_stopped_again_and_again(tmp_path: Path, started: Started) -> None:
+def test_a_busy_process_is_stopped_again_and_again_and_one_without_a_disk_halts(tmp_path: Path, started: Started) -> None:
     result = live(scenario_of(BUSY), tmp_path)
+    started.assert_gone()
     assert_well(result)
-    (fault,) = rows(tmp_path, kind="fault")
-    assert fault["process"] == "p2"
+    assert_lost_its_disk(result, tmp_path)
+    (fault,) = rows(tmp_path, kind="fault", process="p2")
     times = [row["time"] for row in rows(tmp_path, process="p2", kind="accept")]
     busy = [time for time in times if 0 <= time - fault["time"] <= 600 * MS]
     stops = [later - earlier for earlier, later in itertools.pairwise(busy) if later - earlier >= 10 * MS]
@@ -351,12 +360,12 @@ def test_who_hangs_is_named_and_says_where(tmp_path: Path, started: Started, mon
     assert any(problem.startswith("p3 hangs: ") for problem in rounds._of_processes(summary))
 
 
-def test_who_is_still_starting_does_not_hang(tmp_path: Path) -> None:
+def test_who_is_still_starting_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked, and not sent a signal that would end it before it can say where it is."""
     starting = Process(tmp_path / "errors.txt")
     sent: list[signal.Signals] = []
     try:
-        starting._signal = sent.append  # type: ignore[method-assign]
+        monkeypatch.setattr(starting, "_signal", sent.append)
 
         async def ask() -> str:
             return await starting.where()
@@ -384,7 +393,8 @@ def test_what_is_said_before_a_process_can_be_spoken_to_comes_after_its_task(tmp
         await asyncio.sleep(0)
         assert each._writer is None
         each.tell(control.Quieten())
-        monkeypatch.setattr(asyncio.unix_events._UnixWritePipeTransport, "write", lambda pipe, data: written.append(data))
+        pipe = "asyncio.unix_events._UnixWritePipeTransport.write"
+        monkeypatch.setattr(pipe, lambda self, data: written.append(data))
         await employing
         each.tell(control.Begin(7))
         assert each._reading is not None
@@ -407,3 +417,72 @@ def test_a_worker_that_is_awake_says_what_its_tasks_wait_for(tmp_path: Path, sta
     summary = supervisor.supervise(scenario, tmp_path / "spools")
     if summary.not_quiet:
         assert any("_obey" in text for text in summary.stuck.values()), summary.stuck
+
+
+# --- what chaos has found ---------------------------------------------------------------------------------------------
+
+
+class Left:
+    """A process that has left."""
+
+    place = "p3"
+    running = False
+    killed = ""
+    paused_until = 0
+    end = ProcessEnd("left")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Place:
+    """A crew with one place; who comes is the last of it at once."""
+
+    def __init__(self) -> None:
+        self.latest = {"p3": Left("p3")}
+        self.came: list[Fault] = []
+
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        return ("g",)
+
+    async def come(self, place: str, groups: tuple[str, ...], fault: Fault) -> None:
+        self.came.append(fault)
+        self.latest[place] = Left("p3#1")
+
+    def heal(self) -> None:
+        return
+
+
+def test_a_place_that_two_faults_want_filled_gets_one_process() -> None:
+    """One restart waits until its process has left; another comes at the very moment when it has. Two processes would want the
+    same address, and nobody would end the first of them."""
+    waiting, prompt = Fault(kind="restart", process="p3"), Fault(kind="restart", process="p3", at=Duration(1))
+
+    async def main() -> None:
+        crew: Any = Place()
+        injector = Injector(crew, (), RandomFaults(), Random(1))
+        injector._waiting["p3"] = waiting
+        crew.gone(crew.latest["p3"])
+        await injector._restart(prompt)
+        now = time.monotonic_ns()
+        await injector.run(now, now + 50 * MS)
+        assert crew.came == [prompt]
+        assert injector.skipped == [(waiting, "p3#1 had come already")]
+
+    asyncio.run(main())
+
+
+def test_who_waited_alone_comes_when_its_process_has_left() -> None:
+    waiting = Fault(kind="restart", process="p3")
+
+    async def main() -> None:
+        crew: Any = Place()
+        injector = Injector(crew, (), RandomFaults(), Random(1))
+        injector._waiting["p3"] = waiting
+        crew.gone(crew.latest["p3"])
+        now = time.monotonic_ns()
+        await injector.run(now, now + 50 * MS)
+        assert crew.came == [waiting]
+        assert injector.skipped == []
+
+    asyncio.run(main())

@@ -24,6 +24,7 @@ import plainchant
 from plainchant import Group, Halted, Node, UsageError
 from plainchant.live.keys import Keyring
 from plainchant.live.observe import extra
+from plainchant.live.observe.endpoint import PIECE
 from plainchant.live.observe.metrics import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric, refused_packets
 from plainchant.live.observe.observer import TICK, Observer
 from plainchant.live.refusals import Refusals
@@ -376,13 +377,16 @@ async def calls_for(number: int, **options: Any) -> int:
 
 def test_a_node_with_metrics_does_no_work_a_message() -> None:
     async def main() -> None:
-        number = 20_000
-        without = await calls_for(number)
-        with_metrics = await calls_for(number, metrics="0")
-        traced = await calls_for(number, metrics="0", spans=0.0)
-        for each in (with_metrics, traced):
+        number = 10_000
+
+        async def fewest(**options: Any) -> int:
+            """Timers come in between, on a busy machine more of them."""
+            return min([await calls_for(number, **options) for _ in range(3)])
+
+        without = await fewest()
+        for options in ({"metrics": "0"}, {"metrics": "0", "spans": 0.0}):
             # Samples of a burst: their number grows with its logarithm.
-            assert abs(each - without) / number < 0.1, (without, each)
+            assert (await fewest(**options) - without) / number < 0.2
         everything = await calls_for(300, spans=1.0)
         assert everything / 300 > 2 * without / number  # it would be seen
 
@@ -391,7 +395,7 @@ def test_a_node_with_metrics_does_no_work_a_message() -> None:
 
 def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -> None:
     async def main() -> None:
-        turns, running = 0, True
+        turns, running, flooded = 0, True, asyncio.Event()
 
         def turn() -> None:
             nonlocal turns
@@ -400,8 +404,9 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
                 asyncio.get_running_loop().call_soon(turn)
 
         async def flood(group: Group) -> None:
-            while running:
+            while not flooded.is_set():
                 await group.send_many([b"x" * 100] * 50)
+                await asyncio.sleep(0)
 
         async with members("a", "b", metrics="0", outgoing=20_000) as (a, b):
             b.stop_listening()
@@ -411,19 +416,49 @@ def test_the_loop_goes_on_while_it_is_scraped_and_figures_are_of_one_instant() -
             endpoint = observer._endpoint
             assert endpoint is not None
             for _ in range(5):
-                families = list(endpoint._registry.collect())
-                values = {family.name: family.samples[0].value for family in families if family.samples}
-                accepted, sent = values["plainchant_messages_accepted"], values["plainchant_messages_sent"]
-                assert accepted == sent + values["plainchant_queue_messages"]
                 turn()
                 before = turns
-                await endpoint._text(families, prometheus_client.generate_latest)
-                assert turns - before >= len(families)
+                await endpoint.text(prometheus_client.generate_latest)
+                assert turns - before >= len(METRICS)
+                said = await scrape(a)  # while messages are sent at every turn of the loop
+                accepted, sent = (said(f"messages_{word}_total", group="g") for word in ("accepted", "sent"))
+                assert accepted == sent + said("queue_messages", group="g") > 0
                 running = False
                 await asyncio.sleep(0)
                 running = True
             running = False
+            flooded.set()
             await flooding
+
+    run(main())
+
+
+def test_many_groups_are_told_piece_by_piece() -> None:
+    async def main() -> None:
+        async with members("a", metrics="0") as (a,):
+            await (await a.send(b"x")).delivered()
+            observer = observer_of(a)
+            endpoint, host = observer._endpoint, a.node.host  # type: ignore[attr-defined]
+            assert endpoint is not None
+            others = [f"group {number}" for number in range(3 * PIECE)]
+            longest = 0
+
+            def encode(families: Any) -> bytes:
+                nonlocal longest
+                longest = max(longest, *(len({sample.labels.get("group") for sample in each.samples})
+                                         for each in families.collect()))
+                return prometheus_client.generate_latest(families)
+
+            for name in others:
+                host.groups[name], observer.figures[name] = a, observer.figures["g"]
+            text = (await endpoint.text(encode)).decode()
+            for name in others:
+                del host.groups[name], observer.figures[name]
+            said = Scrape(text)
+            assert said.labels("messages_delivered_total", "group") == {"g", *others}
+            assert said.labels("message_latency_seconds_bucket", "group") == {"g", *others}
+            assert text.count("# TYPE plainchant_members ") == text.count("# HELP plainchant_message_latency_seconds ") == 1
+            assert longest == PIECE
 
     run(main())
 
@@ -433,8 +468,7 @@ def test_many_scrapes_at_once_are_told_to_come_again() -> None:
         async with members("a", metrics="0") as (a,):
             where = observer_of(a).metrics_address
             answers = await asyncio.gather(*(fetch(where) for _ in range(20)))
-            assert {status for status, *_ in answers} <= {200, 503}
-            assert answers[0][0] == 200
+            assert 200 in {status for status, *_ in answers} <= {200, 503}
             assert (await fetch(where))[0] == 200
 
     run(main())
@@ -456,8 +490,7 @@ def test_it_ends_with_the_node() -> None:
             await asyncio.sleep(2 * TICK)  # its timer has run
             node = a.node
             assert isinstance(node, Node)
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == tasks
+        await until(lambda: asyncio.all_tasks() == tasks)
         assert threading.enumerate() == threads
         assert node.host.observer is None
         with pytest.raises(ConnectionRefusedError):

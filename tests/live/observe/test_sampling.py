@@ -52,6 +52,11 @@ def test_samples_are_not_in_step_with_the_application() -> None:
     for tick in range(200):
         found += taken(pace, 1 + tick * 800, 800)
         pace.tick((tick + 1) * 800)
+    # Not within a tick either.
+    steady = Pace(Random(1))
+    steady.tick(800)
+    within = taken(steady, 801, 700)
+    assert len({number % 100 for number in within}) > len(within) / 2
     rests = [sum(number % 10 == rest for number in found) for rest in range(10)]
     assert min(rests) > len(found) / 20
 

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import plainchant
 from plainchant import Halted, JoinTimeout, Node, State, StateRequest, UsageError
+from plainchant.live.memory import server
 from plainchant.live.observe import spans as spans_module
 from plainchant.live.observe.spans import PENDING, Spans, next_traced
 
@@ -31,10 +33,12 @@ EXPORTER = InMemorySpanExporter()
 
 @pytest.fixture(scope="module", autouse=True)
 def provider() -> TracerProvider:
-    """What a program sets up, once."""
-    made = TracerProvider(shutdown_on_exit=False)
+    """What a program sets up, once: a process has one, and another test may have been first."""
+    there = trace.get_tracer_provider()
+    made = there if isinstance(there, TracerProvider) else TracerProvider(shutdown_on_exit=False)
     made.add_span_processor(SimpleSpanProcessor(EXPORTER))
-    trace.set_tracer_provider(made)
+    if made is not there:
+        trace.set_tracer_provider(made)
     return made
 
 
@@ -200,6 +204,30 @@ def test_spans_of_a_message_are_in_one_trace_at_all_members() -> None:
         assert len({trace_of(span) for span in sent}) == 3
         assert [link.context.span_id for link in sent[0].links] == [outer.get_span_context().span_id]
         assert not sent[1].links
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "names"), [("newtop", ("a", "b")), ("mailbox", ("a", "b")), ("dedos", ("n1.a", "n1.b", "n2.a"))]
+)
+def test_other_protocols_are_told_of_in_the_same_way(
+    protocol: str, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SHARED", tmp_path)
+
+    async def main() -> None:
+        async with members(*names, protocol=protocol, parameters={}, spans=1.0, metrics="0") as groups:
+            for group in groups:
+                await group.send(b"x")
+            await until(lambda: all(group.metrics()["delivered"] == len(names) for group in groups))
+            await until(lambda: len(told("message")) == len(names))
+        for span in told("message"):
+            others = [each for each in told("deliver") if of(each, "sender") == of(span, "sender")]
+            assert sorted(of(each, "process") for each in others) == sorted({*names} - {of(span, "sender")})
+            assert {trace_of(each) for each in others} == {trace_of(span)}
+        first = [span for span in told("view") if {*of(span, "members")} == {*names}]
+        assert {of(span, "process") for span in first} == {*names}
 
     run(main())
 

@@ -174,7 +174,8 @@ class Outcome(sweeping.Outcome):
     @cached_property
     def last_to_crash(self) -> set[ProcessId]:
         """Who crashed when the run was about to end: a script goes by operations, not by time. Nobody needs to have noticed."""
-        return {process for process, at in self.crashed.items() if at > self.scenario.duration}
+        crashes = [row for row in self.rows("crash") if row["detail"].get("by") == "fault"]
+        return {row["process"] for row in crashes if row["true_time"] > self.scenario.duration}
 
     @cached_property
     def forgotten(self) -> set[ProcessId]:
@@ -290,13 +291,14 @@ def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None
 
 def _left_over(simulation: ScriptedSimulation, unnoticed: set[ProcessId]) -> list[str]:
     """What is in the memory at the end of a run and should not be."""
-    alive = {host.me for host in simulation.hosts if host.alive} | unnoticed
+    alive = {host.me for host in simulation.hosts if host.alive}
     found = []
     for node, memory in simulation.memories.items():
         if not any(node == simulation.node_of(base(name)) for name in alive):
             continue
         for name, mailbox in memory.server.mailboxes.items():
-            found += [f"{process} has a place in {name} on {node}" for process in mailbox.places.values() if process not in alive]
+            seated = [process for process in mailbox.places.values() if process not in alive | unnoticed]
+            found += [f"{process} has a place in {name} on {node}" for process in seated]
             entries = mailbox.copies[min(memory.working) - 1].entries()
             found += [f"{name} on {node}: {entry}" for _, entry in entries if entry.listed & ~entry.done]
     return found

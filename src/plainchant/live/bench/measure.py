@@ -21,6 +21,7 @@ from .peers import measure_peers
 from .plan import HEADLINES, LOCAL_SIZES, LOOPBACK, PROTOCOLS, QUEUE, SENDERS, SMALL, Case, Plan
 from .processes import BenchError, core_of, cores
 from .raw import measure_raw
+from .sealing import can_measure, measure_sealing
 from .timed import measure_timed, timed_row
 from .us import MEASURED, Round, measure_round, measure_stall, near_sequencer
 
@@ -101,6 +102,9 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
     idle, idle_errors = _in_rounds(plan.idle, plan.idle_rounds, measure_idle, plan, progress)
     timed, timed_errors = _in_rounds(plan.timed, plan.timed_rounds, measure_timed, plan, progress)
     local, local_errors = _in_rounds(plan.local, plan.local_rounds, measure_local, plan, progress)
+    sealing = [
+        measure_sealing(case, case.rounds) for case in plan.cases if case.encrypted and can_measure(case) and not errors.get(case)
+    ]
     stall: float | str | None = None
     if plan.stall_seconds:
         progress(f"{plan.stall_seconds:.0f} s without a stall")
@@ -122,7 +126,7 @@ def run(plan: Plan, *, peers: bool = True, progress: Callable[[str], None] = lam
         "rows": rows, "idle": idle_rows, "timed": [timed_row(each, timed[each], timed_errors.get(each)) for each in plan.timed],
         "peers": [*raw.rows(), *others], "machine": here,
         "local": [local_row(each, local[each], _why(local_errors.get(each))) for each in plan.local], "mailbox_to": local_ratios,
-        "newtop_to_sequencer": ratios, "encrypted_to_plain": compare_encrypted(rounds),
+        "newtop_to_sequencer": ratios, "encrypted_to_plain": compare_encrypted(rounds), "sealing": sealing,
         "wanted": wanted_of_encryption(compare_encrypted(rounds)) or wanted(rows, stall, ratios, idle_rows, local_ratios),
     }
 

@@ -26,6 +26,7 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "again without": {},
     "metrics": {"metrics": "0"},
     "metrics, scraped": {"metrics": "0"},
+    "metrics, spans of 1 in 10,000": {"metrics": "0", "spans": 0.0001},
     "metrics, spans of 1 in 1,000": {"metrics": "0", "spans": 0.001},
 }
 

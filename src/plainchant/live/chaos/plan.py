@@ -83,6 +83,8 @@ members = 5
 drain = "60s"
 [parameters]
 resilience = 2                    # with the sequencer a majority of five, so that what one delivered survives partitions too
+suspect_after = "2s"              # who waits for a processor is not to be taken for dead: that would be one loss more
+patience = "8s"
 [[workload]]
 rate = 60
 size = 64

@@ -120,11 +120,19 @@ def run_round(
     verify: Verify = by_reference,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Runs a round in a new directory, which is gone afterwards if all is well."""
+    """Runs a round in a new directory, which is gone afterwards if all is well, or if the round does not come to its end."""
+    directory.mkdir(parents=True)
+    try:
+        return _run(each, directory, verify, progress)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _run(each: Round, directory: Path, verify: Verify, progress: Callable[[str], None]) -> Result:
     began = time.monotonic()
     scenario = each.scenario()
     sampler = Sampler(min(EVERY, max(SOONEST, each.seconds / SAMPLES)))
-    directory.mkdir(parents=True)
     spools = directory / "spools"
     given = scenario_parameters(scenario)
     summary = supervise(scenario, spools, given=given, progress=lambda text: progress(f"{each.name}: {text}"), watch=sampler)

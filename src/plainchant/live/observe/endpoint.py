@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-All figures are read at once, between two turns of the loop, so they are of one instant. Making text of them takes longer, so
-that is done family by family, and the loop has its turn between two of them: a node with many groups does not stop for a
-scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again. There is no thread: when the node closes,
-the socket and its connections do.
+All figures are read at once, between two turns of the loop, so they are of one instant; that is copying numbers. Making text of
+them takes longer, so it is done piece by piece (:data:`PIECE` samples), and the loop has its turn between two of them: a node
+with many groups does not stop for a scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again.
+There is no thread: when the node closes, the socket and its connections do.
 
 The address is one of this machine's own unless another is named: figures tell names of groups and processes to whoever asks.
 """
@@ -13,17 +13,19 @@ The address is one of this machine's own unless another is named: figures tell n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...model import UsageError
 from ..names import format_address, parse_address
 from ..transport import Address
 from .extra import need
-from .metrics import NodeCollector, register
+from .metrics import NodeCollector
 
 LOOPBACK: Final = "127.0.0.1"
 AT_ONCE: Final = 4
+PIECE: Final = 20
+"""Samples, of which a histogram is one, that are made text of in one turn of the loop."""
 END_WITHIN: Final = 1.0
 """Seconds that a scrape has to end when the node closes."""
 _END: Final = b"# EOF\n"
@@ -50,7 +52,7 @@ class Endpoint:
         self._web = need("aiohttp.web", "metrics")
         self._choose = need("prometheus_client.exposition", "metrics").choose_encoder
         self._registry = client.CollectorRegistry()
-        register(collector, self._registry)
+        self._collector = collector
         client.ProcessCollector(registry=self._registry)
         client.PlatformCollector(registry=self._registry)
         self.address = bind
@@ -88,28 +90,34 @@ class Endpoint:
         self._answering += 1
         try:
             encode, content_type = self._choose(request.headers.get("Accept", ""))
-            body = await self._text(list(self._registry.collect()), encode)
+            body = await self.text(encode)
         finally:
             self._answering -= 1
         return self._web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def _text(self, families: list[Any], encode: Callable[[Any], bytes]) -> bytes:
-        """The families as text, with turns of the loop between them."""
+    async def text(self, encode: Callable[[Any], bytes]) -> bytes:
+        """All figures of this instant as text, with turns of the loop between its pieces."""
+        readings, others = self._collector.read(), list(self._registry.collect())
         parts = []
-        ends = False
-        for family in families:
-            part = encode(_One(family))
-            ends = part.endswith(_END)
-            parts.append(part.removesuffix(_END))
-            await asyncio.sleep(0)
-        return b"".join(parts) + (_END if ends else b"")
+        for metric, samples in readings:
+            for at in range(0, max(1, len(samples)), PIECE):
+                part = encode(_Families([self._collector.family(metric, samples[at : at + PIECE])])).removesuffix(_END)
+                parts.append(_without_comments(part) if at else part)
+                await asyncio.sleep(0)
+        last = encode(_Families(others))
+        return b"".join([*parts, last])
 
 
-class _One:
-    """A registry with one family, because that is what encoders take."""
+def _without_comments(text: bytes) -> bytes:
+    """The samples alone: what they mean was said before."""
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
-    def __init__(self, family: Any) -> None:
-        self._family = family
 
-    def collect(self) -> Iterator[Any]:
-        yield self._family
+class _Families:
+    """A registry with these families, because that is what encoders take."""
+
+    def __init__(self, families: list[Any]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Any]:
+        return self._families

@@ -39,6 +39,7 @@ HISTOGRAM: Final = "histogram"
 Value: TypeAlias = float | Histogram
 Sample: TypeAlias = tuple[tuple[str, ...], Value]
 Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]
+"""What it gives does not change afterwards."""
 
 _SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})
 """Counters of a transport that have figures of their own."""
@@ -60,11 +61,11 @@ class Snapshot:
         self.is_here = threading.get_ident() == observer.thread
         """Whether this is the node's own thread, where the protocol may be asked."""
         self.statistics = node.statistics()
-        self.refused = refused_packets(host, self.transport, self.statistics)
+        self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
         self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
             (name, group, group.figures()) for name, group in list(host.groups.items())
         ]
-        self.recorded = [
+        self.recorded: list[tuple[str, str, int]] = [
             (group, kind, number)
             for group, counts in list(observer.recorded_by_kind.items())
             for kind, number in list(counts.items())
@@ -205,7 +206,7 @@ METRICS: Final = (
     Metric(
         "plainchant_message_latency_seconds", HISTOGRAM, _G,
         "From `send` to the own delivery, of sampled messages without deadlines.",
-        lambda snapshot: [((name,), figures.latency) for name, figures in list(snapshot.observer.figures.items())],
+        lambda snapshot: [((name,), figures.latency.copy()) for name, figures in list(snapshot.observer.figures.items())],
     ),
     # queues
     Metric("plainchant_queue_messages", GAUGE, _G, "Accepted messages that the protocol has not taken.", _of_group("queued")),
@@ -272,7 +273,7 @@ METRICS: Final = (
     Metric(
         "plainchant_event_loop_lag_seconds", HISTOGRAM, (),
         "How late a timer of the event loop is, looked at four times a second.",
-        lambda snapshot: [((), snapshot.observer.lag)],
+        lambda snapshot: [((), snapshot.observer.lag.copy())],
     ),
     Metric(
         "plainchant_spool_bytes_total", COUNTER, (), "Bytes written to the spool.", _spool(lambda spool: spool.bytes_written)
@@ -297,13 +298,19 @@ class NodeCollector:
     def describe(self) -> Iterator[Family]:
         """The families, empty: so a registry refuses what has the same names."""
         for metric in METRICS:
-            yield self._family(metric, ())
+            yield self.family(metric, ())
 
     def collect(self) -> list[Family]:
-        snapshot = Snapshot(self._node, self._observer)
-        return [self._family(metric, metric.read(snapshot)) for metric in METRICS]
+        """All families at once, for a registry."""
+        return [self.family(metric, samples) for metric, samples in self.read()]
 
-    def _family(self, metric: Metric, samples: Iterable[Sample]) -> Family:
+    def read(self) -> list[tuple[Metric, list[Sample]]]:
+        """All figures as they are now: numbers only, of which text is made later."""
+        snapshot = Snapshot(self._node, self._observer)
+        return [(metric, list(metric.read(snapshot))) for metric in METRICS]
+
+    def family(self, metric: Metric, samples: Iterable[Sample]) -> Family:
+        """A figure with samples of it, as ``prometheus_client`` has them."""
         make = {
             COUNTER: self._core.CounterMetricFamily,
             GAUGE: self._core.GaugeMetricFamily,

@@ -45,6 +45,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def copy(self) -> Histogram:
+        """As it is now."""
+        made = Histogram(self.bounds)
+        made.counts, made.sum = self.counts.copy(), self.sum
+        return made
+
     def buckets(self) -> list[tuple[str, int]]:
         """Bounds as Prometheus writes them, and how many values were no larger."""
         return list(zip([*map(str, self.bounds), "+Inf"], accumulate(self.counts), strict=True))

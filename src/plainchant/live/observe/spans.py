@@ -41,7 +41,7 @@ from .extra import need
 if TYPE_CHECKING:
     from ..node import Node
 
-MESSAGES: Final = 0.001
+MESSAGES: Final = 0.0001
 """The share of messages that are traced."""
 PENDING: Final = 256
 """Messages of a group that are traced and not delivered yet, at the most."""
@@ -55,7 +55,7 @@ STALE: Final = 60 * SECOND
 """After so long a suspicion that led to nothing is not where the next change began."""
 FLUSH: Final = 5.0
 """Seconds for the last spans to leave when the node closes."""
-CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove", "decide"})
+CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})
 """Kinds of records that are on the way to a new view."""
 _WORDS: Final = ("process", "reason", "text", "stage", "situation", "epoch", "why")
 

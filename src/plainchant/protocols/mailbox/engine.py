@@ -14,7 +14,7 @@ from .message import Message
 from .parameters import Parameters
 from .receiving import Receiver
 from .rules import RULES, Rules
-from .sending import Outgoing, Sender
+from .sending import HOPELESS, LONGEST_LEAD, Outgoing, Sender
 from .times import TICK
 
 _NOTHING = Outgoing(Batch(0, 0, b""))
@@ -227,7 +227,9 @@ class Mailbox(Engine):
             self._send_next()
             self._leave_if_idle()
             return
-        if self.box.parameters.rejected == "halt" or outgoing.attempts >= self.box.parameters.attempts:
+        outgoing.hopeless += self.sender.lead >= LONGEST_LEAD
+        given_up = outgoing.attempts >= self.box.parameters.attempts or outgoing.hopeless >= HOPELESS
+        if self.box.parameters.rejected == "halt" or given_up:
             times = f"{outgoing.attempts} times" if outgoing.attempts > 1 else "once"
             text = f"a message of {self.host.me} was rejected {times}: it is too slow, or its clock is off, and halts"
             self.host.halt(Reason("rejected", text, {"stamp": outgoing.key[0]}))

@@ -5,7 +5,8 @@ who finds no free slot waits before it takes anything from its application.
 
 **Late.** A process that was not fast enough finds its message rejected. It sends the message again with a timestamp that lies
 ahead: it has so much more time, and receivers can say that they have seen the message before their time comes. The lead doubles
-each time, and is halved when a message is accepted; a process that is as fast as its bounds say has none.
+each time, and is halved when a message is accepted; a process that is as fast as its bounds say has none. There is a longest
+lead. Whose clock is further behind than that would send again for ever, so a sender that was rejected with it many times halts.
 
 A copy may have a place for the message before it comes: a receiver that is early has left its vote there (second protocol). The
 sender fills it and leaves the votes as they are. If everybody has done with it already, the message was rejected for being late.
@@ -21,6 +22,9 @@ from ...model import SECOND, Batch
 from .box import Box, Key, changed, find, receivers
 
 LONGEST_LEAD: Final = 1 * SECOND
+HOPELESS: Final = 30
+"""So often, one time after the other, a message with the longest lead is rejected before its sender gives up: it is not late by
+chance, its clock is behind by more than that."""
 
 
 class Outgoing:
@@ -31,6 +35,8 @@ class Outgoing:
         self.key: Key = (0, 0)
         self.slot = 0
         self.attempts = 0
+        self.hopeless = 0
+        """How often it was rejected although it had the longest lead."""
 
 
 class Sender:

@@ -25,8 +25,8 @@ def lock_exclusion(report: Report) -> None:
       ``members``: each part of a group has tokens of its own.) At one process they grow.
     - Of two holders that follow each other by token, the first, if it is in the view of the second (``members`` of its ``hold``
       row) and has not crashed, has a ``release`` or ``lost`` row for its token. Where both rows have a global time, a
-      ``release`` is not later than the next ``hold``. (Who *loses* a lock may learn it later than another gets it: that is what
-      tokens are for.)
+      ``release`` of such a one is not later than the next ``hold``. (Who *loses* a lock may learn it later than another gets
+      it, and who is cut off may even give it up later: that is what tokens are for.)
     - What protects a resource (``admit`` rows: ``resource``, ``token``, and ``number`` in the resource's own order) never lets
       in a token that is smaller than one before; and who is let in with a token has held it, in its own history, before."""
     for office, holds in _holds(report.run, "lock").items():
@@ -83,9 +83,10 @@ def _follow_each_other(report: Report, office: Office, holds: list[Note], what: 
 
 def _hand_over(report: Report, what: str, one: Note, other: Note, ending: Note | None) -> None:
     """One holder had ended when the next one began."""
-    history = report.run.histories[one.process]
+    if one.process != other.process and one.process not in other.detail.get("members", ()):
+        return  # it was cut off: it may learn that, or give up what it has lost, when another holds it
     if ending is None:
-        if one.process != other.process and (history.crashed or one.process not in other.detail.get("members", ())):
+        if one.process != other.process and report.run.histories[one.process].crashed:
             return
         told = "without having given it up, and is in the view of the next one"
         events = [one.place, other.place]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -111,7 +111,11 @@ class Bounds:
 
 def bounds_of(run: Run) -> Bounds:
     """The bounds that a run states and that can be examined."""
-    bounds = run.bounds
+    return bounds_stated(run.bounds)
+
+
+def bounds_stated(bounds: Mapping[str, int]) -> Bounds:
+    """The same, from what ``start`` rows say."""
     single = next(iter(bounds.values())) if len(bounds) == 1 and not bounds.keys() & NAMED else None
     return Bounds(
         bounds.get("send", single),

@@ -7,8 +7,8 @@ One group has M members on each of N nodes, which send R messages a second in al
 - **Requests**, R (N - 1) / N a second: every message is a packet of its own, because messages are rarer than a relay looks (R / N
   is small against 1 / ``acknowledge``), and the distributor's own node needs none.
 - **Multicasts**, R: one broadcast each, whatever N is.
-- **Acknowledgements**, (N - 1) / (A / 2 + 1 / R): a relay acknowledges after A = ``acknowledge`` at the latest, and when the next
-  message comes if that is before, so after A / 2 or so; then it waits for a message, which comes after 1 / R on average.
+- **Acknowledgements**, (N - 1) / (A + (e + (1 - e)^2) / R), e = exp(-R A): a relay acknowledges at once if it has not for A =
+  ``acknowledge``; otherwise when it looks next after that, which is with the next message or A after it has looked last.
 - **Reminders**, (1 - exp(-R T)) / (R T) for each of these intervals, T = ``retry``: what all have read is told with the next
   message, or by the distributor's next tick if no message comes before.
 - **Presents**, N / pi: one broadcast of each relay every pi = ``present_every``, for all groups together.
@@ -120,7 +120,8 @@ def model(one: Installation) -> Estimate:
     nodes, rate, loss = one.nodes, one.rate, one.loss
     others = nodes - 1
     requests = rate * others / nodes / (1 - loss)
-    intervals = 1 / (ACKNOWLEDGE / 2000 + 1 / rate)
+    alone = exp(-rate * ACKNOWLEDGE / 1000)
+    intervals = 1 / (ACKNOWLEDGE / 1000 + (alone + (1 - alone) ** 2) / rate)
     waits = rate * RETRY / 1000
     reminders = intervals * (1 - exp(-waits)) / waits
     acknowledgements = others * intervals

@@ -1,0 +1,119 @@
+"""``plainchant watch``: a page that shows what a group does while it does it, with a verdict that grows with the trace."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..watch.server import DEFAULT, PAUSE, Watch
+from ..watch.sources import Replay, Spools, source_at
+from ..watch.verdict import NoVerdict, SparkVerdict, Verdicts, collected
+from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded
+from .spark import MasterOption, MemoryOption
+
+_SHOWN: Final = 5
+
+
+@guarded
+def watch(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Where live processes record (spools), or a finished trace or run directory.", show_default=False
+        ),
+    ],
+    at: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page is; port 0 is any free one.")] = DEFAULT,
+    verdict: Annotated[
+        bool, typer.Option("--verdict/--no-verdict", help="Judge the run as it grows, on Spark, and whole when it has ended.")
+    ] = True,
+    speed: Annotated[
+        float,
+        typer.Option(metavar="FACTOR", min=0.0, help="Replay a finished trace so many times as fast; 0 shows its end at once."),
+    ] = 0.0,
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a finished trace with several runs, this one.", show_default=False)
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop when all has ended and is judged; the exit status is the verdict's.")
+    ] = False,
+    staging: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where facts wait for Spark; a cluster's machines must share it.", show_default=False
+        ),
+    ] = None,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+) -> None:
+    """Show a group in the browser while it works: who is there, views and why, rates, latencies, messages, and a verdict.
+
+    DIR is what the processes record to (`plainchant node --trace DIR`, `Node(trace=DIR)`); they may start later, die and come
+    back. A finished trace is shown as it ended, or replayed with --speed. The page needs no network and changes nothing.
+
+    The verdict needs Spark (the extra lab) and Java; without them the page says so and shows the rest. Ctrl-C stops.
+
+    The exit status is 0; with --until-end, 1 if a promise was broken and 2 if there is no verdict.
+
+    Examples:
+
+      plainchant watch spools
+
+      plainchant watch crash --speed 0.5
+
+      plainchant watch spools --at 127.0.0.1:0 --no-verdict
+    """
+    source = source_at(path, run=run, speed=speed)
+    judge = _judge(source, path, wanted=verdict, master=master, memory=memory, staging=staging)
+    if isinstance(judge, SparkVerdict):
+        judge.start()
+    try:
+        status = asyncio.run(_serve(source, at, judge, until_end=until_end))
+    except KeyboardInterrupt:
+        status = 0
+    finally:
+        if isinstance(judge, SparkVerdict):
+            judge.stop()
+    if status:
+        raise typer.Exit(status)
+
+
+def _judge(
+    source: Spools | Replay, path: Path, *, wanted: bool, master: str | None, memory: str | None, staging: Path | None
+) -> Verdicts:
+    if not wanted:
+        return NoVerdict("it was not asked for (--no-verdict)")
+    whole = collected(path, lambda: source.size) if isinstance(source, Spools) else lambda out: str(path)
+    return SparkVerdict(whole, master=master, memory=memory, staging=staging)
+
+
+async def _serve(source: Spools | Replay, at: str, judge: Verdicts, *, until_end: bool) -> int:
+    async with Watch(source, at, verdicts=judge) as page:
+        announce(page)
+        while True:
+            await asyncio.sleep(PAUSE)
+            if page.problem is not None:
+                raise page.problem
+            if until_end and source.is_over and (not isinstance(judge, SparkVerdict) or judge.is_settled):
+                return _status(judge.told(page.picture.latest()))
+
+
+def announce(page: Watch) -> None:
+    """Says where the page is."""
+    print(f"watching {page.what}: {page.url}", flush=True)
+    if not page.is_loopback:
+        complain(f"{page.url} is open to everybody who reaches this machine, without a password; 127.0.0.1 keeps it here")
+
+
+def _status(told: dict[str, Any]) -> int:
+    """The exit status that a verdict is worth, told in words as well."""
+    final = told["final"]
+    if final is None or "problem" in final:
+        complain(f"no verdict: {told['why'] if final is None else final['problem']}")
+        return EXIT_WRONG_INPUT
+    print(f"verdict: {final['verdict']}")
+    for violation in final["violations"][:_SHOWN]:
+        print(f"  {violation['property']}: {violation['sentence']}")
+    return {"holds": 0, "violated": EXIT_UNEXPECTED}.get(final["verdict"], EXIT_WRONG_INPUT)

@@ -1,0 +1,60 @@
+"""A record of a history while it grows: one row of a trace, or a range of rows about consecutive messages.
+
+Whoever reads a trace that is not finished (``following`` tails spools, ``facts_of`` takes a table apart) hands out facts; the
+checkers of ``growing``, the page of ``plainchant watch`` and the stream on Spark take them. A fact has its place in its
+history, so that facts may come late, twice or in another order than they happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+
+class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Rows ``index`` to ``index + count - 1`` of a history; about messages ``seq`` to ``seq + count - 1`` if about any."""
+
+    run: str
+    process: str
+    index: int
+    kind: str
+    time: int
+    """By the process's own clock, ns."""
+    group: str | None = None
+    view: int | None = None
+    sender: str | None = None
+    seq: int | None = None
+    count: int = 1
+    members: tuple[str, ...] | None = None
+    detail: str | None = None
+    deadline: int | None = None
+    true_time: int | None = None
+    sent: int | None = None
+    digests: tuple[int, ...] | None = None
+    """One for each message; None where there are none."""
+    size: int | None = None
+    """Bytes of the (largest) message."""
+
+
+_COLUMNS: Final = (
+    *("run", "process", "index", "kind", "time", "group", "view", "sender", "seq"),
+    *("members", "detail", "deadline", "true_time", "sent", "digest", "size"),
+)
+
+
+def facts_of(table: pa.Table) -> Iterator[Fact]:
+    """The rows of a trace as facts, in the order of the table."""
+    columns: Sequence[list[Any]] = [table.column(name).to_pylist() for name in _COLUMNS]
+    for run, process, index, kind, time, group, view, sender, seq, members, detail, deadline, true, sent, digest, size in zip(
+        *columns, strict=True
+    ):
+        yield Fact(
+            run, process, index, kind, time, group, view, sender, seq, 1,
+            None if members is None else tuple(members),
+            detail, deadline, true, sent,
+            None if digest is None else (digest,),
+            size,
+        )

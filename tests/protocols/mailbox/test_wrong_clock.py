@@ -1,0 +1,56 @@
+"""A sender whose clock is far behind: chaos has found one that sent the same message for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from plainchant.protocols.mailbox import engine
+from plainchant.protocols.mailbox.sending import HOPELESS
+from plainchant.scenario import parse
+from plainchant.sim import Simulation
+from plainchant.sim.summary import Summary
+from plainchant.trace import TraceBuffer
+
+SCENARIO = """\
+protocol = "mailbox"
+members = 3
+duration = "1s"
+drain = "{drain}"
+[parameters]
+skew = "1us"
+poll = "4ms"
+[[clock]]
+process = "p3"
+offset = "{offset}"
+[[workload]]
+rate = 20
+count = 5
+"""
+
+
+def run(offset: str, drain: str = "100s") -> Summary:
+    return Simulation(parse(SCENARIO.format(offset=offset, drain=drain)), trace=TraceBuffer()).run()
+
+
+def test_who_is_behind_by_more_than_the_longest_lead_gives_up_with_a_reason() -> None:
+    summary = run("-3s")
+    assert summary.quiet, summary.not_quiet
+    end = summary.processes["p3"]
+    assert end.state == "halted"
+    assert "times: it is too slow, or its clock is off, and halts" in end.reason
+    assert {summary.processes[name].state for name in ("p1", "p2")} == {"alive"}
+    assert summary.virtual_time < 60 * 10**9
+
+
+def test_who_is_behind_by_less_makes_it_good() -> None:
+    summary = run("-500ms")
+    assert summary.quiet, summary.not_quiet
+    assert {end.state for end in summary.processes.values()} == {"alive"}
+
+
+def test_without_the_rule_it_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "HOPELESS", 1 << 30)
+    summary = run("-3s", drain="60s")
+    assert not summary.quiet
+    assert summary.not_quiet == {"p3": "a message of p3 in g is being sent"}
+    assert HOPELESS < 60
