@@ -101,13 +101,13 @@ class Flood(Attack):
             return
         pool, dice = self._pool(), self.dice
         for number in range(FLOOD // 40):
-            target = targets[number % len(targets)]
-            kind = self.kinds[(number // len(targets)) % len(self.kinds)]
+            target = targets[0]  # all of it to one: it is there that something would grow
+            kind = self.kinds[number % len(self.kinds)]
             near = [packet for _, packet in self.seen if type(packet) is kind]
             packet: Packet = bend(near[-1], dice, pool) if near and number % 2 else make(kind, dice, pool)
             source = f"{self.course.strangers[0]}{self.handed}"
             if self.sources == MEMBERS:
-                source = targets[(number + 1) % len(targets)].me
+                source = targets[number % len(targets)].me
             self.hand(target, source, packet)
 
 
