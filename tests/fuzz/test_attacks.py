@@ -141,4 +141,5 @@ def test_a_table_that_grows_is_found_wherever_it_is() -> None:
     course = COURSES["sequencer"]
     result = Flood(course, dice_of("flood sequencer"), STRANGERS, make=leaky).run()
     assert max(result.sizes.values()) > course.most
-    assert any("mallory" in line for lines in result.largest.values() for line in lines)
+    tables = [line for lines in result.largest.values() for line in lines]
+    assert max(int(line.split()[2].rstrip(":")) for line in tables) > FLOOD // 2, tables
