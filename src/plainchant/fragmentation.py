@@ -274,7 +274,7 @@ class _Outgoing:
 
 
 class _Partial:
-    """The fragments of one message that have been heard since it started (afresh); those that touch are one."""
+    """The fragments of one message that have been heard since it started, or started afresh; those that touch are one."""
 
     __slots__ = ("_chunks", "_ends", "_total", "first", "missing")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -239,9 +240,8 @@ def seeds(name: str) -> list[bytes]:
     for course in COURSES.values():
         attack = Attack(course, Dice(b""), STRANGERS)
         attack._strike = lambda _: None  # type: ignore[method-assign]
-        seen: list[tuple[str, Packet]] = []
-        attack.seen.append = seen.append  # type: ignore[method-assign]
+        attack.seen = deque()  # all of them
         attack.run()
-        for _, packet in seen:
+        for _, packet in attack.seen:
             found.setdefault(type(packet), attack.codec.encode(packet)[HEADER_BYTES:])
     return list(found.values())

@@ -101,13 +101,13 @@ class Flood(Attack):
             return
         pool, dice = self._pool(), self.dice
         for number in range(FLOOD // 40):
-            target = targets[number % len(targets)]
-            kind = self.kinds[(number // len(targets)) % len(self.kinds)]
+            target = targets[0]  # all of it to one: it is there that something would grow
+            kind = self.kinds[number % len(self.kinds)]
             near = [packet for _, packet in self.seen if type(packet) is kind]
             packet: Packet = bend(near[-1], dice, pool) if near and number % 2 else make(kind, dice, pool)
             source = f"{self.course.strangers[0]}{self.handed}"
             if self.sources == MEMBERS:
-                source = targets[(number + 1) % len(targets)].me
+                source = targets[number % len(targets)].me
             self.hand(target, source, packet)
 
 
@@ -141,4 +141,5 @@ def test_a_table_that_grows_is_found_wherever_it_is() -> None:
     course = COURSES["sequencer"]
     result = Flood(course, dice_of("flood sequencer"), STRANGERS, make=leaky).run()
     assert max(result.sizes.values()) > course.most
-    assert any("mallory" in line for lines in result.largest.values() for line in lines)
+    tables = [line for lines in result.largest.values() for line in lines]
+    assert max(int(line.split()[2].rstrip(":")) for line in tables) > FLOOD // 2, tables
