@@ -445,8 +445,8 @@ async def live(
                 )
             reports = await asyncio.gather(*(_watch(me, processes[me], kill=me in kill) for me in peers))
     except TimeoutError:
-        problem = f"{len(peers)} workers have not finished in {LIVE_TIMEOUT:g} s; take fewer cities"
-        raise plainchant.PlainchantError(problem) from None
+        late = f"{len(peers)} workers have not finished in {LIVE_TIMEOUT:g} s; take fewer cities"
+        raise plainchant.PlainchantError(late) from None
     finally:
         for process in processes.values():
             if process.returncode is None:
