@@ -1,10 +1,12 @@
 """A store that several processes write to, one at a time: a distributed lock, its tokens, and a holder that is killed.
 
-Theory of operation ------------------- Three workers write to a store that is no member of their group and knows nothing of it.
-Each write has two lines, ``begins`` and ``ends``, and nobody else's line may stand between them. A lock sees to that: a worker
-writes while it holds the lock. The store trusts nobody: each line bears the token under which the lock was held, and the
-store's fence refuses a token that is smaller than one that it has seen. So a worker that was paused, or cut off, and goes on
-with a lock that it has lost does no harm.
+Theory of operation
+-------------------
+Three workers write to a store that is no member of their group and knows nothing of it. Each write has two lines, ``begins``
+and ``ends``, and nobody else's line may stand between them. A lock sees to that: a worker writes while it holds the lock. The
+store trusts nobody: each line bears the token under which the lock was held, and the store's fence refuses a token that is
+smaller than one that it has seen. So a worker that was paused, or cut off, and goes on with a lock that it has lost does no
+harm.
 
 In the middle the worker that holds the lock is killed. Its write is left without an end; the next worker gets the lock with a
 larger token as soon as the group's view lacks the dead one. Then it comes back, as a new process, gets the state of the group
