@@ -25,7 +25,7 @@ COMMANDS: Final = (
     Later("demo", "Show a group that survives loss and a crash, and the laboratory that proves it."),
     Later("run", "Run a scenario in the simulator and verify what it did."),
     Later("live", "Run a scenario with real processes on this machine and verify what they did."),
-    Later("chaos", "Put real members of every live protocol into trouble, for minutes or hours, and see whether all holds."),
+    Later("chaos", "Put real members of every live protocol into trouble and look whether everything still holds."),
     Later("sweep", "Run a scenario with many seeds and settings, and verify every run."),
     Later("verify", "Verify traces of any size: did every run keep what it promised?"),
     Later(
