@@ -385,7 +385,7 @@ def test_a_process_that_cannot_start_ends_the_run_with_its_reason(
         return {place: ("192.0.2.1", 7000) for place in places}
 
     monkeypatch.setattr(crew, "free_addresses", addresses)
-    with pytest.raises(LiveError, match=r"was gone before the scenario began: .*p1 is at 192\.0\.2\.1:7000, .* and has no key"):
+    with pytest.raises(LiveError, match=r"was gone before the scenario began: .*p\d is at 192\.0\.2\.1:7000, .* and has no key"):
         supervise(scenario_of(SMALL), tmp_path / "spools")
     started.assert_gone()
 

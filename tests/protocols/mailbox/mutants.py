@@ -188,6 +188,7 @@ def _no_wait(self: Sender) -> Generator[Request, Any, bool]:
 
 @mutant("who was late has no more time the next time", Sender, "stamp", SECOND, families=("timing",))
 def _plain_clock(self: Sender) -> int:
+    self.lead = 0
     period = self.box.parameters.schedule
     stamp = self.box.clock
     return stamp + -stamp % period if period else stamp
