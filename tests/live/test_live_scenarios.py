@@ -356,7 +356,7 @@ def test_a_process_that_somebody_else_kills_is_told(
         if "%" in text and started.processes[2].running:
             os.kill(started.pid_of("p3"), signal.SIGKILL)
 
-    monkeypatch.setattr(sys.modules[LiveResult.__module__], "_progress", lambda: contextlib.nullcontext(progress))
+    monkeypatch.setattr(sys.modules[LiveResult.__module__], "moving_line", lambda: contextlib.nullcontext(progress))
     result = live(scenario_of(SMALL), tmp_path)
     summary = result.summary
     assert not result.passes

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,7 +23,7 @@ from ..live.chaos.rounds import Result, by_reference, own_files, run_round
 from ..live.process import LiveError
 from ..model import UsageError
 from ..trace.reference import Verification
-from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, output, plain_table
+from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
 from .output import refuse_occupied
 
 MINUTES: Final = 5.0
@@ -91,7 +89,7 @@ def chaos(
     files: list[int] = []
     began = time.monotonic()
     try:
-        with _progress() as progress:
+        with moving_line() as progress:
             for each in wanted:
                 try:
                     result = run_round(each, home / each.name, verify=_verify, progress=progress)
@@ -148,17 +146,6 @@ def _verify(trace: Path, table: pa.Table) -> Verification:
 
     with spark_for(None, None, None, quick=False) as spark:
         return verify_on_spark(spark, [str(trace)], None)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
-        yield lambda text: None
-        return
-    with console.status("starting") as status:
-        yield status.update
 
 
 def _own_growth(files: Sequence[int]) -> str:

@@ -7,9 +7,10 @@ rich is imported by those who print with it: a live member does not.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import typer
@@ -33,6 +34,19 @@ def output() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def moving_line(first: str = "starting") -> Iterator[Callable[[str], None]]:
+    """A line that moves, for people who wait; nothing where nobody looks."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not (sys.stderr.isatty() and console.is_terminal):
+        yield lambda text: None
+        return
+    with console.status(first) as status:
+        yield status.update
 
 
 def complain(sentence: str) -> None:

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import json
 import shutil
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,7 +26,7 @@ from ..trace import read
 from ..trace.collect import CollectSummary, collect
 from ..trace.reference import Verification, verify
 from ..trace.validation import validate
-from .console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
+from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
 from .output import staged
 from .run import tell_verification
 from .running import VERIFY_UP_TO
@@ -222,7 +221,7 @@ def execute(
     ``verify_it``: None verifies runs that are small enough, True all, False none. ``options`` are those of ``supervise``.
     """
     spools = directory / "spools"
-    with _progress() as progress:
+    with moving_line() as progress:
         summary = supervise(scenario, spools, progress=progress, **(options or {}))
         progress("collecting")
         collected = collect([spools], directory, alive=())
@@ -248,17 +247,6 @@ def execute(
 def _packets(trace: Path) -> int:
     columns = (pq.read_table(file, columns=["packets"]).column("packets") for file in sorted(trace.rglob("*.parquet")))
     return sum(number for column in columns for number in column.to_pylist() if number)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
-        yield lambda text: None
-        return
-    with console.status("starting") as status:
-        yield status.update
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

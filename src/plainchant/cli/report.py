@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from glob import has_magic
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ..model import UsageError
-from .console import guarded
+from .console import guarded, moving_line
 from .output import OutputError, write_whole
 
 
@@ -48,7 +44,7 @@ def report(
     from ..lab.report import page, subject_at
 
     target = _target(path, out)
-    with _progress() as progress:
+    with moving_line("reading") as progress:
         progress("verifying")
         subject = subject_at(path, most=most)
         text = page(subject, progress=progress)
@@ -56,17 +52,6 @@ def report(
     violations = f"{subject.count:,} violations" if subject.count != 1 else "1 violation"
     verdict = violations if subject.count else "no violations"
     print(f"{verdict}; report written to {target}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
-        yield lambda doing: None
-        return
-    with console.status("reading") as status:
-        yield status.update
 
 
 def _target(path: str, out: Path | None) -> Path:
