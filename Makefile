@@ -36,7 +36,7 @@ help:  ## say what can be made
 
 setup: $(STAMP)  ## make .venv from the hash-pinned requirements, with plainchant in it
 
-$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
+$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml papers/pyproject.toml workbench/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1)' 2>/dev/null || { \
 		echo "plainchant needs Python 3.11 or newer, and '$(PYTHON)' is" \
 			"'$$($(PYTHON) --version 2>&1 || true)': install one, or say PYTHON=/path/to/python3.11 make ..." >&2; exit 1; }
@@ -47,7 +47,7 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PINNED) -r requirements/build.txt
 	$(PINNED) -r requirements/dev.txt
-	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable . --editable ./papers --editable ./workbench
 	$(BIN)/python -m pip check --quiet
 	$(BIN)/python -m plainchant.lab.session_warmup
 	@touch $@
@@ -109,5 +109,5 @@ pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requi
 	$(UV_COMPILE) --upgrade requirements/fuzz.in --output-file requirements/fuzz.txt
 
 clean:  ## remove the environment and what tools left behind
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info */*.egg-info
+	find src papers workbench tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ larger token as soon as the group's view lacks the dead one. Then it comes back,
 (here: how many writes there were, which a counter knows), and goes on.
 
 :func:`simulate` runs everything on virtual time. ``python examples/fenced_store.py`` has a process for each worker, real
-sockets and a real kill; the store is the process that started them. """
+sockets and a real kill; the store is the process that started them."""
 
 from __future__ import annotations
 
@@ -145,8 +145,12 @@ class Workers:
     async def start(self, me: str) -> None:
         task = {"me": me, "peers": self._peers, "trace": self._trace}
         self._processes[me] = await asyncio.create_subprocess_exec(
-            sys.executable, str(Path(__file__).resolve()), "worker", json.dumps(task),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "worker",
+            json.dumps(task),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
         self._readers.append(asyncio.create_task(self._read(me, self._processes[me])))
 
@@ -213,7 +217,7 @@ async def live(*, peers: Mapping[str, str], trace: str | None = None) -> tuple[W
 
 def free_peers() -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant.live.bench.processes import free_ports
+    from plainchant_workbench.live.processes import free_ports
 
     return {name: f"127.0.0.1:{port}" for name, port in zip(WORKERS, free_ports(len(WORKERS)), strict=True)}
 
@@ -225,8 +229,10 @@ def main(arguments: Sequence[str]) -> int:
     workers, killed, token = asyncio.run(live(peers=free_peers()))
     store = workers.store
     print(f"{killed} was killed while it held the lock with token {token}.")
-    print(f"{len(store.lines)} lines, tokens 1 to {store.lines[-1][0]}, {len(store.refused)} refused; "
-          f"writes that each worker knew of in the end: {workers.known}")
+    print(
+        f"{len(store.lines)} lines, tokens 1 to {store.lines[-1][0]}, {len(store.refused)} refused; "
+        f"writes that each worker knew of in the end: {workers.known}"
+    )
     print("\n".join(store.problems) or "no two writes are mixed up")
     return 1 if store.problems else 0
 

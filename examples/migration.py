@@ -501,8 +501,15 @@ def simulate(
         await outcome.program(groups, requests=requests, pause=pause, move_after=move_after)
 
     outcome.result = plainchant.sim.run(
-        program, groups=groups_of(clients), protocol="newtop", seed=seed, network={"loss": loss}, faults=faults,
-        duration=duration, agree=lambda invitation: True, raises=raises,
+        program,
+        groups=groups_of(clients),
+        protocol="newtop",
+        seed=seed,
+        network={"loss": loss},
+        faults=faults,
+        duration=duration,
+        agree=lambda invitation: True,
+        raises=raises,
     )
     return outcome
 

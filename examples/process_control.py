@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import plainchant
 from plainchant import Group, Guaranteed, Message, View
-from plainchant.model import MS, SECOND, parse_duration
+from plainchant.core.model import MS, SECOND, parse_duration
 from plainchant.protocols.registry import describe
 
 GROUP: Final = "plant"
@@ -257,7 +257,11 @@ def simulate(*, seed: int = 0, times: Times = VIRTUAL, loss: float = 0.0) -> Out
 
     killed_at = round(times.shift * times.seconds / 2 * 1000)
     result = plainchant.sim.run(
-        program, members=STATIONS, protocol="rtcast", group=GROUP, seed=seed,
+        program,
+        members=STATIONS,
+        protocol="rtcast",
+        group=GROUP,
+        seed=seed,
         network={"delay": {"uniform": ["200us", "1500us"]}, "bandwidth": protocol.bandwidth, "shared": True, "loss": loss},
         faults=[{"kind": "crash", "process": KILLED, "at": f"{killed_at}ms"}],
     )
@@ -267,7 +271,12 @@ def simulate(*, seed: int = 0, times: Times = VIRTUAL, loss: float = 0.0) -> Out
 async def station(task: Mapping[str, Any]) -> Report:
     """One station with a socket: the whole life of a process."""
     async with plainchant.join(
-        GROUP, me=task["me"], peers=task["peers"], protocol="rtcast", parameters=task["parameters"], trace=task["trace"],
+        GROUP,
+        me=task["me"],
+        peers=task["peers"],
+        protocol="rtcast",
+        parameters=task["parameters"],
+        trace=task["trace"],
     ) as group:
         print(json.dumps("in"), flush=True)
         return await Station(group, Times(**task["times"])).run()
@@ -287,8 +296,12 @@ async def live(
         async with asyncio.timeout(LIVE_TIMEOUT):
             for me in peers:
                 processes[me] = await asyncio.create_subprocess_exec(
-                    sys.executable, str(Path(__file__).resolve()), "station", json.dumps({**common, "me": me}),
-                    stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+                    sys.executable,
+                    str(Path(__file__).resolve()),
+                    "station",
+                    json.dumps({**common, "me": me}),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
                 )
             for me in peers:
                 await _line(me, processes[me])
@@ -330,7 +343,7 @@ def account(outcome: Outcome) -> str:
 
 def free_peers(names: Sequence[str] = STATIONS) -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant.live.bench.processes import free_ports
+    from plainchant_workbench.live.processes import free_ports
 
     return {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
 

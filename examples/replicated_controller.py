@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import plainchant
 from plainchant import Group, Message, View
-from plainchant.model import SECOND
+from plainchant.core.model import SECOND
 from plainchant.protocols.registry import describe
 
 GROUP: Final = "tank"
@@ -199,7 +199,12 @@ def simulate(*, seed: int = 0, times: Times = VIRTUAL) -> Outcome:
         return await take_part(group, times, over)
 
     result = plainchant.sim.run(
-        program, members=PLACES, protocol="mailbox", group=GROUP, parameters=PARAMETERS, seed=seed,
+        program,
+        members=PLACES,
+        protocol="mailbox",
+        group=GROUP,
+        parameters=PARAMETERS,
+        seed=seed,
         faults=[{"kind": "crash", "process": KILLED, "at": f"{killed_at}ns"}],
     )
     reports = {name: report for name, report in result.returned.items() if isinstance(report, Report)}
@@ -217,7 +222,12 @@ async def place(task: Mapping[str, Any]) -> Report | int:
 
     loop.add_reader(sys.stdin.fileno(), end)
     async with plainchant.join(
-        GROUP, me=task["me"], peers=task["peers"], protocol="mailbox", parameters=task["parameters"], trace=task["trace"],
+        GROUP,
+        me=task["me"],
+        peers=task["peers"],
+        protocol="mailbox",
+        parameters=task["parameters"],
+        trace=task["trace"],
     ) as group:
         say("in")
         return await take_part(group, Times(**task["times"]), over, say)
@@ -243,8 +253,13 @@ async def live(
         async with asyncio.timeout(LIVE_TIMEOUT):
             for me in peers:
                 processes[me] = await asyncio.create_subprocess_exec(
-                    sys.executable, str(Path(__file__).resolve()), "place", json.dumps({**common, "me": me}),
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 24,
+                    sys.executable,
+                    str(Path(__file__).resolve()),
+                    "place",
+                    json.dumps({**common, "me": me}),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=1 << 24,
                 )
             for me in peers:
                 await _line(me, processes[me])
@@ -294,7 +309,7 @@ def account(outcome: Outcome) -> str:
 
 def free_peers() -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant.live.bench.processes import free_ports
+    from plainchant_workbench.live.processes import free_ports
 
     return {name: f"127.0.0.1:{port}" for name, port in zip(PLACES, free_ports(len(PLACES)), strict=True)}
 

@@ -157,7 +157,8 @@ class Search:
                 continue
             waiting += [
                 (bound + more, been | bit, (*path, city))
-                for city, bit, more in ways[last] if not been & bit and bound + more < best
+                for city, bit, more in ways[last]
+                if not been & bit and bound + more < best
             ]
         return visited
 
@@ -217,7 +218,12 @@ class Worker:
     """A member of the group that searches. All that the group agrees on is in ``best``, ``waiting`` and ``hands``."""
 
     def __init__(
-        self, group: Group, problem: Problem, *, share: bool = True, pay: Callable[[int], Awaitable[None]] = _turn,
+        self,
+        group: Group,
+        problem: Problem,
+        *,
+        share: bool = True,
+        pay: Callable[[int], Awaitable[None]] = _turn,
         tell: Callable[[str], None] = lambda what: None,
     ) -> None:
         self.group = group
@@ -392,7 +398,13 @@ async def _pay_on_virtual_time(nodes: int) -> None:
 
 
 def simulate(
-    problem: Problem, workers: int, *, share: bool = True, seed: int = 0, verify: bool = True, worker: type[Worker] = Worker,
+    problem: Problem,
+    workers: int,
+    *,
+    share: bool = True,
+    seed: int = 0,
+    verify: bool = True,
+    worker: type[Worker] = Worker,
     **settings: Any,
 ) -> Outcome:
     """Workers on virtual time; ``settings`` are those of ``sim.run``: faults, network, ..."""
@@ -401,7 +413,12 @@ def simulate(
         return await worker(group, problem, share=share, pay=_pay_on_virtual_time).run()
 
     result = plainchant.sim.run(
-        program, members=workers, group=GROUP, seed=seed, state=True, verify=verify,
+        program,
+        members=workers,
+        group=GROUP,
+        seed=seed,
+        state=True,
+        verify=verify,
         **{"network": NETWORK, "limit": "600s", **settings},
     )
     return Outcome(problem, result.returned, result)
@@ -410,7 +427,12 @@ def simulate(
 async def place(task: Mapping[str, Any]) -> Report:
     """The whole life of a worker's process."""
     async with plainchant.join(
-        GROUP, me=task["me"], peers=task["peers"], members=task["members"], state=True, parameters=task["parameters"],
+        GROUP,
+        me=task["me"],
+        peers=task["peers"],
+        members=task["members"],
+        state=True,
+        parameters=task["parameters"],
         trace=task["trace"],
     ) as group:
         return await Worker(group, Problem(**task["problem"]), share=task["share"], tell=say).run()
@@ -433,15 +455,23 @@ async def live(
     """A process for each worker; those in ``kill`` are killed when they have done a job. All have ended when this returns."""
     processes: dict[str, asyncio.subprocess.Process] = {}
     common = {
-        "peers": dict(peers), "members": list(peers), "problem": dataclasses.asdict(problem), "share": share,
-        "parameters": dict(parameters), "trace": trace,
+        "peers": dict(peers),
+        "members": list(peers),
+        "problem": dataclasses.asdict(problem),
+        "share": share,
+        "parameters": dict(parameters),
+        "trace": trace,
     }
     try:
         async with asyncio.timeout(LIVE_TIMEOUT):
             for me in peers:
                 processes[me] = await asyncio.create_subprocess_exec(
-                    sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps({**common, "me": me}),
-                    stdout=asyncio.subprocess.PIPE, limit=1 << 24,
+                    sys.executable,
+                    str(Path(__file__).resolve()),
+                    "--worker",
+                    json.dumps({**common, "me": me}),
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=1 << 24,
                 )
             reports = await asyncio.gather(*(_watch(me, processes[me], kill=me in kill) for me in peers))
     except TimeoutError:
@@ -472,7 +502,7 @@ async def _watch(me: str, process: asyncio.subprocess.Process, *, kill: bool) ->
 
 def free_peers(workers: int) -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant.live.bench.processes import free_ports
+    from plainchant_workbench.live.processes import free_ports
 
     return {f"w{number}": f"127.0.0.1:{port}" for number, port in enumerate(free_ports(workers), 1)}
 

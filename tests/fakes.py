@@ -7,8 +7,8 @@ from collections.abc import Generator, Sequence
 from random import Random
 from typing import Any
 
-from plainchant.engine import Host
-from plainchant.model import Batch, Due, GroupId, Invitation, Packet, ProcessId, Reason, Timer, View, pack
+from plainchant.core.engine import Host
+from plainchant.core.model import Batch, Due, GroupId, Invitation, Packet, ProcessId, Reason, Timer, View, pack
 
 
 class FakeHost:

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plainchant.engine import Engine, Host
-from plainchant.model import (
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import (
     MS,
     Batch,
     Duration,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plainchant.model import Stream
+from plainchant.core.model import Stream
 
 
 class NoStreams:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from plainchant.engine import Engine, Host
-from plainchant.model import (
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import (
     MS,
     Batch,
     Consent,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Engine, Host, Layer, PerGroup
-from plainchant.model import (
+from plainchant.core.engine import Engine, Host, Layer, PerGroup
+from plainchant.core.model import (
     Batch,
     Consent,
     Form,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from examples.fenced_store import Store, free_peers, live, simulate
 
+from plainchant.lab.properties import verify
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 APART = {"kind": "partition", "at": "300ms", "length": "800ms", "parts": [["ann"], ["ben", "cyd"]]}
 

@@ -10,8 +10,8 @@ import pytest
 
 from plainchant import Group, Halted, Message, Refused, UsageError, View, sim
 from plainchant.cli.protocols import facts
+from plainchant.core.model import Reason
 from plainchant.group import LOOKS, Guarantees
-from plainchant.model import Reason
 from plainchant.protocols import registry
 
 from .fixed import PLAINSONG

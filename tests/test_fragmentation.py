@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plainchant.engine import Engine, Host
-from plainchant.fragmentation import MOST_PARTIAL, MOST_SPANS, Fragmentation
-from plainchant.model import Batch, GroupId, ProcessId, ProtocolError, Reason, Timer, View, pack, unpack
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import Batch, GroupId, ProcessId, ProtocolError, Reason, Timer, View, pack, unpack
+from plainchant.layers.fragmentation import MOST_PARTIAL, MOST_SPANS, Fragmentation
 
 from .fakes import FakeHost, as_host
 from .fuzz.sizes import size_of

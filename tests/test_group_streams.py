@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.model import MS, SECOND, Reason, Stream, UsageError, View
 from plainchant.group import BACKLOG, Group, Guaranteed, Guarantees, Lost, Receipt, Refused, Rejected
-from plainchant.model import MS, SECOND, Reason, Stream, UsageError, View
 
 NO_ROOM = Reason("no room", "the sum of shares is larger than T", {"nearest_ns": 70 * MS})
 
@@ -145,7 +145,7 @@ def test_one_message_with_a_deadline_is_a_stream_of_its_own() -> None:
         sending = asyncio.create_task(group.send(b"alarm", deadline="20ms"))
         assert not await soon(sending)
         assert desk.wanted["~1"] == Stream("~1", 5, 20 * MS, 0)
-        (name, payload, arrived), = desk.offered
+        ((name, payload, arrived),) = desk.offered
         assert (name, payload) == ("~1", b"alarm")
         assert arrived >= before
         group.admitted("~1")

@@ -56,7 +56,7 @@ def import_problems(source: str, module: str, *, is_package: bool = False) -> li
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
     shared = ("plainchant.protocols.registry", "plainchant.protocols.buffers")
-    allowed = ("plainchant.model", "plainchant.engine", "plainchant.memory", *shared, own)
+    allowed = ("plainchant.core.model", "plainchant.core.engine", "plainchant.core.memory", *shared, own)
     problems = []
     for line, name in imported(source, module, is_package=is_package):
         top = name.split(".")[0]
@@ -104,7 +104,7 @@ def test_a_protocol_that_reaches_out_is_found(source: str) -> None:
         "import dataclasses, msgspec",
         "from ...model import Batch, View",
         "from ... import engine",
-        "from plainchant.engine import Host",
+        "from plainchant.core.engine import Host",
         "from . import packets",
         "from .packets import Request",
         "from ..registry import Description",

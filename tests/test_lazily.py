@@ -15,8 +15,8 @@ import pytest
 
 import plainchant
 from plainchant import sim, trace
+from plainchant.core.model import SECOND
 from plainchant.live import control
-from plainchant.model import SECOND
 from plainchant.scenario.model import Network
 
 HEAVY = ("aiohttp", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client", "pyarrow", "pyspark", "rich")

@@ -11,8 +11,8 @@ import pytest
 
 import plainchant
 from plainchant import Event, Group, Halted, Lost, Message, Stream, UsageError, View, merged, sim
+from plainchant.core.model import Reason
 from plainchant.group import MESSAGE_COST, MOST_AT_ONCE, Guarantees
-from plainchant.model import Reason
 
 from .ports import NoStreams
 
@@ -504,8 +504,14 @@ def test_a_program_that_does_not_read_its_groups_slows_their_senders_down() -> N
                 await (await group.send_many([b"x" * 100] * 10)).delivered()
 
     sim.run(
-        main, protocol="newtop", groups=RED_AND_BLUE, unread=20_000, outgoing=20_000, verify=False,
-        parameters={"blocks": 16}, network={"max_packet": 500},
+        main,
+        protocol="newtop",
+        groups=RED_AND_BLUE,
+        unread=20_000,
+        outgoing=20_000,
+        verify=False,
+        parameters={"blocks": 16},
+        network={"max_packet": 500},
     )
     assert 0 < seen["before"] < 2000
     assert seen["most"] < 100_000
@@ -530,7 +536,10 @@ def test_a_process_that_is_stopped_is_told_in_its_merged_stream() -> None:
     three = ["p1", "p2", "p3"]
     parts = [["p1", "p2"], ["p3"]]
     result = sim.run(
-        main, groups={"red": three, "blue": three}, parameters={"suspect_after": "200ms"}, raises=False,
+        main,
+        groups={"red": three, "blue": three},
+        parameters={"suspect_after": "200ms"},
+        raises=False,
         faults=[{"kind": "partition", "at": "500ms", "parts": parts}],
     )
     assert result.outcomes["p3"].value == "||" + "." * 30 + " minority"

@@ -13,15 +13,21 @@ import pytest
 from examples import migration
 from examples.migration import Client, Outcome, Server, problems, say, simulate
 
+from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 from .live.test_api import addresses
 
 KINDS = (
-    "loss", "driver crashes", "server crashes", "newcomer crashes", "client crashes", "clients are cut off",
-    "newcomer is cut off", "server pauses",
+    "loss",
+    "driver crashes",
+    "server crashes",
+    "newcomer crashes",
+    "client crashes",
+    "clients are cut off",
+    "newcomer is cut off",
+    "server pauses",
 )
 SEEDS = 5
 CLIENTS = ("X", "Y")
@@ -115,12 +121,15 @@ def test_every_request_is_answered_once_whatever_happens_meanwhile(times: int) -
         assert seen[situation], (situation, seen)
 
 
-@pytest.mark.parametrize("parts", [
-    [["A", "X"], ["C", "Y", "B"]],
-    [["A", "B", "X", "Y"], ["C"]],
-    [["A", "B"], ["C", "X", "Y"]],
-    [["A"], ["C"], ["B", "X", "Y"]],
-])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [["A", "X"], ["C", "Y", "B"]],
+        [["A", "B", "X", "Y"], ["C"]],
+        [["A", "B"], ["C", "X", "Y"]],
+        [["A"], ["C"], ["B", "X", "Y"]],
+    ],
+)
 def test_servers_that_are_cut_off_from_each_other_come_to_one_history_that_has_every_request_once(parts: list[list[str]]) -> None:
     cut = {"kind": "partition", "at": "600ms", "length": "700ms", "parts": parts}
     for seed in range(2):
@@ -157,10 +166,13 @@ async def learn_nothing(self: Server, group: str, *state: Any) -> None:
     self.move, self.into = tuple(state[1]), (state[2][0], tuple(state[2][1]))
 
 
-@pytest.mark.parametrize(("method", "mutant"), [
-    ("_keep_again", forget_requests),
-    ("_learn", learn_nothing),
-])
+@pytest.mark.parametrize(
+    ("method", "mutant"),
+    [
+        ("_keep_again", forget_requests),
+        ("_learn", learn_nothing),
+    ],
+)
 def test_a_server_with_a_mistake_is_found_out(method: str, mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, method, mutant)
     crash = {"kind": "crash", "process": "A", "at": "120ms"}

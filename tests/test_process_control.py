@@ -11,9 +11,9 @@ import pytest
 from examples import process_control
 from examples.process_control import KILLED, STATIONS, VIRTUAL, Outcome, Times, account, free_peers, live, problems, simulate
 
+from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 SHORT = Times(period="1500ms", deadline="1400ms", alarm="1350ms", shift=2)
 

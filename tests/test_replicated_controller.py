@@ -24,13 +24,20 @@ from examples.replicated_controller import (
     simulate,
 )
 
+from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 SHORT = Times(period=0.01, values=60)
 PATIENT = {
-    **PARAMETERS, "write": "2ms", "flag": "2ms", "decide": "2ms", "read": "2ms", "finish": "2ms", "skew": "1us", "poll": "4ms",
+    **PARAMETERS,
+    "write": "2ms",
+    "flag": "2ms",
+    "decide": "2ms",
+    "read": "2ms",
+    "finish": "2ms",
+    "skew": "1us",
+    "poll": "4ms",
 }
 
 

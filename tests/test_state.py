@@ -12,8 +12,8 @@ from zlib import crc32
 
 import pytest
 
-from plainchant.engine import Engine, Host
-from plainchant.model import (
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import (
     MS,
     SECOND,
     Batch,
@@ -29,11 +29,9 @@ from plainchant.model import (
     Timer,
     View,
 )
-from plainchant.protocols.registry import describe
-from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
-from plainchant.sim import Member, Simulation, Summary
-from plainchant.sim.host import SimHost
-from plainchant.state import (
+from plainchant.core.wire import Codec
+from plainchant.lab.properties import Verification, verify
+from plainchant.layers.state import (
     STATE_LOST,
     STATE_PACKETS,
     StateAsk,
@@ -44,9 +42,11 @@ from plainchant.state import (
     StateWanted,
     donor_of,
 )
-from plainchant.trace.reference import Verification, verify
+from plainchant.protocols.registry import describe
+from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
+from plainchant.sim import Member, Simulation, Summary
+from plainchant.sim.host import SimHost
 from plainchant.trace.writer import TraceBuffer
-from plainchant.wire import Codec
 
 from .fakes import FakeHost, as_host
 
@@ -285,7 +285,10 @@ def test_a_new_name_has_its_place_among_what_is_held(a: Process, j: Process) -> 
     a.layer.finish(1)
     exchange(a, j)
     assert [call[0] for call in j.host.calls if call[0] in ("arrived", "deliver", "renamed")] == [
-        "arrived", "deliver", "renamed", "deliver",
+        "arrived",
+        "deliver",
+        "renamed",
+        "deliver",
     ]
     assert j.host.timers == {}
     j.layer.leave("h")
@@ -944,9 +947,7 @@ class Ledger:
         self.host.call(self._take, group, chunks)
 
     def _give(self, wanted: StateWanted) -> None:
-        self._unwritten[wanted.transfer] = deque([
-            json.dumps(self.states[wanted.group]).encode(), *[FILLER] * self._filler
-        ])
+        self._unwritten[wanted.transfer] = deque([json.dumps(self.states[wanted.group]).encode(), *[FILLER] * self._filler])
         self._write(wanted.transfer)
 
     def _write(self, transfer: int) -> None:

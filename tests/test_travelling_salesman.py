@@ -27,10 +27,10 @@ from examples.travelling_salesman import (
 
 import plainchant
 from plainchant import View
+from plainchant.lab.properties import verify
 from plainchant.sim import Unfinished
 from plainchant.trace import read
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 SMALL = Problem(13, seed=4)
 """48,608 nodes: a quarter of a second for one on virtual time."""

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plainchant.model import Batch, GroupId, Packet, ProcessId, ProtocolError, WireError
+from plainchant.core.model import Batch, GroupId, Packet, ProcessId, ProtocolError, WireError
+from plainchant.core.wire import HEADER_BYTES, VERSION, Codec
 from plainchant.protocols import registry
-from plainchant.wire import HEADER_BYTES, VERSION, Codec
 from tests.fuzz.packets import packets_of
 
 

@@ -2,17 +2,18 @@
 
 Three floors: ``protocols`` (pure state machines), hosts that run them (``sim``, ``live``), and what reads the traces that hosts
 write (``trace``, ``lab``). Programs use :func:`join` or :class:`Node`, and :func:`plainchant.sim.run` to test themselves. Start
-reading with ``model`` and ``engine``, or with ``group`` and ``live.node``.
+reading with ``core.model`` and ``core.engine``, or with ``group`` and ``live.node``.
 """
 
 from typing import TYPE_CHECKING
 
-from .lazily import exports
+from .core.lazily import exports
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import sim as sim
+    from .core.model import Invitation, PlainchantError, Reason, UsageError, View
     from .group import (
         Event,
         Group,
@@ -35,18 +36,46 @@ if TYPE_CHECKING:
     )
     from .live.keys import Key, Keyring
     from .live.node import Insecure, Node, join
-    from .model import Invitation, PlainchantError, Reason, UsageError, View
 
 __all__ = [
-    "Event", "Group", "GroupError", "Guaranteed", "Guarantees", "Halted", "Insecure", "Invitation", "JoinTimeout", "Key",
-    "Keyring", "LeaveTimeout", "Lost", "Message", "Node", "NotFormed", "PlainchantError", "Reason", "Receipt", "Refused",
-    "Rejected", "State", "StateRequest", "Stream", "UsageError", "View", "join", "merged", "sim",
+    "Event",
+    "Group",
+    "GroupError",
+    "Guaranteed",
+    "Guarantees",
+    "Halted",
+    "Insecure",
+    "Invitation",
+    "JoinTimeout",
+    "Key",
+    "Keyring",
+    "LeaveTimeout",
+    "Lost",
+    "Message",
+    "Node",
+    "NotFormed",
+    "PlainchantError",
+    "Reason",
+    "Receipt",
+    "Refused",
+    "Rejected",
+    "State",
+    "StateRequest",
+    "Stream",
+    "UsageError",
+    "View",
+    "join",
+    "merged",
+    "sim",
 ]
 
-__getattr__ = exports(__name__, {
-    **dict.fromkeys(__all__, "group"),
-    **dict.fromkeys(("Insecure", "Node", "join"), "live.node"),
-    **dict.fromkeys(("Key", "Keyring"), "live.keys"),
-    **dict.fromkeys(("Invitation", "PlainchantError", "Reason", "UsageError", "View"), "model"),
-    "sim": "sim",
-})
+__getattr__ = exports(
+    __name__,
+    {
+        **dict.fromkeys(__all__, "group"),
+        **dict.fromkeys(("Insecure", "Node", "join"), "live.node"),
+        **dict.fromkeys(("Key", "Keyring"), "live.keys"),
+        **dict.fromkeys(("Invitation", "PlainchantError", "Reason", "UsageError", "View"), "core.model"),
+        "sim": "sim",
+    },
+)

@@ -43,7 +43,8 @@ async def main(task: dict[str, Any]) -> dict[str, Any] | None:
                 finished = [await queue.finished(job) for job in jobs]
                 outcome = await asking
                 return {
-                    "results": [[one.worker, one.attempt, one.value] for one in finished], "gone": list(outcome.gone),
+                    "results": [[one.worker, one.attempt, one.value] for one in finished],
+                    "gone": list(outcome.gone),
                     "answers": outcome.answers,
                 }
             finally:

@@ -18,8 +18,8 @@ from plainchant.blocks.lock import Fence
 from plainchant.blocks.merging import Merge
 from plainchant.blocks.office import Office
 from plainchant.blocks.replica import MARK, Replica
+from plainchant.core.model import View
 from plainchant.group import Message, State
-from plainchant.model import View
 from tests.protocols.sweeping import Patch, known_first, look_for_seeds
 
 from . import sweep
@@ -158,7 +158,7 @@ def commands_do_not_wait(self: Replica, item: Message | View) -> None:
     if isinstance(item, View):
         self._change(item, "view")
     else:
-        _apply(self, item, *decode(item.payload[len(MARK):]))
+        _apply(self, item, *decode(item.payload[len(MARK) :]))
 
 
 _take_state = Replica._take_state

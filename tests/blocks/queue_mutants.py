@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from plainchant.blocks import Finished, WorkQueue
 from plainchant.blocks.work_queue import _Job
-from plainchant.model import View
+from plainchant.core.model import View
 
 
 class LateCounts(WorkQueue):
@@ -99,6 +99,14 @@ class Impatient(WorkQueue):
 
 
 MUTANTS: Final[tuple[type[WorkQueue], ...]] = (
-    LateCounts, EveryResultCounts, KeepsTheDead, ForgetsTheDead, DropsPutters, OneNumber, DealsTwice, Unsettled,
-    ForgetsAttempts, Impatient,
+    LateCounts,
+    EveryResultCounts,
+    KeepsTheDead,
+    ForgetsTheDead,
+    DropsPutters,
+    OneNumber,
+    DealsTwice,
+    Unsettled,
+    ForgetsAttempts,
+    Impatient,
 )

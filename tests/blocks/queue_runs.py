@@ -119,7 +119,12 @@ def run(seed: int, queue: type[WorkQueue] = WorkQueue, **settings: Any) -> Ran:
             situations["halted"] += 1
 
     result = plainchant.sim.run(
-        main, members=5, seed=seed, state=True, duration=DURATION, raises=False,
+        main,
+        members=5,
+        seed=seed,
+        state=True,
+        duration=DURATION,
+        raises=False,
         **{"network": {"loss": 0.03, "delay": {"uniform": ["500us", "4ms"]}}, "faults": faults_of(seed), **settings},
     )
     ran = Ran(result, queues, store, answers, situations)

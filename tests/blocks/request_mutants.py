@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from plainchant.blocks import Requests
 from plainchant.blocks.requests import _Open
-from plainchant.model import View
+from plainchant.core.model import View
 
 
 class MajorityOfThoseThere(Requests):
@@ -93,6 +93,14 @@ class HidesTheGone(Requests):
 
 
 MUTANTS: Final[tuple[type[Requests], ...]] = (
-    MajorityOfThoseThere, AsksLaterComers, AsksTheFirstView, WaitsForTheDead, CountsTwice, CountsFailures, OneIsEnough,
-    LooksNoMore, Invents, HidesTheGone,
+    MajorityOfThoseThere,
+    AsksLaterComers,
+    AsksTheFirstView,
+    WaitsForTheDead,
+    CountsTwice,
+    CountsFailures,
+    OneIsEnough,
+    LooksNoMore,
+    Invents,
+    HidesTheGone,
 )

@@ -69,7 +69,12 @@ def run(seed: int, requests: type[Requests] = Requests, **settings: Any) -> Ran:
             situations["halted"] += 1
 
     result = plainchant.sim.run(
-        main, members=5, seed=seed, state=True, duration=DURATION, raises=False,
+        main,
+        members=5,
+        seed=seed,
+        state=True,
+        duration=DURATION,
+        raises=False,
         **{"network": {"loss": 0.03, "delay": {"uniform": ["500us", "4ms"]}}, "faults": faults_of(seed), **settings},
     )
     ran = Ran(result, outcomes, situations)

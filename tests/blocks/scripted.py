@@ -96,7 +96,10 @@ def shrinks_twice() -> list[str]:
 
 
 SCRIPTED: dict[str, Callable[[], list[str]]] = {
-    "speaker dies": speaker_dies, "part dies": part_dies, "joiner comes": joiner_comes, "shrinks twice": shrinks_twice,
+    "speaker dies": speaker_dies,
+    "part dies": part_dies,
+    "joiner comes": joiner_comes,
+    "shrinks twice": shrinks_twice,
 }
 """What is wrong with each."""
 

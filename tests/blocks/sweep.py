@@ -99,9 +99,7 @@ class Member:
 
     async def main(self) -> None:
         random = self._random
-        async with Replica(
-            self._group, door=self.lock, chief=self.election, sum=self.counter, book=self.book
-        ) as replica:
+        async with Replica(self._group, door=self.lock, chief=self.election, sum=self.counter, book=self.book) as replica:
             for number in range(ROUNDS):
                 await self._write(long=number < 2 and random.random() < 0.5)
                 await self.counter.add(random.randint(-5, 10))

@@ -28,6 +28,7 @@ OPERATIONS: list[tuple[type[Block], Callable[[Any], Awaitable[Any]], Callable[[i
 
 def sends(kind: type[Block], operation: Callable[[Any], Awaitable[Any]], members: int, times: int) -> int:
     """Messages of a run in which one member does something so often."""
+
     async def main(group: Group) -> None:
         block = kind()
         async with Replica(group, block=block) as replica:
@@ -59,4 +60,4 @@ def test_a_change_of_leader_costs_a_message_of_each_member() -> None:
             await replica.ended()
 
     rows = sim.run(main, members=5, state=True, duration="2s", verify=False).trace["kind"].to_pylist()
-    assert rows.count("send") == 5 + 1 + 5      # the first leader, the resignation, the second leader
+    assert rows.count("send") == 5 + 1 + 5  # the first leader, the resignation, the second leader

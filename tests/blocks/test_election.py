@@ -23,6 +23,7 @@ def test_the_one_that_has_been_there_longest_leads_and_then_the_next() -> None:
     async def main(group: Group) -> tuple[str | None, int]:
         election = Election()
         async with Replica(group, election=election) as replica:
+
             async def lead() -> None:
                 async with await election.lead() as term:
                     terms.append((term, group.me))

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plainchant.live.bench.processes import free_ports
+from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
+from plainchant_workbench.live.processes import free_ports
 
 from .live_member import JOBS
 

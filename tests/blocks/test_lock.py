@@ -151,6 +151,7 @@ def test_another_cancellation_is_not_taken_for_the_loss_of_the_lock() -> None:
     async def main(group: Group) -> bool:
         lock = Lock()
         async with Replica(group, lock=lock) as replica:
+
             async def hold() -> None:
                 async with lock:
                     await asyncio.sleep(10)

@@ -234,6 +234,7 @@ def test_what_was_applied_can_be_made_certain(protocol: str, parameters: dict[st
 
 def test_settling_waits_for_those_who_may_be_gone() -> None:
     """A member that does not answer is waited for until the view lacks it."""
+
     async def main(group: Group) -> Any:
         log = Log()
         async with Replica(group, log=log) as replica:

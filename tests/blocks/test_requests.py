@@ -19,9 +19,23 @@ from .request_mutants import MUTANTS
 
 SEEDS = 10
 SITUATIONS = (
-    "first: enough", "first: not enough", "majority: enough", "majority: not enough", "all: enough", "all: not enough", "halted",
-    "somebody is gone", "somebody is late", "somebody is failed", "a view of fewer than five",
-    "a majority though somebody is gone", "a joiner answers", "over: enough", "over: stopped", "over: impossible", "refused",
+    "first: enough",
+    "first: not enough",
+    "majority: enough",
+    "majority: not enough",
+    "all: enough",
+    "all: not enough",
+    "halted",
+    "somebody is gone",
+    "somebody is late",
+    "somebody is failed",
+    "a view of fewer than five",
+    "a majority though somebody is gone",
+    "a joiner answers",
+    "over: enough",
+    "over: stopped",
+    "over: impossible",
+    "refused",
 )
 """What has to occur somewhere in the sweep."""
 Program = Callable[[Replica, Requests], Awaitable[Any]]
@@ -270,9 +284,15 @@ def test_every_outcome_is_right_whatever_goes_wrong(times: int) -> None:
     assert not missing, f"the sweep never came to: {', '.join(missing)}; it came to {dict(occurred)}"
 
 
-@pytest.mark.parametrize(("protocol", "parameters"), [
-    ("sequencer", {"resilience": 1}), ("newtop", {}), ("rtcast", {}), ("mailbox", {}),
-])
+@pytest.mark.parametrize(
+    ("protocol", "parameters"),
+    [
+        ("sequencer", {"resilience": 1}),
+        ("newtop", {}),
+        ("rtcast", {}),
+        ("mailbox", {}),
+    ],
+)
 def test_it_runs_over_every_order(protocol: str, parameters: dict[str, Any]) -> None:
     faults = [{"kind": "crash", "process": "p2", "at": "60ms"}]
     ran = request_runs.run(2, protocol=protocol, parameters=parameters, faults=faults, network={})

@@ -9,9 +9,18 @@ from tests.protocols import sweeping
 from . import sweep
 
 SITUATIONS = {
-    "lock: hold": 100, "lock: lost": 1, "lock: merge": 10, "lock: take": 5, "refused by the fence": 1,
-    "election: hold": 30, "election: release": 5, "election: lost": 1,
-    "counter: merge": 10, "counter: take": 5, "dictionary: merge": 10, "dictionary: take": 5,
+    "lock: hold": 100,
+    "lock: lost": 1,
+    "lock: merge": 10,
+    "lock: take": 5,
+    "refused by the fence": 1,
+    "election: hold": 30,
+    "election: release": 5,
+    "election: lost": 1,
+    "counter: merge": 10,
+    "counter: take": 5,
+    "dictionary: merge": 10,
+    "dictionary: take": 5,
 }
 """How often each has to occur in the sweep of ``make test``."""
 

@@ -19,7 +19,14 @@ from .queue_mutants import MUTANTS
 
 SEEDS = 12
 SITUATIONS = (
-    "begun again", "waited for room", "put again", "halted", "a joiner works", "refused", "refused by the store", "back: gone",
+    "begun again",
+    "waited for room",
+    "put again",
+    "halted",
+    "a joiner works",
+    "refused",
+    "refused by the store",
+    "back: gone",
     "back: other",
 )
 """What has to occur somewhere in the sweep."""
@@ -274,7 +281,13 @@ def test_parts_that_come_together_agree_on_one_queue() -> None:
     assert queues["p1"].unfinished == 0
 
     only_one = plainchant.sim.run(
-        main, members=5, protocol="newtop", parameters={"partitions": "majority"}, state=True, faults=[parts], duration="2s",
+        main,
+        members=5,
+        protocol="newtop",
+        parameters={"partitions": "majority"},
+        state=True,
+        faults=[parts],
+        duration="2s",
         raises=False,
     )
     assert only_one.verdict == "holds"
@@ -302,9 +315,15 @@ def test_every_job_has_its_effect_once_whatever_goes_wrong(times: int) -> None:
     assert not missing, f"the sweep never came to: {', '.join(missing)}; it came to {dict(occurred)}"
 
 
-@pytest.mark.parametrize(("protocol", "parameters"), [
-    ("sequencer", {"resilience": 1}), ("newtop", {"partitions": "majority"}), ("rtcast", {}), ("mailbox", {}),
-])
+@pytest.mark.parametrize(
+    ("protocol", "parameters"),
+    [
+        ("sequencer", {"resilience": 1}),
+        ("newtop", {"partitions": "majority"}),
+        ("rtcast", {}),
+        ("mailbox", {}),
+    ],
+)
 def test_it_runs_over_every_order(protocol: str, parameters: dict[str, Any]) -> None:
     faults = [{"kind": "crash", "process": "p2", "at": "60ms"}]
     ran = queue_runs.run(1, protocol=protocol, parameters=parameters, faults=faults, network={})

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plainchant.cli import main
-from plainchant.cli.bench import BURST, scenario, simulate
+from plainchant_workbench.commands.bench_sim import BURST, scenario, simulate
 
 
 def test_it_prints_a_row_for_3_10_and_50_members(capsys: pytest.CaptureFixture[str]) -> None:

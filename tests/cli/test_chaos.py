@@ -9,25 +9,41 @@ from typing import Any
 
 import pytest
 
-from plainchant.cli import chaos, main
-from plainchant.live.chaos.figures import Figure
-from plainchant.live.chaos.plan import DIETS, Round
-from plainchant.live.chaos.rounds import Result
-from plainchant.live.chaos.trend import Trend
+from plainchant.cli import main
+from plainchant.lab.properties import Outcome, Verification
+from plainchant.lab.properties.accepted import AcceptedOnce
 from plainchant.live.process import LiveError
 from plainchant.live.supervisor import LiveSummary
 from plainchant.scenario.model import Fault
 from plainchant.sim.summary import ProcessEnd
-from plainchant.trace.accepted import AcceptedOnce
-from plainchant.trace.reference import Outcome, Verification
+from plainchant_workbench.chaos.figures import Figure
+from plainchant_workbench.chaos.plan import DIETS, Round
+from plainchant_workbench.chaos.rounds import Result
+from plainchant_workbench.chaos.trend import Trend
+from plainchant_workbench.commands import chaos
 
 
 def result_of(each: Round, *problems: str, grows: bool = False) -> Result:
     summary = LiveSummary(
-        run="r0", protocol=each.protocol, seed=each.seed, elapsed=1, parameters={}, unexpected={},
-        processes={"p1": ProcessEnd("alive"), "p2": ProcessEnd("crashed")}, packets_lost=0, packets_duplicated=0,
-        packets_corrupted=0, faults=(Fault(kind="crash", process="p2"), Fault(kind="disk", process="p3")), skipped=(),
-        partitions="transport", not_applied=(), time_scale=1.0, drained=True, drain=1, quiet=True, not_quiet={},
+        run="r0",
+        protocol=each.protocol,
+        seed=each.seed,
+        elapsed=1,
+        parameters={},
+        unexpected={},
+        processes={"p1": ProcessEnd("alive"), "p2": ProcessEnd("crashed")},
+        packets_lost=0,
+        packets_duplicated=0,
+        packets_corrupted=0,
+        faults=(Fault(kind="crash", process="p2"), Fault(kind="disk", process="p3")),
+        skipped=(),
+        partitions="transport",
+        not_applied=(),
+        time_scale=1.0,
+        drained=True,
+        drain=1,
+        quiet=True,
+        not_quiet={},
     )
     figures = (
         Figure("p1", "files", 8, 9, 9, Trend(60, 8.0, 40.0 if grows else 0.5, 5.0, 3.0)),
@@ -35,8 +51,16 @@ def result_of(each: Round, *problems: str, grows: bool = False) -> Result:
         Figure("p2", "files", 8, 8, 8, None),
     )
     return Result(
-        each, each.scenario(), summary, {"deliver": 1200}, Verification({"total": Outcome(1, 1, 9)}),
-        AcceptedOnce(survivors=2, accepted=500, deliveries=1000), figures, problems, {"excluded": 1}, 30.0,
+        each,
+        each.scenario(),
+        summary,
+        {"deliver": 1200},
+        Verification({"total": Outcome(1, 1, 9)}),
+        AcceptedOnce(survivors=2, accepted=500, deliveries=1000),
+        figures,
+        problems,
+        {"excluded": 1},
+        30.0,
     )
 
 
@@ -113,14 +137,17 @@ def test_one_round_again(played: list[Round]) -> None:
     assert played == [Round("dedos", 1, 1004, 12.0)]
 
 
-@pytest.mark.parametrize(("options", "sentence"), [
-    (["--minutes", "0"], "chaos cannot last 0 minutes"),
-    (["--protocol", "raft"], "there is no live protocol 'raft'"),
-    (["--round-seed", "5"], "give one --protocol"),
-    (["--seconds", "5"], "give its --round-seed too"),
-    (["--protocol", "newtop", "--round-seed", "5", "--seconds", "1"], "a round has 4 to 3600 seconds"),
-    (["--out", "."], "exists and is not empty"),
-])
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--minutes", "0"], "chaos cannot last 0 minutes"),
+        (["--protocol", "raft"], "there is no live protocol 'raft'"),
+        (["--round-seed", "5"], "give one --protocol"),
+        (["--seconds", "5"], "give its --round-seed too"),
+        (["--protocol", "newtop", "--round-seed", "5", "--seconds", "1"], "a round has 4 to 3600 seconds"),
+        (["--out", "."], "exists and is not empty"),
+    ],
+)
 def test_wrong_options(options: list[str], sentence: str, played: list[Round], capsys: pytest.CaptureFixture[str]) -> None:
     Path("something").touch()
     assert main(["chaos", *options]) == 2

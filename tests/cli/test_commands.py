@@ -37,9 +37,7 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture
-def plainchant(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Ended]:
+def plainchant(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     """Runs a command in an empty directory that holds ``small.toml``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -113,9 +111,7 @@ def test_no_verify(plainchant: Callable[..., Ended]) -> None:
     assert "Not verified, as asked." in ended.out
 
 
-def test_what_was_not_verified_is_neither_expected_nor_unexpected(
-    plainchant: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_what_was_not_verified_is_neither_expected_nor_unexpected(plainchant: Callable[..., Ended], tmp_path: Path) -> None:
     assert plainchant("run", "small.toml", "--no-verify", "--out", "out").status == 0
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["as_expected"] is None
 
@@ -134,18 +130,14 @@ def test_halted_processes_are_named_with_their_reasons(plainchant: Callable[...,
     assert not any(line.endswith(" more") for line in lines)
 
 
-def test_of_many_halted_processes_the_first_are_named(
-    plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_halted_processes_the_first_are_named(plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plainchant.cli.run._HALTED", 1)
     lines = plainchant("run", "partition").out.splitlines()
     assert sum(" halted: " in line for line in lines) == 1
     assert "and 1 more" in lines
 
 
-def test_large_runs_are_verified_only_when_asked(
-    plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_runs_are_verified_only_when_asked(plainchant: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "VERIFY_UP_TO", 50)
     ended = plainchant("run", "small.toml")
     assert ended.status == 0
@@ -233,9 +225,7 @@ def test_a_mistake_is_a_sentence_status_2_and_nothing_written(
     assert files(tmp_path) == ["small.toml", "taken/mine"]
 
 
-def test_a_full_disk_leaves_nothing(
-    plainchant: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_nothing(plainchant: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -350,9 +340,7 @@ def test_trace_filters_and_limits(plainchant: Callable[..., Ended]) -> None:
         ("g/p9/1", "p9 has none in g"),
     ],
 )
-def test_a_message_that_is_not_in_the_trace_is_refused(
-    plainchant: Callable[..., Ended], message: str, hint: str
-) -> None:
+def test_a_message_that_is_not_in_the_trace_is_refused(plainchant: Callable[..., Ended], message: str, hint: str) -> None:
     plainchant("run", "small.toml", "--out", "out")
     ended = plainchant("trace", "out", "--message", message)
     assert ended.status == 2

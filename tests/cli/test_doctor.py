@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
+from plainchant.core.memory import Layout
+from plainchant.core.model import US
 from plainchant.live.memory import measure, server
 from plainchant.live.memory.measure import OPERATIONS, Measurement, Reading
 from plainchant.live.memory.server import MailboxServer, mailboxes, namespace_of
-from plainchant.memory import Layout
-from plainchant.model import US
 from plainchant.protocols.mailbox.parameters import Parameters
 
 from ..doctor.pretend import pretend

@@ -43,7 +43,8 @@ def test_the_keys_of_another_file_are_added_once(capsys: pytest.CaptureFixture[s
     assert main(["key", "show", "bank.key"]) == 0
     shown = capsys.readouterr().out
     assert [line.split() for line in shown.splitlines()[1:]] == [
-        [str(ring.keys[0]), "aes-256-gcm", "seals", "and", "opens"], [str(ring.keys[1]), "chacha20-poly1305", "opens"],
+        [str(ring.keys[0]), "aes-256-gcm", "seals", "and", "opens"],
+        [str(ring.keys[1]), "chacha20-poly1305", "opens"],
     ]
     assert not any(key.text.partition(":")[2] in shown for key in ring.keys)
 

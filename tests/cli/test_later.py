@@ -31,9 +31,7 @@ def test_all_commands_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("arguments", [["node", "--help"], ["bench", "live", "--help"]])
-def test_a_command_that_is_called_later_knows_where_it_stands(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_is_called_later_knows_where_it_stands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     assert capsys.readouterr().out.startswith(f"Usage: plainchant {' '.join(arguments[:-1])} [OPTIONS]")
 

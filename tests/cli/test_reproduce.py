@@ -13,9 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from plainchant.lab.reproduce import sequencer
+from plainchant_papers import sequencer
 
-command = import_module("plainchant.cli.reproduce")
+command = import_module("plainchant_papers.command")
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_json_has_exactly_the_claims() -> None:
     result = call("sequencer", "--quick", "--claim", "11", "--json")
     claims = json.loads(result.stdout)
     assert list(claims) == ["claims"]
-    claim, = claims["claims"]
+    (claim,) = claims["claims"]
     assert claim["seed"] == "004"
     assert claim["verdict"] == "holds with a remark"
     assert {"seed", "section", "claim", "measured", "verdict"} <= set(claim)

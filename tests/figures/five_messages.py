@@ -15,8 +15,8 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from plainchant.engine import Engine, Host
-from plainchant.model import MS, Duration, Packet, ProcessId
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import MS, Duration, Packet, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
 from plainchant.protocols.newtop.delivery import Delivery
 from plainchant.protocols.newtop.packets import Data

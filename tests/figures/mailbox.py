@@ -1,6 +1,6 @@
 """The timing diagrams of common memory in docs/trace.md: a Send and a Receive of the first protocol, and of the second.
 
-    python -m tests.figures.mailbox       draws docs/figures/mailbox-*.svg anew
+python -m tests.figures.mailbox       draws docs/figures/mailbox-*.svg anew
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from plainchant.lab.draw.timing import timing_diagram
 from plainchant.scenario import find, load
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
-from plainchant.trace.timing_diagram import timing_diagram
 from tests.figures.membership import DOCS
 
 PAGE: Final = DOCS / "trace.md"

@@ -1,6 +1,6 @@
-"""The pictures of docs/membership.md: stretches of runs of shipped scenarios, drawn by ``plainchant.trace.diagram``.
+"""The pictures of docs/membership.md: stretches of runs of shipped scenarios, drawn by ``plainchant.lab.draw.diagram``.
 
-    python -m tests.figures.membership        draws docs/figures/membership-*.svg anew
+python -m tests.figures.membership        draws docs/figures/membership-*.svg anew
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from plainchant.model import MS
+from plainchant.core.model import MS
+from plainchant.lab.draw.diagram import diagram
 from plainchant.scenario import find, load
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
-from plainchant.trace.diagram import diagram
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 

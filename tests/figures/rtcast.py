@@ -1,6 +1,6 @@
 """The pictures of a token ring, stretches of the scenario ``rtcast-ring``, and the story beside them in docs/explain.md.
 
-    python -m tests.figures.rtcast        draws docs/figures/rtcast-*.svg anew, and writes the story anew
+python -m tests.figures.rtcast        draws docs/figures/rtcast-*.svg anew, and writes the story anew
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 import textwrap
 from typing import Final
 
-from plainchant.trace.explain import Explainer
+from plainchant.lab.explain.explainer import Explainer
 from tests.figures.membership import DOCS, Picture, draw, run_of
 
 SCENARIO: Final = "rtcast-ring"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from plainchant.trace.svg import width_of
+from plainchant.lab.draw.svg import width_of
 from tests.figures.dedos import PICTURES, draw
 from tests.figures.mailbox import Picture
 from tests.figures.membership import DOCS

@@ -26,13 +26,21 @@ def test_the_picture_is_what_the_protocol_does() -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_arrivals_are_the_same_in_every_order(order: str) -> None:
     assert {fate.name: (fate.arrived, fate.block) for fate in run_of(order).fates} == {
-        "m1": (13, 1), "m2": (5, 2), "m3": (4, 1), "m4": (8, 2), "m5": (16, 1),
+        "m1": (13, 1),
+        "m2": (5, 2),
+        "m3": (4, 1),
+        "m4": (8, 2),
+        "m5": (16, 1),
     }
 
 
 def test_only_without_an_order_something_is_too_early() -> None:
     assert {order: too_early(run_of(order)) for order in ORDERS} == {
-        "fifo": {"m2"}, "fast": set(), "relative": set(), "slow": set(), "total": set(),
+        "fifo": {"m2"},
+        "fast": set(),
+        "relative": set(),
+        "slow": set(),
+        "total": set(),
     }
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from plainchant.trace.explain import Explainer
+from plainchant.lab.explain.explainer import Explainer
 from tests.figures.membership import DOCS, PICTURES, Picture, draw, run_of
 
 PAGE = (DOCS / "membership.md").read_text(encoding="utf-8")

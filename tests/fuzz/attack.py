@@ -23,13 +23,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import Packet, ProcessId, ProtocolError, WireError
+from plainchant.core.engine import Engine, Host, Layer
+from plainchant.core.model import Packet, ProcessId, ProtocolError, WireError
+from plainchant.core.wire import Codec
+from plainchant.lab.properties import verify
 from plainchant.sim import Simulation, Summary
 from plainchant.sim.host import SimHost
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
-from plainchant.wire import Codec
 
 from .courses import Course
 from .dice import Dice

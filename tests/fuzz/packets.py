@@ -13,7 +13,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from plainchant.model import MOST, Packet
+from plainchant.core.model import MOST, Packet
 
 from .dice import Dice
 

@@ -14,14 +14,14 @@ from zlib import crc32
 
 import msgspec
 
+from plainchant.core.model import Packet, TraceError, WireError
+from plainchant.core.wire import HEADER_BYTES, VERSION, Codec, Stamped
+from plainchant.layers.state import STATE_PACKETS
 from plainchant.live.tcp import TcpTransport, _Connection
-from plainchant.model import Packet, TraceError, WireError
 from plainchant.protocols import registry
 from plainchant.protocols.mailbox.remote_packets import item_from_bytes
-from plainchant.state import STATE_PACKETS
 from plainchant.trace.collect import collect
 from plainchant.trace.spool import Spool
-from plainchant.wire import HEADER_BYTES, VERSION, Codec, Stamped
 
 from .attack import MEMBERS, STRANGERS, Attack, attacked
 from .courses import COURSES

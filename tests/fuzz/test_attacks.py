@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plainchant.engine import Engine, Host
-from plainchant.model import Packet, ProcessId
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import Packet, ProcessId
 from plainchant.protocols.registry import describe
 
 from .attack import MEMBERS, STRANGERS, Attack, attacked

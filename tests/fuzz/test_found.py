@@ -10,7 +10,9 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from plainchant.model import MOST, MS, Batch, Packet, WireError
+from plainchant.core.model import MOST, MS, Batch, Packet, WireError
+from plainchant.core.wire import VERSION, Codec
+from plainchant.layers.state import STATE_PACKETS
 from plainchant.protocols import registry
 from plainchant.protocols.dedos import nodes_packets
 from plainchant.protocols.dedos import packets as dedos
@@ -22,8 +24,6 @@ from plainchant.protocols.rtcast import packets as rtcast
 from plainchant.protocols.sequencer import packets as sequencer
 from plainchant.protocols.sequencer.member import Member
 from plainchant.sim.host import SimHost
-from plainchant.state import STATE_PACKETS
-from plainchant.wire import VERSION, Codec
 
 from .attack import STRANGERS, Attack, Result
 from .courses import COURSES

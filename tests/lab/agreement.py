@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from plainchant.lab.certificates import Unit
 from plainchant.lab.check import check, examine, together
-from plainchant.trace.reference import Verification, verify
+from plainchant.lab.properties import Verification, verify
 
 Json = dict[str, Any]
 

@@ -65,8 +65,7 @@ def other_types(table: pa.Table, directory: Path) -> None:
 
 Layout = Callable[[pa.Table, Path], None]
 LAYOUTS: Mapping[str, Layout] = {
-    layout.__name__: layout
-    for layout in (ordered, shuffled, file_a_process, small_row_groups, many_files, by_time, other_types)
+    layout.__name__: layout for layout in (ordered, shuffled, file_a_process, small_row_groups, many_files, by_time, other_types)
 }
 
 

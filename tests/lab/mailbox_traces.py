@@ -19,8 +19,17 @@ PROMISES = ["integrity", "identical", "total", "agreement", "uniform", "validity
 
 
 def mailbox_run(
-    seed: int, name: str, *, members: int = 3, only_send: int = 1, messages: int = 20, joins: bool = False, leaves: bool = False,
-    crashes: bool = False, faulty: bool = False, decisions: bool = True,
+    seed: int,
+    name: str,
+    *,
+    members: int = 3,
+    only_send: int = 1,
+    messages: int = 20,
+    joins: bool = False,
+    leaves: bool = False,
+    crashes: bool = False,
+    faulty: bool = False,
+    decisions: bool = True,
 ) -> RandomRun:
     """The run of a seed. ``faulty``: one process has a timing fault and takes longer than bounds allow."""
     return _Mailbox(Random(f"mailbox {seed}"), members, only_send).run(
@@ -112,9 +121,7 @@ class _Mailbox:
                 if entry <= stamp <= self.exit.get(who, stamp):
                     self._deliver(who, began, stamp, about, late=who == slow, decisions=decisions)
 
-    def _deliver(
-        self, who: str, began: int, stamp: int, about: dict[str, Any], *, late: bool, decisions: bool
-    ) -> None:
+    def _deliver(self, who: str, began: int, stamp: int, about: dict[str, Any], *, late: bool, decisions: bool) -> None:
         when = stamp + (300 if not late else 800) + self.places[who]
         rank = stamp * PLACES + self.places[about["sender"]]
         if decisions:

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from plainchant.lab.reproduce.claims import Context
+from plainchant_papers.claims import Context
 
 _RUNS: dict[bytes, bytes] = {}
 """A function and its argument to what it returned, all pickled, as on the way to and from Spark."""

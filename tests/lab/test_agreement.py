@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 from plainchant.lab.check import check
+from plainchant.lab.properties import PROPERTIES, Verification, verify
 from plainchant.trace.properties import BLOCK_PROPERTIES
-from plainchant.trace.reference import PROPERTIES, Verification, verify
 from plainchant.trace.validation import validate
 from tests.protocols.sequencer import sweep
 

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from plainchant.lab import bench_traces
-from plainchant.lab.bench_traces import Shape, make, start_detail
-from plainchant.lab.bench_verify import MANY_MEMBERS, MANY_RUNS, PLAIN, Row, Target, _peer, targets
+from plainchant.core.model import UsageError
 from plainchant.lab.memory import Peak, tree_bytes
-from plainchant.model import UsageError
+from plainchant.lab.properties import verify
 from plainchant.trace import SCHEMA, read, validate
-from plainchant.trace.reference import verify
+from plainchant_workbench.lab import traces as bench_traces
+from plainchant_workbench.lab.traces import Shape, make, start_detail
+from plainchant_workbench.lab.verify import MANY_MEMBERS, MANY_RUNS, PLAIN, Row, Target, _peer, targets
 
 SHAPES = [Shape(2_000), Shape(2_003, 50), Shape(2_000, 5, 4), Shape(2_000, 1), Shape(6_000, 3, 60)]
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's account of memory")

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from plainchant.lab.check import check
+from plainchant.lab.properties import verify
 from plainchant.trace.properties import BLOCK_PROPERTIES
-from plainchant.trace.reference import verify
 from tests.trace.blocks_all import BAD, GOOD, NOTHING
 from tests.trace.build import trace
 
@@ -25,9 +25,7 @@ CASES = [*(histories for _, _, histories, _ in BAD), *(histories for _, _, histo
 
 def packed() -> pa.Table:
     """All cases, a run each. They promise nothing of blocks, which are looked at anyhow."""
-    return pa.concat_tables(
-        [trace(histories, run=f"r{place:03}", promises=["fifo"]) for place, histories in enumerate(CASES)]
-    )
+    return pa.concat_tables([trace(histories, run=f"r{place:03}", promises=["fifo"]) for place, histories in enumerate(CASES)])
 
 
 @pytest.mark.parametrize("properties", [None, list(BLOCK_PROPERTIES)], ids=["promised", "asked"])

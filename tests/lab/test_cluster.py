@@ -17,9 +17,9 @@ import pyarrow as pa
 from plainchant.lab.session import session, slots
 
 def look(batches):
-    import plainchant.trace.reference
+    import plainchant.lab.properties
     for batch in batches:
-        where = [plainchant.trace.reference.__file__] * len(batch)
+        where = [plainchant.lab.properties.__file__] * len(batch)
         yield pa.RecordBatch.from_pydict({"id": batch["id"], "where": where})
 
 master, remote = (argument or None for argument in sys.argv[1:3])

@@ -14,8 +14,8 @@ import pytest
 from plainchant.lab import check as checking
 from plainchant.lab import verify as module
 from plainchant.lab.check import check
+from plainchant.lab.properties import verify as by_reference
 from plainchant.lab.verify import verify
-from plainchant.trace.reference import verify as by_reference
 from plainchant.trace.validation import validate
 
 from .agreement import check_in_pieces, differences

@@ -13,8 +13,8 @@ from plainchant.lab.certificates import Unit
 from plainchant.lab.check import check
 from plainchant.lab.evidence import Evidence
 from plainchant.lab.proof import Proof, prove
-from plainchant.trace.reference import PROPERTIES, verify
-from plainchant.trace.reference.facts import Columns, Run
+from plainchant.lab.properties import PROPERTIES, verify
+from plainchant.lab.properties.facts import Columns, Run
 from plainchant.trace.validation import validate
 
 from .agreement import check_in_pieces, differences, run_differences

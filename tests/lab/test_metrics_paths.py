@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from plainchant.core.model import TraceError, UsageError
 from plainchant.lab.errors import LabError
 from plainchant.lab.metrics import METRICS, measure
 from plainchant.lab.metrics_paths import measure_paths
-from plainchant.model import TraceError, UsageError
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import MalformedTrace, TraceBuffer

@@ -18,7 +18,7 @@ import pytest
 from plainchant.lab import verify as on_spark
 from plainchant.lab.certificates import Unit
 from plainchant.lab.check import check, proved
-from plainchant.trace.reference import verify
+from plainchant.lab.properties import verify
 from plainchant.trace.validation import validate
 
 from . import overlapping_traces as toy

@@ -7,11 +7,11 @@ import pytest
 
 from plainchant.lab.certificates import Unit
 from plainchant.lab.check import check_each, proved
+from plainchant.lab.properties import verify
 from plainchant.scenario import load
 from plainchant.scenario.shipped import find
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
 
 from .agreement import differences
 from .layouts import ORDER

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from plainchant.core.model import TraceError
 from plainchant.lab import parts
-from plainchant.model import TraceError
 from plainchant.trace.schema import SCHEMA, MalformedTrace
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plainchant.lab.check import check
+from plainchant.lab.properties import PROPERTIES, verify
 from plainchant.trace.properties import BLOCK_PROPERTIES
-from plainchant.trace.reference import PROPERTIES, verify
 from plainchant.trace.validation import validate
 
 from .agreement import check_in_pieces, differences
@@ -110,9 +110,7 @@ def test_spark_finds_them_all_in_any_layout(layout: str, spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("layout", ["ordered", "shuffled"])
-def test_spark_asked_for_every_property_says_what_the_reference_says(
-    layout: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_asked_for_every_property_says_what_the_reference_says(layout: str, spark: SparkSession, tmp_path: Path) -> None:
     from plainchant.lab.verify import verify as verify_on_spark
 
     table = packed(promised=False)

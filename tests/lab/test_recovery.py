@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.cli.live import execute
+from plainchant.core.model import MS, SECOND
 from plainchant.lab import recovery as measured
 from plainchant.lab.metrics import measure
 from plainchant.lab.recovery import AFTER, LOAD_ENDED, NOT_READ, NOT_SOON, TOO_LITTLE, Recovery, recoveries
 from plainchant.lab.report import page, source, subject_at
 from plainchant.lab.report import recovery as section
-from plainchant.model import MS, SECOND
 from plainchant.scenario import find, load
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation

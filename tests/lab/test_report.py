@@ -14,6 +14,7 @@ import pytest
 
 from plainchant.lab.errors import LabError
 from plainchant.lab.metrics import measure
+from plainchant.lab.properties import Outcome, Verification, Violation, verify
 from plainchant.lab.report import SIZE_MAX, Subject, page, source, subject_at
 from plainchant.lab.report.choose import prepare, scene_of_violation
 from plainchant.lab.report.overview import in_bins, overview
@@ -23,7 +24,6 @@ from plainchant.lab.tables import OUTCOMES, RUNS, violation_rows
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import MalformedTrace, TraceBuffer
-from plainchant.trace.reference import Outcome, Verification, Violation, verify
 from tests.trace.build import trace
 
 from .test_deadlines import ring_run

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plainchant.lab.reproduce import NAMES, claims_of
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, REMARK, Claim, Context, Figure, Measured, Result, Series, judge, measure
-from plainchant.lab.reproduce.page import draw, write
-from plainchant.model import UsageError
+from plainchant.core.model import UsageError
+from plainchant_papers import NAMES, claims_of
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Claim, Context, Figure, Measured, Result, Series, judge, measure
+from plainchant_papers.page import draw, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,21 +57,27 @@ def test_a_quick_context_chooses_the_smaller_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holds", "nearly", "verdict"), [(True, True, HOLDS), (True, False, HOLDS), (False, True, REMARK), (False, False, FAILS)])
+    ("holds", "nearly", "verdict"), [(True, True, HOLDS), (True, False, HOLDS), (False, True, REMARK), (False, False, FAILS)]
+)
 def test_a_verdict_follows_from_two_tests(holds: bool, nearly: bool, verdict: str) -> None:
     assert judge(holds=holds, nearly=nearly) == verdict
 
 
 def test_a_verdict_that_is_not_on_record_is_news() -> None:
-    result, = measure([CLAIM], Context(None))
+    (result,) = measure([CLAIM], Context(None))
     assert result.as_expected
     assert not Result(CLAIM, Measured("otherwise", FAILS, "because")).as_expected
 
 
 def test_a_result_as_json_has_the_agreed_keys() -> None:
-    result, = measure([CLAIM], Context(None))
+    (result,) = measure([CLAIM], Context(None))
     assert result.to_json() == {
-        "number": 1, "seed": "004", "section": "2", "claim": "A claim.", "measured": "as <stated>", "verdict": "holds",
+        "number": 1,
+        "seed": "004",
+        "section": "2",
+        "claim": "A claim.",
+        "measured": "as <stated>",
+        "verdict": "holds",
         "why": "because",
     }
 
@@ -84,7 +90,7 @@ def test_the_page_has_everything_in_one_file_and_the_data_beside_it(tmp_path: Pa
     assert "src=" not in page, "nothing is fetched"
     rows = list(csv.DictReader((tmp_path / "data" / "claim-001.csv").read_text().splitlines()))
     assert rows == [{"n": "1", "square": "1"}, {"n": "2", "square": "4"}]
-    claim, = json.loads((tmp_path / "claims.json").read_text())["claims"]
+    (claim,) = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert (claim["how"], claim["expected"]) == ("Measured so.", "holds")
     assert (tmp_path / "figures" / "squares.svg").is_file()
 
@@ -114,8 +120,8 @@ def test_steps_have_no_slopes() -> None:
     """The line goes on at its value, and then straight up."""
     figure = Figure("stairs", "Stairs", "x", "y", (Series("one", [0, 10], [1, 2]),))
     path = r'<path d="(M [^"]*)" clip-path="[^"]*" style="fill: none; stroke: #1f77b4'
-    slope, = re.findall(path, draw(figure))
-    stairs, = re.findall(path, draw(dataclasses.replace(figure, steps=True)))
+    (slope,) = re.findall(path, draw(figure))
+    (stairs,) = re.findall(path, draw(dataclasses.replace(figure, steps=True)))
     assert (len(slope.split("\n")), len(stairs.split("\n"))) == (3, 4), "with the line's end"
 
 

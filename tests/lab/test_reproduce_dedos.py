@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 
-from plainchant.lab.reproduce import claims_of
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
-from plainchant.lab.reproduce.dedos import cases, hierarchy, installation
-from plainchant.lab.reproduce.dedos.hierarchy import Cost, Crash, cost_of, ratios, recovery_of, steady
-from plainchant.lab.reproduce.dedos.installation import BYTES, Installation, model, simulate
-from plainchant.lab.reproduce.dedos.lemmas import asked_of, between
-from plainchant.lab.reproduce.dedos.network import loads_of, several
-from plainchant.lab.reproduce.dedos.runs import SMALLEST, Run, frame_time, town
-from plainchant.lab.reproduce.page import draw, write
 from plainchant.protocols.dedos.rules import Rules
+from plainchant_papers import claims_of
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
+from plainchant_papers.dedos import cases, hierarchy, installation
+from plainchant_papers.dedos.hierarchy import Cost, Crash, cost_of, ratios, recovery_of, steady
+from plainchant_papers.dedos.installation import BYTES, Installation, model, simulate
+from plainchant_papers.dedos.lemmas import asked_of, between
+from plainchant_papers.dedos.network import loads_of, several
+from plainchant_papers.dedos.runs import SMALLEST, Run, frame_time, town
+from plainchant_papers.page import draw, write
 
 from .remembered import Altered, Remembering
 
 
 def measured(number: int, context: Context) -> Measured:
-    claim, = claims_of("dedos", [number])
+    (claim,) = claims_of("dedos", [number])
     return claim.run(context)
 
 
 @pytest.mark.parametrize("number", range(96, 109))
 def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    claim, = claims_of("dedos", [number])
+    (claim,) = claims_of("dedos", [number])
     found = claim.run(Remembering())
     assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
     assert found.data
@@ -126,7 +126,7 @@ def test_crashes_are_compared_by_size() -> None:
         hierarchy.Recovery("dedos", "box", 0.5, 20.0 + nodes, -1.0, 1, (), nodes, members, int(nodes == 2))
         for nodes, members in hierarchy.FELT
     ]
-    row, = hierarchy.size_table(found).rows
+    (row,) = hierarchy.size_table(found).rows
     assert row == ("dedos", "box", "all stop", "all stop", "28.0", "52.0")
 
 
@@ -141,7 +141,7 @@ def test_ratios_compare_installations_of_the_same_size() -> None:
 def test_the_hierarchy_pays_with_many_members_a_node() -> None:
     """Eight members a node: flat, each of them handles every broadcast, and says every 20 ms that it is there."""
     found = [cost_of(steady(protocol, 2, 8, 0.1)) for protocol in ("dedos", "sequencer")]
-    (_, _, packets, _, handled, _, latency), = ratios(found)
+    ((_, _, packets, _, handled, _, latency),) = ratios(found)
     assert packets > 1
     assert handled > 3
     assert latency < 1

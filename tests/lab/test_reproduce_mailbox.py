@@ -9,26 +9,17 @@ from typing import Any
 
 import pytest
 
-from plainchant.lab.reproduce import claims_of
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
-from plainchant.lab.reproduce.mailbox.bounds import (
-    drawn,
-    picture_of,
-    received_of,
-    slope,
-    spans_of,
-    typical,
-    worst_first,
-    worst_second,
-)
-from plainchant.lab.reproduce.mailbox.explored import explored_of, small
-from plainchant.lab.reproduce.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
-from plainchant.lab.reproduce.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
-from plainchant.lab.reproduce.mailbox.runs import found_of, message, plan, times
-from plainchant.lab.reproduce.mailbox.theorems import crashing, line_21, overtaken, pausing, untimely
-from plainchant.lab.reproduce.page import draw, write
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.sim.scripted import Script
+from plainchant_papers import claims_of
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
+from plainchant_papers.mailbox.bounds import drawn, picture_of, received_of, slope, spans_of, typical, worst_first, worst_second
+from plainchant_papers.mailbox.explored import explored_of, small
+from plainchant_papers.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
+from plainchant_papers.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
+from plainchant_papers.mailbox.runs import found_of, message, plan, times
+from plainchant_papers.mailbox.theorems import crashing, line_21, overtaken, pausing, untimely
+from plainchant_papers.page import draw, write
 
 from .remembered import Altered, Remembering
 
@@ -38,13 +29,13 @@ SWEEP = pytest.mark.long
 
 
 def measured(number: int, context: Context) -> Measured:
-    claim, = claims_of("mailbox", [number])
+    (claim,) = claims_of("mailbox", [number])
     return claim.run(context)
 
 
 @pytest.mark.parametrize("number", [pytest.param(number, marks=SWEEP if number in LONG else ()) for number in range(81, 96)])
 def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    claim, = claims_of("mailbox", [number])
+    (claim,) = claims_of("mailbox", [number])
     found = claim.run(Remembering())
     assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
     for figure in found.figures:
@@ -56,7 +47,16 @@ def test_the_claims_of_seed_000() -> None:
     assert [claim.number for claim in claims] == list(range(81, 96))
     assert {claim.seed for claim in claims} == {"000"}
     assert {claim.number: claim.expected for claim in claims if claim.expected != HOLDS} == {
-        81: REMARK, 82: FAILS, 84: FAILS, 85: REMARK, 86: REMARK, 88: FAILS, 90: REMARK, 91: REMARK, 94: REMARK}
+        81: REMARK,
+        82: FAILS,
+        84: FAILS,
+        85: REMARK,
+        86: REMARK,
+        88: FAILS,
+        90: REMARK,
+        91: REMARK,
+        94: REMARK,
+    }
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
@@ -82,22 +82,45 @@ CLEAN: dict[str, Any] = {"violated": (), "accused": ()}
     ("number", "fields", "verdict"),
     [
         (82, WRONG, FAILS),
-        (83, {"accused": ("s",)}, FAILS), (83, WRONG, FAILS), (83, {"delivered": {"b": (("s", 1),), "c": (("s", 1),)}}, FAILS),
-        (84, CLEAN, HOLDS), (84, {**CLEAN, "untimely": ()}, FAILS),
-        (86, {"survived": True}, FAILS), (86, {"survived": False}, FAILS),
-        (87, CLEAN, FAILS), (87, {"violated": ("unanimity",)}, FAILS), (87, {"broken": ""}, FAILS),
+        (83, {"accused": ("s",)}, FAILS),
+        (83, WRONG, FAILS),
+        (83, {"delivered": {"b": (("s", 1),), "c": (("s", 1),)}}, FAILS),
+        (84, CLEAN, HOLDS),
+        (84, {**CLEAN, "untimely": ()}, FAILS),
+        (86, {"survived": True}, FAILS),
+        (86, {"survived": False}, FAILS),
+        (87, CLEAN, FAILS),
+        (87, {"violated": ("unanimity",)}, FAILS),
+        (87, {"broken": ""}, FAILS),
         (88, {"printed_rejects": False}, HOLDS),
-        (89, {"send": 1000.0}, FAILS), (89, {"send": 1.0}, REMARK),
-        (90, {"took": 1.0}, HOLDS), (90, {"took": 1000.0}, FAILS), (90, WRONG, FAILS),
-        (91, {"latest": 5000.0}, FAILS), (91, {"earliest": 1.0}, FAILS), (91, {"latest": 1.0}, HOLDS),
+        (89, {"send": 1000.0}, FAILS),
+        (89, {"send": 1.0}, REMARK),
+        (90, {"took": 1.0}, HOLDS),
+        (90, {"took": 1000.0}, FAILS),
+        (90, WRONG, FAILS),
+        (91, {"latest": 5000.0}, FAILS),
+        (91, {"earliest": 1.0}, FAILS),
+        (91, {"latest": 1.0}, HOLDS),
         (91, {"violated": ("bounded",)}, FAILS),
-        (93, {"missing": 1}, FAILS), (93, {"remaining": 1}, FAILS), (93, {"within": 0}, FAILS), (93, WRONG, FAILS),
-        (94, {"missing": 0}, FAILS), (94, {"remaining": 0}, FAILS), (94, WRONG, FAILS), (94, {"delivered": ()}, FAILS),
-        (95, {"latest": 10.0}, REMARK), (95, {"latest": 1e6}, FAILS), (95, {"same": False}, FAILS),
-        pytest.param(81, {"broken": ""}, HOLDS, marks=SWEEP), pytest.param(81, {"broken": "order"}, FAILS, marks=SWEEP),
-        pytest.param(81, {"complete": False}, FAILS, marks=SWEEP), pytest.param(81, WRONG, FAILS, marks=SWEEP),
-        pytest.param(85, {"broken": "order"}, FAILS, marks=SWEEP), pytest.param(85, {"complete": False}, FAILS, marks=SWEEP),
-        pytest.param(85, {"accused": ("s",)}, FAILS, marks=SWEEP), pytest.param(85, {"untimely": ()}, FAILS, marks=SWEEP),
+        (93, {"missing": 1}, FAILS),
+        (93, {"remaining": 1}, FAILS),
+        (93, {"within": 0}, FAILS),
+        (93, WRONG, FAILS),
+        (94, {"missing": 0}, FAILS),
+        (94, {"remaining": 0}, FAILS),
+        (94, WRONG, FAILS),
+        (94, {"delivered": ()}, FAILS),
+        (95, {"latest": 10.0}, REMARK),
+        (95, {"latest": 1e6}, FAILS),
+        (95, {"same": False}, FAILS),
+        pytest.param(81, {"broken": ""}, HOLDS, marks=SWEEP),
+        pytest.param(81, {"broken": "order"}, FAILS, marks=SWEEP),
+        pytest.param(81, {"complete": False}, FAILS, marks=SWEEP),
+        pytest.param(81, WRONG, FAILS, marks=SWEEP),
+        pytest.param(85, {"broken": "order"}, FAILS, marks=SWEEP),
+        pytest.param(85, {"complete": False}, FAILS, marks=SWEEP),
+        pytest.param(85, {"accused": ("s",)}, FAILS, marks=SWEEP),
+        pytest.param(85, {"untimely": ()}, FAILS, marks=SWEEP),
         pytest.param(85, {"broken": "", "accused": ()}, HOLDS, marks=SWEEP),
     ],
 )
@@ -211,6 +234,6 @@ def test_timing_diagrams_are_on_the_page(tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     for name in ("send-timing", "receive-timing-first", "receive-timing-second"):
         svg = (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
-        assert svg[svg.index("<svg"):] in page
+        assert svg[svg.index("<svg") :] in page
     assert "Receive (µs)" in page
     assert picture_of((typical("crash"), "a")) == picture_of((typical("crash"), "a"))

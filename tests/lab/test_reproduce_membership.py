@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from plainchant.lab.errors import LabError
-from plainchant.lab.reproduce import claims_of
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, REMARK, Context, Measured
-from plainchant.lab.reproduce.newtop.membership import costs
-from plainchant.lab.reproduce.newtop.membership.blocking import blocked_of, one_crash, one_cut
-from plainchant.lab.reproduce.newtop.membership.costs import Change, Crash, change_of, expected_copies, expected_words
-from plainchant.lab.reproduce.newtop.membership.examples import Five, Parting, Together, five, part_and_meet, together
-from plainchant.lab.reproduce.newtop.membership.runs import ORDERS, faulty_run
-from plainchant.lab.reproduce.newtop.membership.stability import asked_of
-from plainchant.lab.reproduce.newtop.membership.variants import VARIANTS
-from plainchant.lab.reproduce.newtop.membership.views import Checked, alone, check, gone_of, lasting
-from plainchant.lab.reproduce.observe import Observer
-from plainchant.lab.reproduce.page import draw
-from plainchant.trace.reference import verify
+from plainchant.lab.properties import verify
+from plainchant_papers import claims_of
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured
+from plainchant_papers.newtop.membership import costs
+from plainchant_papers.newtop.membership.blocking import blocked_of, one_crash, one_cut
+from plainchant_papers.newtop.membership.costs import Change, Crash, change_of, expected_copies, expected_words
+from plainchant_papers.newtop.membership.examples import Five, Parting, Together, five, part_and_meet, together
+from plainchant_papers.newtop.membership.runs import ORDERS, faulty_run
+from plainchant_papers.newtop.membership.stability import asked_of
+from plainchant_papers.newtop.membership.variants import VARIANTS
+from plainchant_papers.newtop.membership.views import Checked, alone, check, gone_of, lasting
+from plainchant_papers.observe import Observer
+from plainchant_papers.page import draw
 
 from .remembered import Altered, Remembering
 
@@ -30,14 +30,15 @@ LONG = frozenset({41, 43, 46, 47})
 
 
 def measured(number: int, context: Context) -> Measured:
-    claim, = claims_of("membership", [number])
+    (claim,) = claims_of("membership", [number])
     return claim.run(context)
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(40, 48)])
+    "number", [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(40, 48)]
+)
 def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    claim, = claims_of("membership", [number])
+    (claim,) = claims_of("membership", [number])
     found = claim.run(Remembering())
     assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
     for figure in found.figures:
@@ -66,16 +67,25 @@ def altered(**fields: Any) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(
     ("number", "fields"),
     [
-        (40, {"alike": 0}), (40, {"quiet": False}), (40, {"changed": 0}),
+        (40, {"alike": 0}),
+        (40, {"quiet": False}),
+        (40, {"changed": 0}),
         (40, {"violations": {"view-order": 1, "view-atomicity": 0, "sender-in-view": 0, "disjoint-views": 0}}),
-        (42, {"unequal": 1}), (42, {"intervals": 0}),
+        (42, {"unequal": 1}),
+        (42, {"intervals": 0}),
         (42, {"violations": {"view-order": 0, "view-atomicity": 0, "sender-in-view": 1, "disjoint-views": 0}}),
-        (44, {"answer_at": ("i", "j")}), (44, {"causal": 1}), (44, {"m_at": ("s", "i")}),
+        (44, {"answer_at": ("i", "j")}),
+        (44, {"causal": 1}),
+        (44, {"m_at": ("s", "i")}),
         (44, {"detections": (("r",), ("r", "s"))}),
-        (45, {"violations": 1}), (45, {"mutual": 0}), (45, {"split": 0.0}), (45, {"quiet": False}),
+        (45, {"violations": 1}),
+        (45, {"mutual": 0}),
+        (45, {"split": 0.0}),
+        (45, {"quiet": False}),
         pytest.param(41, {"smaller": 1}, marks=pytest.mark.sweep),
         pytest.param(41, {"stale": 1, "smaller": 1}, marks=pytest.mark.sweep),
-        pytest.param(43, {"forgotten": 1}, marks=pytest.mark.sweep), pytest.param(43, {"asks": 0}, marks=pytest.mark.sweep),
+        pytest.param(43, {"forgotten": 1}, marks=pytest.mark.sweep),
+        pytest.param(43, {"asks": 0}, marks=pytest.mark.sweep),
         pytest.param(47, {"blocked": 10.0}, marks=pytest.mark.sweep),
         pytest.param(47, {"violations": 1}, marks=pytest.mark.sweep),
     ],
@@ -108,7 +118,8 @@ def test_random_runs_keep_what_the_protocol_promises(order: str) -> None:
 
 def test_the_example_of_p_r_and_p_s() -> None:
     assert together("") == Together(
-        m_at=("s",), answer_at=(), detections=(("r", "s"), ("r", "s")), discarded=2, views=(("i", "j"), ("i", "j")), causal=0)
+        m_at=("s",), answer_at=(), detections=(("r", "s"), ("r", "s")), discarded=2, views=(("i", "j"), ("i", "j")), causal=0
+    )
     assert together("failed apart").answer_at == ("i", "j"), "m' without m"
 
 

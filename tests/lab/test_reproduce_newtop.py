@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from plainchant.lab.reproduce import claims_of
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, OPEN, REMARK, Context, Measured
-from plainchant.lab.reproduce.newtop import blocks, variants
-from plainchant.lab.reproduce.newtop.causal import Latency, one_group
-from plainchant.lab.reproduce.newtop.experiments import falls, rises, tendency
-from plainchant.lab.reproduce.newtop.runs import Causes, chain, clique, members_of, random_run, ring, star
-from plainchant.lab.reproduce.newtop.sizes import ORDERS, Shape, bytes_of
-from plainchant.lab.reproduce.newtop.stations import COST, Experiment, Outcome, perform, scenario_of
-from plainchant.lab.reproduce.newtop.transports import Round, compare, measure_round
-from plainchant.model import MS
+from plainchant.core.model import MS
+from plainchant.lab.properties import verify
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
+from plainchant_papers import claims_of
+from plainchant_papers.claims import FAILS, HOLDS, OPEN, REMARK, Context, Measured
+from plainchant_papers.newtop import blocks, variants
+from plainchant_papers.newtop.causal import Latency, one_group
+from plainchant_papers.newtop.experiments import falls, rises, tendency
+from plainchant_papers.newtop.runs import Causes, chain, clique, members_of, random_run, ring, star
+from plainchant_papers.newtop.sizes import ORDERS, Shape, bytes_of
+from plainchant_papers.newtop.stations import COST, Experiment, Outcome, perform, scenario_of
+from plainchant_papers.newtop.transports import Round, compare, measure_round
 
 from .remembered import Altered, Remembering
 
@@ -45,7 +45,7 @@ def context() -> Context:
     ],
 )
 def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None:
-    claim, = claims_of("newtop", [number])
+    (claim,) = claims_of("newtop", [number])
     measured = claim.run(context)
     assert measured.verdict == claim.expected, f"{measured.measured}: {measured.why}"
 
@@ -63,18 +63,30 @@ def test_chapters_3_to_5_and_8_are_about_static_groups() -> None:
 
 
 def measured(number: int, context: Context) -> Measured:
-    claim, = claims_of("newtop", [number])
+    (claim,) = claims_of("newtop", [number])
     return claim.run(context)
 
 
 @pytest.mark.parametrize(
     ("number", "field", "value"),
     [
-        (23, "own", 1), (23, "delivered", 1), (23, "related", 1), (31, "in_group", 1), (31, "across", 1),
-        (25, "late", 1), (25, "differs", 1), (28, "incomplete", 1), (28, "quiet", False),
-        (27, "advanced", 1), (29, "violations", 1), (33, "missed", 1), (33, "invented", 1), (38, "violations", 1),
+        (23, "own", 1),
+        (23, "delivered", 1),
+        (23, "related", 1),
+        (31, "in_group", 1),
+        (31, "across", 1),
+        (25, "late", 1),
+        (25, "differs", 1),
+        (28, "incomplete", 1),
+        (28, "quiet", False),
+        (27, "advanced", 1),
+        (29, "violations", 1),
+        (33, "missed", 1),
+        (33, "invented", 1),
+        (38, "violations", 1),
         pytest.param(55, "unstable", 21, marks=pytest.mark.sweep),
-        (56, "quiet", False), (58, "quiet", False),
+        (56, "quiet", False),
+        (58, "quiet", False),
     ],
 )
 def test_a_single_exception_would_be_noticed(number: int, field: str, value: Any) -> None:
@@ -126,7 +138,8 @@ def test_experiments_that_go_the_claimed_way_hold() -> None:
     by_silence = Made(lambda e: outcome(e, unstable=e.silence, nulls=2000 - e.silence, delay=e.silence))
     assert [measured(number, by_silence).verdict for number in (48, 49, 53)] == [HOLDS, HOLDS, REMARK]
     by_interval = Made(
-        lambda e: outcome(e, unstable=500 - e.interval, nulls=e.interval, delay=500 - e.interval, throughput=1000 / e.interval))
+        lambda e: outcome(e, unstable=500 - e.interval, nulls=e.interval, delay=500 - e.interval, throughput=1000 / e.interval)
+    )
     assert measured(50, by_interval).verdict == HOLDS
     steady = Made(lambda e: outcome(e, nulls=10_000 / e.silence**2 * 100))
     assert measured(51, steady).verdict == HOLDS
@@ -158,7 +171,8 @@ def test_what_rises_and_falls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "trip", "verdict"), [(0.5, 0.7, HOLDS), (0.7, 1.1, REMARK), (1.2, 0.9, FAILS), (0.5, 3.0, FAILS)])
+    ("message", "trip", "verdict"), [(0.5, 0.7, HOLDS), (0.7, 1.1, REMARK), (1.2, 0.9, FAILS), (0.5, 3.0, FAILS)]
+)
 def test_claim_62_is_judged_by_ratios(message: float, trip: float, verdict: str) -> None:
     """Not by what this machine does just now: that is for the command to say."""
     rounds = [Round("udp", 100 * message, 300 * trip), Round("tcp", 100, 300)] * 3

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.model import MS
 from plainchant.lab.errors import LabError
-from plainchant.lab.reproduce import claims_of
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, REMARK, Context, Measured
-from plainchant.lab.reproduce.page import draw
-from plainchant.lab.reproduce.rtcast import changes, schedulability
-from plainchant.lab.reproduce.rtcast.changes import LATE, SOON, Crash, entered_of, noticed_of
-from plainchant.lab.reproduce.rtcast.crashes import eliminated_of, fig_5, one_crash, stayed_of, turns_of
-from plainchant.lab.reproduce.rtcast.guarantees import Load, Slow, admitted_of, delayed_of, on_time
-from plainchant.lab.reproduce.rtcast.promises import MINIMAL, overtaking_of
-from plainchant.lab.reproduce.rtcast.rotation import SITUATIONS, Full, rotation_of
-from plainchant.lab.reproduce.rtcast.runs import instrumented, ring, times_of, trace_of
-from plainchant.lab.reproduce.rtcast.schedulability import Message, P, Piece, Sent, flow, possible, served
-from plainchant.lab.reproduce.rtcast.variants import VARIANTS, variant
-from plainchant.model import MS
 from plainchant.scenario.model import Workload
+from plainchant_papers import claims_of
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured
+from plainchant_papers.page import draw
+from plainchant_papers.rtcast import changes, schedulability
+from plainchant_papers.rtcast.changes import LATE, SOON, Crash, entered_of, noticed_of
+from plainchant_papers.rtcast.crashes import eliminated_of, fig_5, one_crash, stayed_of, turns_of
+from plainchant_papers.rtcast.guarantees import Load, Slow, admitted_of, delayed_of, on_time
+from plainchant_papers.rtcast.promises import MINIMAL, overtaking_of
+from plainchant_papers.rtcast.rotation import SITUATIONS, Full, rotation_of
+from plainchant_papers.rtcast.runs import instrumented, ring, times_of, trace_of
+from plainchant_papers.rtcast.schedulability import Message, P, Piece, Sent, flow, possible, served
+from plainchant_papers.rtcast.variants import VARIANTS, variant
 
 from .remembered import Altered, Remembering
 
@@ -34,14 +34,15 @@ PROMISED = ("integrity", "fifo", "causal", "identical", "total", "agreement", "v
 
 
 def measured(number: int, context: Context) -> Measured:
-    claim, = claims_of("rtcast", [number])
+    (claim,) = claims_of("rtcast", [number])
     return claim.run(context)
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(63, 81)])
+    "number", [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(63, 81)]
+)
 def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    claim, = claims_of("rtcast", [number])
+    (claim,) = claims_of("rtcast", [number])
     found = claim.run(Remembering())
     assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
     for figure in found.figures:
@@ -53,7 +54,11 @@ def test_the_claims_of_seed_003() -> None:
     assert [claim.number for claim in claims] == list(range(63, 81))
     assert {claim.seed for claim in claims} == {"003"}
     assert {claim.number: claim.expected for claim in claims if claim.expected != HOLDS} == {
-        63: REMARK, 71: REMARK, 72: FAILS, 74: REMARK}
+        63: REMARK,
+        71: REMARK,
+        72: FAILS,
+        74: REMARK,
+    }
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
@@ -78,19 +83,39 @@ def violated(*names: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("number", "fields", "verdict"),
     [
-        (63, {"longest": 1.0}, HOLDS), (63, {"safe": 1.0}, FAILS), (63, {"hops": 1.0}, FAILS), (63, {"slots": 0}, FAILS),
-        (64, {"stayed": 3}, FAILS), (64, {"behind": 0}, FAILS), (64, {"violations": 1}, FAILS),
-        (66, {"before": 1}, FAILS), (66, {"changes": 0}, FAILS), (66, {"others": 0}, FAILS),
-        (68, {"updates": 2}, FAILS), (68, {"entered": False}, FAILS),
-        (70, {"longest": 1.5}, FAILS), (70, {"halted": 1}, FAILS), (70, {"lost": 0}, FAILS),
-        (71, {"late": 0}, HOLDS), (71, {"longest": 1.1}, FAILS), (71, {"beyond": 1}, FAILS), (71, {"turn_late": 1}, FAILS),
+        (63, {"longest": 1.0}, HOLDS),
+        (63, {"safe": 1.0}, FAILS),
+        (63, {"hops": 1.0}, FAILS),
+        (63, {"slots": 0}, FAILS),
+        (64, {"stayed": 3}, FAILS),
+        (64, {"behind": 0}, FAILS),
+        (64, {"violations": 1}, FAILS),
+        (66, {"before": 1}, FAILS),
+        (66, {"changes": 0}, FAILS),
+        (66, {"others": 0}, FAILS),
+        (68, {"updates": 2}, FAILS),
+        (68, {"entered": False}, FAILS),
+        (70, {"longest": 1.5}, FAILS),
+        (70, {"halted": 1}, FAILS),
+        (70, {"lost": 0}, FAILS),
+        (71, {"late": 0}, HOLDS),
+        (71, {"longest": 1.1}, FAILS),
+        (71, {"beyond": 1}, FAILS),
+        (71, {"turn_late": 1}, FAILS),
         (71, {"late": 1}, FAILS),
         (72, {"over_missed": 0}, HOLDS),
-        (73, {"fit_missed": 1}, FAILS), (73, {"missed": 1}, FAILS), (73, {"fit_missed_early": 1}, REMARK),
+        (73, {"fit_missed": 1}, FAILS),
+        (73, {"missed": 1}, FAILS),
+        (73, {"fit_missed_early": 1}, REMARK),
         (73, {"over_possible": 0}, REMARK),
-        (75, {"late": 1}, FAILS), (75, {"longest": 1.2}, REMARK), (75, {"pairs": 0}, FAILS),
-        (78, {"sent_most": 2.0}, REMARK), (78, {"mean": 3.0}, FAILS), (78, {"most": 3.0}, REMARK),
-        (80, {"violations": violated("total")}, FAILS), (80, {"quiet": False}, FAILS),
+        (75, {"late": 1}, FAILS),
+        (75, {"longest": 1.2}, REMARK),
+        (75, {"pairs": 0}, FAILS),
+        (78, {"sent_most": 2.0}, REMARK),
+        (78, {"mean": 3.0}, FAILS),
+        (78, {"most": 3.0}, REMARK),
+        (80, {"violations": violated("total")}, FAILS),
+        (80, {"quiet": False}, FAILS),
         pytest.param(65, {"live": 1}, FAILS, marks=pytest.mark.sweep),
         pytest.param(65, {"live": 0}, FAILS, marks=pytest.mark.sweep),
         pytest.param(65, {"by": {}}, FAILS, marks=pytest.mark.sweep),

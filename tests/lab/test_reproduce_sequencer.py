@@ -6,10 +6,15 @@ import dataclasses
 
 import pytest
 
-from plainchant.lab.reproduce import claims_of
-from plainchant.lab.reproduce.baselines import BASELINES
-from plainchant.lab.reproduce.claims import FAILS, HOLDS, Context, Measured
-from plainchant.lab.reproduce.sequencer.ethernet import (
+from plainchant.core.model import SECOND, Duration
+from plainchant.lab.properties import verify
+from plainchant.scenario import find, load
+from plainchant.sim import Simulation
+from plainchant.trace import TraceBuffer
+from plainchant_papers import claims_of
+from plainchant_papers.baselines import BASELINES
+from plainchant_papers.claims import FAILS, HOLDS, Context, Measured
+from plainchant_papers.sequencer.ethernet import (
     FIG_6,
     FIG_7_DELAY,
     FIG_7_RATE,
@@ -20,12 +25,7 @@ from plainchant.lab.reproduce.sequencer.ethernet import (
     perform,
     scenario_of,
 )
-from plainchant.lab.reproduce.sequencer.runs import Counts, baseline, count
-from plainchant.model import SECOND, Duration
-from plainchant.scenario import find, load
-from plainchant.sim import Simulation
-from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
+from plainchant_papers.sequencer.runs import Counts, baseline, count
 
 from .remembered import Altered, Remembering
 
@@ -44,7 +44,7 @@ def context() -> Context:
     [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(1, 23)],
 )
 def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None:
-    claim, = claims_of("sequencer", [number])
+    (claim,) = claims_of("sequencer", [number])
     measured = claim.run(context)
     assert measured.verdict == claim.expected, f"{measured.measured}: {measured.why}"
 
@@ -53,14 +53,15 @@ def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None
 
 
 def measured(number: int, context: Context) -> Measured:
-    claim, = claims_of("sequencer", [number])
+    (claim,) = claims_of("sequencer", [number])
     return claim.run(context)
 
 
 def one_more_packet(found: Counts) -> Counts:
     """As if every broadcast were acknowledged by somebody."""
     return dataclasses.replace(
-        found, packets={**found.packets, "More": found.messages}, interrupts={**found.interrupts, "More": found.messages})
+        found, packets={**found.packets, "More": found.messages}, interrupts={**found.interrupts, "More": found.messages}
+    )
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 11, 16, 17])
@@ -142,8 +143,7 @@ def test_a_token_site_orders_several_senders_alike() -> None:
     scenario = baseline("token-site", 4, 20)
     everybody = dataclasses.replace(scenario.workload[0], senders=())
     trace = TraceBuffer()
-    Simulation(
-        dataclasses.replace(scenario, workload=(everybody,)), trace=trace, description=BASELINES["token-site"]).run()
+    Simulation(dataclasses.replace(scenario, workload=(everybody,)), trace=trace, description=BASELINES["token-site"]).run()
     found = verify(trace.table(), ["identical", "integrity", "fifo"])
     assert found.verdict == "holds"
     assert found.properties["identical"].cases > 0

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from plainchant.cli.spark import spark_for
+from plainchant.core.model import ProtocolError, UsageError
 from plainchant.lab.errors import LabError
 from plainchant.lab.session import explain_failure, failures_as_sentences, session, slots
 from plainchant.lab.session_code import write_package
-from plainchant.model import ProtocolError, UsageError
 
 from .cluster import run_python
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from plainchant.lab.properties.growing import Growing
 from plainchant.lab.stream import LiveVerdict, Staging, _thinned
 from plainchant.trace.fact import Fact, facts_of
-from plainchant.trace.growing import Growing
 from tests.lab.mutations import duplicate_delivery, mutated, swap_neighbours
 from tests.lab.random_traces import random_run, table
 
@@ -51,8 +51,10 @@ def test_the_stream_says_what_the_checkers_say(spark: SparkSession, tmp_path: Pa
         assert shown["judged"] > 0
         staging.write(after)
         eventually(
-            lambda: {name: told["events"] for name, told in verdict.runs.items()}
-            == {name: growing.events for name, growing in expected.items()},
+            lambda: (
+                {name: told["events"] for name, told in verdict.runs.items()}
+                == {name: growing.events for name, growing in expected.items()}
+            ),
             lambda: (verdict.problem, verdict.runs),
         )
         for name, growing in expected.items():
@@ -69,7 +71,10 @@ def test_facts_that_nobody_judges_only_count() -> None:
     facts = [Fact("r", "p", index, kind, index) for index, kind in enumerate(kinds)]
     thinned = list(_thinned(facts))
     assert [(fact.kind, fact.index, fact.count) for fact in thinned] == [
-        ("start", 0, 1), ("others", 1, 3), ("view", 4, 1), ("others", 5, 1),
+        ("start", 0, 1),
+        ("others", 1, 3),
+        ("view", 4, 1),
+        ("others", 5, 1),
     ]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plainchant.lab.bench_sweep import Rate, measure_sweeps
 from plainchant.scenario import load, shipped
+from plainchant_workbench.lab.sweep import Rate, measure_sweeps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from plainchant.cli import main
+from plainchant.core.model import ScenarioError, UsageError
 from plainchant.lab.errors import LabError
 from plainchant.lab.sweep_plan import UNIT_ROWS, define, parse_grid, parse_seeds, points_of
-from plainchant.model import ScenarioError, UsageError
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer, read
 

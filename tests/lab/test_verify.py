@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.cli import main
+from plainchant.core.model import TraceError
 from plainchant.lab import verify as module
+from plainchant.lab.properties import PROPERTIES, Verification
+from plainchant.lab.properties import verify as by_reference
 from plainchant.lab.verify import verify
-from plainchant.model import TraceError
-from plainchant.trace.reference import PROPERTIES, Verification
-from plainchant.trace.reference import verify as by_reference
 from tests.protocols.sequencer import sweep
 from tests.trace.build import trace
 
@@ -56,9 +56,7 @@ def test_a_run_gets_the_verdict_of_the_reference_whole_and_split(
     same(found, by_reference(crash, list(PROPERTIES)))
 
 
-def test_a_digest_that_differs_just_where_a_process_crashed_is_found(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: SparkSession, tmp_path: Path) -> None:
     """The block is whole at p and q and broken off at r, so that only its rows can tell."""
     sends = " | ".join(["send digest=7"] * 300)
     all_of_them = " | ".join(f"deliver p {n} digest=7" for n in range(1, 301))

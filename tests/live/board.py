@@ -9,8 +9,8 @@ from collections.abc import Generator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from plainchant.engine import Engine, Host
-from plainchant.memory import (
+from plainchant.core.engine import Engine, Host
+from plainchant.core.memory import (
     FAILED,
     Connect,
     Connection,
@@ -25,7 +25,7 @@ from plainchant.memory import (
     Request,
     Step,
 )
-from plainchant.model import MS, SECOND, Batch, Failure, Form, GroupId, Join, ProcessId, Propose, Reason, View, parameter
+from plainchant.core.model import MS, SECOND, Batch, Failure, Form, GroupId, Join, ProcessId, Propose, Reason, View, parameter
 from plainchant.protocols.registry import Description
 
 POLL: Final = 1 * MS

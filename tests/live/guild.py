@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from plainchant.engine import Engine, Host
-from plainchant.model import (
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import (
     MS,
     Admit,
     Batch,

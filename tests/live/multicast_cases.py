@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pytest
 
+from plainchant.core.model import UsageError
 from plainchant.live import multicast
 from plainchant.live.multicast import MOST_DESTINATIONS, MulticastTransport
 from plainchant.live.transport import READ_AT_ONCE, Address
-from plainchant.model import UsageError
 
 from .endpoints import HOST, opened, run
 from .test_api import addresses, members, payloads, read

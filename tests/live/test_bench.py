@@ -13,25 +13,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from plainchant.core.model import Reason, View
 from plainchant.group import Message
-from plainchant.live.bench import processes
-from plainchant.live.bench.corosync import obstacle
-from plainchant.live.bench.handover import Handover
-from plainchant.live.bench.idle import Quiet, idle_row, measure_idle, simulate_idle
-from plainchant.live.bench.link import measure_link
-from plainchant.live.bench.local import Handed, compare_local, local_row, measure_local
-from plainchant.live.bench.measure import compare_protocols, wanted
-from plainchant.live.bench.peers import corosync_rows, pysyncobj_rows
-from plainchant.live.bench.plan import LOOPBACK, PAIR, QUEUE, SMALL, Case, Idle, Local, Plan, Senders, Timed, make_plan
-from plainchant.live.bench.processes import BenchError, Crew, MemberLost, free_ports
-from plainchant.live.bench.raw import measure_raw
-from plainchant.live.bench.recorder import delivered
-from plainchant.live.bench.sequences import Order, Runs
-from plainchant.live.bench.session import Flood, Session
-from plainchant.live.bench.timed import examine, measure_timed, timed_row
-from plainchant.live.bench.us import Round
 from plainchant.live.memory.server import MailboxServer, mailboxes
-from plainchant.model import Reason, View
+from plainchant_workbench.live import processes
+from plainchant_workbench.live.corosync import obstacle
+from plainchant_workbench.live.handover import Handover
+from plainchant_workbench.live.idle import Quiet, idle_row, measure_idle, simulate_idle
+from plainchant_workbench.live.link import measure_link
+from plainchant_workbench.live.local import Handed, compare_local, local_row, measure_local
+from plainchant_workbench.live.measure import compare_protocols, wanted
+from plainchant_workbench.live.peers import corosync_rows, pysyncobj_rows
+from plainchant_workbench.live.plan import LOOPBACK, PAIR, QUEUE, SMALL, Case, Idle, Local, Plan, Senders, Timed, make_plan
+from plainchant_workbench.live.processes import BenchError, Crew, MemberLost, free_ports
+from plainchant_workbench.live.raw import measure_raw
+from plainchant_workbench.live.recorder import delivered
+from plainchant_workbench.live.sequences import Order, Runs
+from plainchant_workbench.live.session import Flood, Session
+from plainchant_workbench.live.timed import examine, measure_timed, timed_row
+from plainchant_workbench.live.us import Round
 
 SHORT = Plan((), (32,), (3,), 0.1, 0.3, 0.1, idle_seconds=0.2)
 PATIENT_MS = 1_000
@@ -204,7 +204,9 @@ def test_the_mailbox_is_compared_round_by_round_with_what_else_there_is_on_a_mac
     }
     ratios = compare_local(rounds)
     assert {(row["to"], row["size"], row["senders"]): (row["messages_per_s"], row["delay_us_p50"]) for row in ratios} == {
-        ("sequencer", 32, "one"): (1.125, 0.5), ("newtop", 32, "one"): (2.0, 1.25), (QUEUE, 65_536, "one"): (0.75, 2.0),
+        ("sequencer", 32, "one"): (1.125, 0.5),
+        ("newtop", 32, "one"): (2.0, 1.25),
+        (QUEUE, 65_536, "one"): (0.75, 2.0),
     }
     targets = wanted([], None, local=ratios)
     judged = {target["what"]: target["reached"] for target in targets if "mailbox" in target["what"]}
@@ -243,7 +245,7 @@ def test_targets_are_judged() -> None:
 
 def raw_crew() -> Crew:
     ports = free_ports(2)
-    return Crew("plainchant.live.bench.raw", [{"port": ports[number], "to": ports[1 - number]} for number in range(2)])
+    return Crew("plainchant_workbench.live.raw", [{"port": ports[number], "to": ports[1 - number]} for number in range(2)])
 
 
 def alive(pid: int) -> bool:
@@ -270,7 +272,7 @@ def test_a_process_that_fails_or_dies_says_why() -> None:
         crew.answers()
         with pytest.raises(BenchError, match="KeyError: 'do'"):
             crew.ask({})
-    with Crew("plainchant.live.bench.no_such_module", [{}]) as crew, pytest.raises(BenchError, match="no_such_module"):
+    with Crew("plainchant_workbench.live.no_such_module", [{}]) as crew, pytest.raises(BenchError, match="no_such_module"):
         crew.answers()
 
 
@@ -351,7 +353,7 @@ def test_a_mailbox_is_measured_and_nothing_is_left_of_it(monkeypatch: pytest.Mon
         made.append(MailboxServer(namespace))
         return made[-1]
 
-    monkeypatch.setattr("plainchant.live.bench.local.MailboxServer", make)
+    monkeypatch.setattr("plainchant_workbench.live.local.MailboxServer", make)
     handed = measure_local(Local(), SHORT)
     assert isinstance(handed.flood.messages_per_s, float)
     assert handed.delays[0] > 0
@@ -390,7 +392,10 @@ def test_a_message_is_missed_where_it_comes_late_or_never() -> None:
         {"kind": "deliver", "process": "a", "sender": "a", "seq": 2, "time": 140},
         {"kind": "deliver", "process": "b", "sender": "a", "seq": 2, "time": 140},
         {"kind": "deliver", "process": "b", "sender": "b", "seq": 1, "time": 40},
-        turn_row(None), turn_row(300), turn_row(100), turn_row(7_000, time=1_000),
+        turn_row(None),
+        turn_row(300),
+        turn_row(100),
+        turn_row(7_000, time=1_000),
         {"kind": "state", "process": "a", "time": 60, "detail": json.dumps({"broken": "rotation"})},
         {"kind": "state", "process": "a", "time": 61, "detail": json.dumps({"state": "running"})},
         {"kind": "drop", "process": "a", "time": 62, "detail": json.dumps({"why": "late"})},
@@ -446,7 +451,7 @@ def test_pysyncobj_is_measured() -> None:
 
 
 def test_a_peer_that_is_not_there_is_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plainchant.live.bench.peers.obstacle", lambda: "not found: corosync")
+    monkeypatch.setattr("plainchant_workbench.live.peers.obstacle", lambda: "not found: corosync")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     rows = [*corosync_rows(SHORT, 3, 32), *pysyncobj_rows(SHORT, 3, 32)]
     assert [row["why"] for row in rows[:2]] == ["not measured: not found: corosync"] * 2

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
-from plainchant.live.bench import nodes
-from plainchant.live.bench.nodes import FLAT, HIERARCHY, NODE, Found, compare, measure, row
-from plainchant.live.bench.processes import BenchError
-from plainchant.live.bench.raw import RawUdp
-from plainchant.live.bench.session import Flood
 from plainchant.live.memory.server import MailboxServer, mailboxes
+from plainchant_workbench.live import nodes
+from plainchant_workbench.live.nodes import FLAT, HIERARCHY, NODE, Found, compare, measure, row
+from plainchant_workbench.live.processes import BenchError
+from plainchant_workbench.live.raw import RawUdp
+from plainchant_workbench.live.session import Flood
 
 
 def found(rate: float, **delays: int) -> Found:

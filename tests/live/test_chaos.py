@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from plainchant.lab.properties import verify
 from plainchant.live.supervisor import LiveSummary, supervise
 from plainchant.scenario import find, load
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 SEEDS = (2, 4)
 CALMER = ("parameters.suspect_after=1s", "parameters.patience=5s")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from plainchant.core.model import SECOND, ScenarioError, declarations
 from plainchant.live.config import EXAMPLE, MulticastConfig, NodeConfig, ObserveConfig, load_config, parse_config
-from plainchant.model import SECOND, ScenarioError, declarations
 
 PEERS = '[peers]\na = "127.0.0.1:7001"\nb = "127.0.0.1:7002"\n'
 SMALL = 'me = "a"\n' + PEERS
@@ -64,13 +64,13 @@ heartbeat = "10ms"
     assert set(tomllib.loads(text + PEERS)) | {"backup"} == {field.name for field in dataclasses.fields(NodeConfig)}
 
 
-NODES = '''me = "n1.a"
+NODES = """me = "n1.a"
 protocol = "dedos"
 parameters.lans = 2
 [peers]
 "n1.a" = "127.0.0.1:7001"
 "n2.a" = "127.0.0.1:7002"
-'''
+"""
 
 
 def test_names_may_say_nodes_and_there_may_be_two_networks() -> None:
@@ -95,7 +95,7 @@ def test_options_win_over_the_file_and_later_ones_over_earlier_ones() -> None:
         ('me = "a"\n[peers]\n', (), "node.toml:2: peers must be a table"),
         (PEERS, (), 'node.toml: me is missing: write me = "a" at the top, or say --me a'),
         ('me = "c"\n' + PEERS, (), 'node.toml:1: me is "c", which is not among the peers; there are: a, b'),
-        ('me = 3\n' + PEERS, (), "node.toml:1: me must be text in quotes"),
+        ("me = 3\n" + PEERS, (), "node.toml:1: me must be text in quotes"),
         ('me = "a"\n[peers]\na = 7001\n', (), "node.toml:3: peers.a must be an address in quotes"),
         ('me = "a"\n[peers]\na = "somewhere"\n', (), "node.toml:3: peers.a: 'somewhere' is not an address"),
         ('me = "a"\n[peers]\na = "here:0"\n', (), "node.toml:3: peers.a: the others have to know the port"),
@@ -105,7 +105,7 @@ def test_options_win_over_the_file_and_later_ones_over_earlier_ones() -> None:
         ('me = "a"\nmembers = ["a",\n"bb"]\n' + PEERS, (), 'node.toml:3: member "bb" is not among the peers; did you mean "b"?'),
         ('me = "a"\nmembers = ["a", "a"]\n' + PEERS, (), 'node.toml:2: "a" is named twice'),
         ('me = "a"\ntransport = "upd"\n' + PEERS, (), 'node.toml:2: transport cannot be "upd"; did you mean "udp"?'),
-        ('me = "a"\ntimeout = 5\n' + PEERS, (), 'node.toml:2: timeout must be a duration with its unit'),
+        ('me = "a"\ntimeout = 5\n' + PEERS, (), "node.toml:2: timeout must be a duration with its unit"),
         ('me = "a"\ntimeout = "0s"\n' + PEERS, (), "node.toml:2: timeout must be above 0"),
         ('me = "a"\npacket = -1\n' + PEERS, (), "node.toml:2: packet must be a whole number"),
         ('me = "a"\nprotocol = "seqencer"\n' + PEERS, (), "node.toml:2: there is no protocol 'seqencer'; did you mean"),
@@ -114,10 +114,10 @@ def test_options_win_over_the_file_and_later_ones_over_earlier_ones() -> None:
         (SMALL + '[parameters]\nsuspect_after = "1ms"\n', (), "node.toml:5: suspect_after is 1ms"),
         ('me = "a"\ntransport = "multicast"\nmulticast.group = "x"\n' + PEERS, (), "node.toml:3: multicast.group: 'x' is not"),
         (SMALL + "[multicast]\nttll = 2\n", (), 'node.toml:6: unknown key "ttll" in [multicast]; did you mean "ttl"?'),
-        ('me = "a"\n[peers]\nn1.a = "h:1"\n', (), 'node.toml:3: peers are addresses by name; put a name with dots into quotes'),
+        ('me = "a"\n[peers]\nn1.a = "h:1"\n', (), "node.toml:3: peers are addresses by name; put a name with dots into quotes"),
         (NODES, (), "node.toml:3: with lans = 2 each of the peers has an address on the second network, too: n1.a, n2.a missing"),
         (NODES + '[backup]\n"n1.a" = "h:1"\n', (), "node.toml:7: with lans = 2 each of the peers has an address on the second"),
-        (SMALL + '[backup]\na = 3\n', (), "node.toml:6: backup.a must be an address in quotes"),
+        (SMALL + "[backup]\na = 3\n", (), "node.toml:6: backup.a must be an address in quotes"),
         (SMALL + '[backup]\na = "h:1"\n', (), "node.toml:5: backup gives addresses on a second network, and there is one"),
         (SMALL, ("nonsense",), "--set nonsense: write --set key=value, for instance --set me=a"),
         (SMALL, ("parameters.window=0",), "--set parameters.window=0: parameters.window must be a whole number from 1"),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from plainchant import Node
+from plainchant.lab.properties import verify
 from plainchant.live import supervisor
 from plainchant.live.crew import free_addresses
 from plainchant.live.inject import Injector
@@ -22,7 +23,6 @@ from plainchant.scenario.model import FAULTS as KINDS
 from plainchant.scenario.model import RandomFaults
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 from .endpoints import PATIENCE, run
 from .test_api import payloads, read
@@ -55,8 +55,13 @@ def test_members_on_nodes_deliver_one_order(parameters: dict[str, Any], shared: 
             joins = []
             for name in names:
                 node = Node(
-                    protocol="dedos", me=name, peers=peers, backup=backup, parameters={**PATIENT, **parameters},
-                    trace=tmp_path / "spools", run="r",
+                    protocol="dedos",
+                    me=name,
+                    peers=peers,
+                    backup=backup,
+                    parameters={**PATIENT, **parameters},
+                    trace=tmp_path / "spools",
+                    run="r",
                 )
                 await stack.enter_async_context(node)
                 joins.append(stack.enter_async_context(node.join("g")))
@@ -157,8 +162,12 @@ def test_modules_processors_nodes_and_networks_crash_for_real(
     for row in rows(tmp_path / "run", kind="fault"):
         faults.setdefault(json.loads(row["detail"])["fault"], set()).add(row["process"])
     assert faults == {
-        "module": {"n1.a", "n1.b", "n1.s"}, "sluggish": {"n1.b"}, "lan": {"n1.a"}, "processor": {"n2.c1.a", "n2.c1.b"},
-        "node": {"n3.a"}, "restart": {"n3.a#1"},
+        "module": {"n1.a", "n1.b", "n1.s"},
+        "sluggish": {"n1.b"},
+        "lan": {"n1.a"},
+        "processor": {"n2.c1.a", "n2.c1.b"},
+        "node": {"n3.a"},
+        "restart": {"n3.a#1"},
     }
     assert [row["group"] for row in rows(tmp_path / "run", kind="join", process="n3.a#1")] == ["g"]
     assert result.summary.packets_lost > 0

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from plainchant import model
+from plainchant.core import model
+from plainchant.core.model import UsageError
 from plainchant.live.faulty import HARMLESS, NETWORK_FAULTS, FaultyTransport
 from plainchant.live.tcp import TcpTransport
 from plainchant.live.transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver
 from plainchant.live.udp import UdpTransport
-from plainchant.model import UsageError
 from plainchant.scenario.model import FAULTS, Delay, Fault, LinkOverride, Network
 
 from .endpoints import HOST, opened, run, until

@@ -15,9 +15,9 @@ import pytest
 import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, UsageError
 from plainchant.cli.live import execute
+from plainchant.core.model import MS, ScenarioError
 from plainchant.live import node
 from plainchant.live.config import parse_config
-from plainchant.model import MS, ScenarioError
 from plainchant.protocols import registry
 from plainchant.scenario import parse
 from plainchant.trace import read as read_trace

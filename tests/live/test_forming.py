@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from plainchant import Group, Halted, Invitation, JoinTimeout, Lost, Message, Node, NotFormed, Refused, UsageError, View
+from plainchant.core.model import Reason
 from plainchant.live.pipe import JsonLines, Text
-from plainchant.model import Reason
 from plainchant.trace import read as read_trace
 from plainchant.trace import validate
 from plainchant.trace.collect import collect
@@ -28,9 +28,9 @@ PEERS = {"a": "127.0.0.1:7001", "b": "127.0.0.1:7002"}
 
 
 @asynccontextmanager
-async def nodes(*places: str, agree: Mapping[str, Callable[[Invitation], bool]] | None = None, **options: Any) -> AsyncIterator[
-    list[Node]
-]:
+async def nodes(
+    *places: str, agree: Mapping[str, Callable[[Invitation], bool]] | None = None, **options: Any
+) -> AsyncIterator[list[Node]]:
     """Nodes that are open and can be asked, all in this process."""
     peers = addresses(*places)
     agrees = agree or {}
@@ -116,7 +116,7 @@ def test_who_cannot_say_whether_it_agrees_does_not_and_tells_its_loop() -> None:
                 await a.form("room", ["b"])
 
     run(main())
-    problem, = problems
+    (problem,) = problems
     assert problem["message"] == "b could not say whether it agrees to room, so it does not"
 
 
@@ -246,7 +246,9 @@ def test_what_others_had_not_sent_is_lost_and_their_receipts_say_so() -> None:
     async def main() -> None:
         peers = addresses("a", "b")
         options: dict[str, Any] = {
-            "peers": peers, "description": dataclasses.replace(SALON, make=Mute), "agree": lambda invitation: True
+            "peers": peers,
+            "description": dataclasses.replace(SALON, make=Mute),
+            "agree": lambda invitation: True,
         }
         async with Node(me="a", **options) as a, Node(me="b", **options) as b:
             room = await a.form("room", ["b"])
@@ -303,10 +305,13 @@ async def _first(group: Group, count: int) -> AsyncIterator[Any]:
 
 def test_a_message_that_a_new_name_cuts_off_comes_whole_and_its_receipt_knows() -> None:
     """b's large message is on its way in pieces, and more wait, when a renames the group."""
+
     async def main() -> None:
         peers = addresses("a", "b")
         options: dict[str, Any] = {
-            "peers": peers, "description": dataclasses.replace(SALON, make=Slow), "agree": lambda invitation: True
+            "peers": peers,
+            "description": dataclasses.replace(SALON, make=Slow),
+            "agree": lambda invitation: True,
         }
         async with Node(me="a", **options) as a, Node(me="b", **options) as b:
             room = await a.form("room", ["b"])
@@ -332,7 +337,9 @@ def test_who_waits_for_a_name_when_the_group_ends_is_told() -> None:
     async def main() -> None:
         peers = addresses("a", "b")
         options: dict[str, Any] = {
-            "peers": peers, "description": dataclasses.replace(SALON, make=Deaf), "agree": lambda invitation: True
+            "peers": peers,
+            "description": dataclasses.replace(SALON, make=Deaf),
+            "agree": lambda invitation: True,
         }
         async with Node(me="a", **options) as a, Node(me="b", **options) as b:
             room = await a.form("room", ["b"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from plainchant.core.model import UsageError
 from plainchant.live.keys import CIPHERS, LARGEST_FILE, MOST_KEYS, Key, Keyring, KeySource
-from plainchant.model import UsageError
 
 
 def test_a_key_file_comes_back_as_it_was_and_only_its_owner_reads_it(tmp_path: Path) -> None:

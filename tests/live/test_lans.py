@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from plainchant import Node
+from plainchant.core.model import GroupId, Packet, ProcessId, UsageError
 from plainchant.group import Group
 from plainchant.live.crew import free_addresses
 from plainchant.live.faulty import HARMLESS, FaultyTransport
 from plainchant.live.lans import Lans
 from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport
-from plainchant.model import GroupId, Packet, ProcessId, UsageError
 from plainchant.scenario.model import Fault
 
 from .endpoints import PATIENCE, opened, run, until

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pytest
 
 from plainchant.cli.live import LiveResult, execute, given_parameters
+from plainchant.core.model import MS, Duration, UsageError
 from plainchant.live import control, crew
 from plainchant.live.inject import Injector
 from plainchant.live.namespaces import NamespaceError, Namespaces
 from plainchant.live.process import LiveError, Process
 from plainchant.live.supervisor import not_applied, stretched, supervise
-from plainchant.model import MS, Duration, UsageError
 from plainchant.scenario import Scenario, load, shipped
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Clock, Fault, Network, RandomFaults, Workload
@@ -349,9 +349,7 @@ rate = 50
 """
 
 
-def test_a_process_that_somebody_else_kills_is_told(
-    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_somebody_else_kills_is_told(tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     def progress(text: str) -> None:
         if "%" in text and started.processes[2].running:
             os.kill(started.pid_of("p3"), signal.SIGKILL)
@@ -407,9 +405,7 @@ def test_a_worker_dies_when_its_supervisor_is_gone(tmp_path: Path) -> None:
         trace=str(tmp_path),
         run="r0",
     )
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "plainchant.live.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    worker = subprocess.Popen([sys.executable, "-m", "plainchant.live.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     watchdog = threading.Timer(60, worker.kill)
     watchdog.start()
     try:

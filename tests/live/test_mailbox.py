@@ -14,18 +14,25 @@ import pytest
 import plainchant
 from plainchant import Group, Message, Node, UsageError, View
 from plainchant.cli.live import execute, given_parameters
-from plainchant.model import SECOND
+from plainchant.core.model import SECOND
+from plainchant.lab.properties import verify
 from plainchant.scenario import load, shipped
 from plainchant.trace import read as read_trace
 from plainchant.trace import validate
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 from .test_api import addresses, members, payloads, read, run
 
 BOUNDS = {
-    "write": "2ms", "flag": "2ms", "decide": "2ms", "read": "2ms", "finish": "2ms", "skew": "1us", "poll": "4ms",
-    "slots": 2, "room": 4096,
+    "write": "2ms",
+    "flag": "2ms",
+    "decide": "2ms",
+    "read": "2ms",
+    "finish": "2ms",
+    "skew": "1us",
+    "poll": "4ms",
+    "slots": 2,
+    "room": 4096,
 }
 """Nodes of one loop wait for each other; what is late all the same is sent again."""
 SLOW = "2ms"

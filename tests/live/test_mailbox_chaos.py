@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import pytest
 
 from plainchant.cli.live import given_parameters
+from plainchant.lab.properties import verify
 from plainchant.live.memory.server import Found, MailboxServer, mailboxes
 from plainchant.live.supervisor import LiveSummary, supervise
 from plainchant.scenario import find, load
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 FAULTS = ("random.crash=2", "random.pause=1", "random.pause_length=40ms", "random.module=0.7", "duration=3s")
 SEED = 5

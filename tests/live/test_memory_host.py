@@ -17,15 +17,28 @@ import pyarrow as pa
 import pytest
 
 import plainchant
-from plainchant.engine import Engine
+from plainchant.core.engine import Engine
+from plainchant.core.memory import (
+    FAILED,
+    Connect,
+    Copy,
+    Directory,
+    Disconnect,
+    Entry,
+    Layout,
+    Nap,
+    Operate,
+    Port,
+    Procedure,
+    Until,
+)
+from plainchant.core.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.group import Group
 from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
-from plainchant.memory import FAILED, Connect, Copy, Directory, Disconnect, Entry, Layout, Nap, Operate, Port, Procedure, Until
-from plainchant.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 

@@ -16,16 +16,32 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.memory import FAILED, Connection, Copy, Entry, Header, Layout
+from plainchant.core.model import UsageError
 from plainchant.live.memory import segments
 from plainchant.live.memory.segments import CommonMemoryError, Segment, make, size_of
-from plainchant.memory import FAILED, Connection, Copy, Entry, Header, Layout
-from plainchant.model import UsageError
 
 LAYOUT = Layout(copies=1, places=4, slots=3, room=100)
 FULL = Entry(
-    stamp=2**62, place=3, sender="päng#12", first=2**40, count=7, offset=9, total=10**12, size=100, filled=True, available=True,
-    listed=2**62 - 1, done=5, seen=6, voted=2**61, local=True, decision=False, removed=True,
-    number=2**50, kind=2**16 - 1,
+    stamp=2**62,
+    place=3,
+    sender="päng#12",
+    first=2**40,
+    count=7,
+    offset=9,
+    total=10**12,
+    size=100,
+    filled=True,
+    available=True,
+    listed=2**62 - 1,
+    done=5,
+    seen=6,
+    voted=2**61,
+    local=True,
+    decision=False,
+    removed=True,
+    number=2**50,
+    kind=2**16 - 1,
 )
 
 
@@ -261,7 +277,8 @@ def state(copy: Copy) -> set[int]:
     assert second is not None
     assert connection is not None
     return {first.stamp, first.listed, second.stamp, second.listed, connection.entry, connection.last} | {
-        copy.header().next, copy.header().oldest,
+        copy.header().next,
+        copy.header().oldest,
     }
 
 
@@ -301,7 +318,7 @@ STEPPING = """
 import json, os, random, signal, sys, time, traceback
 from pathlib import Path
 from plainchant.live.memory.segments import Segment
-from plainchant.memory import FAILED
+from plainchant.core.memory import FAILED
 from tests.live.test_memory_segments import change_much, state
 
 def step(path):
@@ -343,7 +360,10 @@ print(json.dumps({"steps": last}))
 def test_processes_that_are_killed_leave_nothing_torn_and_no_lock(path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", STEPPING, str(path), "25"],
-        capture_output=True, timeout=60, check=False, cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout)["steps"] > 25

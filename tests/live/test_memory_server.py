@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from plainchant.core.memory import FAILED, Connection, Entry, Layout
+from plainchant.core.model import UsageError
 from plainchant.live.memory import server as server_module
 from plainchant.live.memory.segments import CommonMemoryError, Segment
 from plainchant.live.memory.server import (
@@ -30,8 +32,6 @@ from plainchant.live.memory.server import (
     mailboxes,
     namespace_of,
 )
-from plainchant.memory import FAILED, Connection, Entry, Layout
-from plainchant.model import UsageError
 
 LAYOUT = Layout(copies=2, places=3, slots=2, room=64)
 REPOSITORY = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ OTHER = """
 import os, signal, sys
 from pathlib import Path
 from plainchant.live.memory.server import MailboxServer
-from plainchant.memory import Layout
+from plainchant.core.memory import Layout
 
 def fork(copy):
     if os.fork():
@@ -555,7 +555,7 @@ CONNECTING = """
 import json, os, random, signal, sys, time, traceback
 from pathlib import Path
 from plainchant.live.memory.server import MailboxServer, clean, mailboxes
-from plainchant.memory import Layout
+from plainchant.core.memory import Layout
 
 root, rounds = Path(sys.argv[1]), int(sys.argv[2])
 layout = Layout(2, 6, 2, 64)

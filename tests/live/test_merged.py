@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from plainchant import Group, Halted, Lost, Message, Node, Stream, UsageError, View, merged
+from plainchant.lab.properties import verify
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 from .test_api import CALM, addresses, run
 

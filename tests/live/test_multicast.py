@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from plainchant.core.model import UsageError
 from plainchant.live.multicast import MulticastTransport
 from plainchant.live.transport import Address
-from plainchant.model import UsageError
 
 from .endpoints import HOST
 from .multicast_cases import CASES, GROUP, own_namespace

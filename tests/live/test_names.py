@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plainchant.core.model import UsageError
 from plainchant.live.names import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, packet_for, parse_address, resolve
-from plainchant.model import UsageError
 
 from .endpoints import run
 

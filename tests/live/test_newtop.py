@@ -14,13 +14,15 @@ import pytest
 
 from plainchant import Group, Lost, Message, Node
 from plainchant.cli.live import execute, given_parameters
-from plainchant.engine import Engine
+from plainchant.core.engine import Engine
+from plainchant.core.model import MS, Duration, Packet, Timer
+from plainchant.core.wire import Stamped
+from plainchant.lab.properties import Verification, verify
 from plainchant.live.config import parse_config
 from plainchant.live.faulty import FaultyTransport
 from plainchant.live.host import LiveHost
 from plainchant.live.transport import Address, Counters, Data, Limits
 from plainchant.live.udp import UdpTransport
-from plainchant.model import MS, Duration, Packet, Timer
 from plainchant.protocols.newtop import Parameters
 from plainchant.protocols.newtop.packets import PACKETS, Emit
 from plainchant.protocols.newtop.tuning import LEAST_BLOCKS, MOST_BLOCKS, tune
@@ -29,8 +31,6 @@ from plainchant.scenario import load, shipped
 from plainchant.scenario.model import Delay, Network
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import Verification, verify
-from plainchant.wire import Stamped
 
 from ..cli.test_node import Running
 from .test_api import addresses, members, payloads, read, run
@@ -60,9 +60,7 @@ class Nodes:
         self.groups = groups
         peers = addresses(*places)
         options["parameters"] = {**STATIC, **options.get("parameters", {})}
-        self.nodes = {
-            place: Node(protocol="newtop", me=place, peers=peers, groups=groups, **options) for place in places
-        }
+        self.nodes = {place: Node(protocol="newtop", me=place, peers=peers, groups=groups, **options) for place in places}
         self.entered: dict[tuple[str, str], Group] = {}
 
     async def __aenter__(self) -> Nodes:
@@ -97,9 +95,7 @@ async def talk(nodes: Nodes, each: int) -> dict[tuple[str, str], list[Message]]:
         return await read(nodes.entered[place, group], each * len(nodes.groups[group]))
 
     keys = list(nodes.entered)
-    found, _ = await asyncio.gather(
-        asyncio.gather(*(hear(*key) for key in keys)), asyncio.gather(*(say(*key) for key in keys))
-    )
+    found, _ = await asyncio.gather(asyncio.gather(*(hear(*key) for key in keys)), asyncio.gather(*(say(*key) for key in keys)))
     return dict(zip(keys, found, strict=True))
 
 
@@ -362,7 +358,10 @@ def test_times_fit_to_a_machine_that_is_shared_and_to_those_that_are_given() -> 
     assert live.silence < Parameters().silence
     assert tune(Parameters(), surroundings(live=False)).silence == Parameters().silence
     given = {
-        "silence_by": "timeout", "silence": Duration(700 * MS), "probe_after": Duration(800 * MS), "suspect_after": Duration(0)
+        "silence_by": "timeout",
+        "silence": Duration(700 * MS),
+        "probe_after": Duration(800 * MS),
+        "suspect_after": Duration(0),
     }
     fixed = frozenset({"silence_by", "silence", "suspect_after"})
     thesis = tune(Parameters(**given), surroundings(given=fixed))  # type: ignore[arg-type]

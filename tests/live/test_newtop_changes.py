@@ -17,10 +17,10 @@ import pytest
 import plainchant
 from plainchant import Group, Invitation, Message, Node, NotFormed, State, StateRequest, View
 from plainchant.cli.live import execute, given_parameters
+from plainchant.lab.properties import verify
 from plainchant.scenario import load
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 from ..cli.test_node import Running
 from .test_api import Cables, addresses, run
@@ -80,8 +80,13 @@ def test_who_joins_later_gets_the_state_at_its_view_and_may_leave(tmp_path: Path
     async def main() -> None:
         peers = addresses("a", "b", "c")
         options: dict[str, Any] = {
-            "peers": peers, "protocol": "newtop", "members": ["a", "b"], "parameters": CALM, "state": True,
-            "trace": tmp_path / "spool", "run": "r",
+            "peers": peers,
+            "protocol": "newtop",
+            "members": ["a", "b"],
+            "parameters": CALM,
+            "state": True,
+            "trace": tmp_path / "spool",
+            "run": "r",
         }
         books: dict[str, list[bytes]] = {name: [] for name in peers}
         async with AsyncExitStack() as stack:
@@ -142,7 +147,11 @@ def test_parts_that_went_on_without_each_other_come_together_and_are_told_which_
         peers = addresses("a", "b", "c", "d")
         cables = Cables()
         options: dict[str, Any] = {
-            "peers": peers, "transport": cables, "parameters": QUICK, "trace": tmp_path / "spool", "run": "r"
+            "peers": peers,
+            "transport": cables,
+            "parameters": QUICK,
+            "trace": tmp_path / "spool",
+            "run": "r",
         }
         async with nodes("a", "b", "c", "d", **options) as made, AsyncExitStack() as stack:
             groups = await asyncio.gather(*(stack.enter_async_context(node.join("g")) for node in made))

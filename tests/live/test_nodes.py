@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from plainchant import Node
-from plainchant.engine import Engine, Host
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import MS, Packet, ProcessId, Reason, UsageError
 from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server
 from plainchant.live.memory.server import mailboxes, namespace_of
-from plainchant.model import MS, Packet, ProcessId, Reason, UsageError
 from plainchant.protocols.registry import Description
 from plainchant.trace import read
 from plainchant.trace.collect import collect
@@ -43,20 +43,25 @@ BOARDS = dataclasses.replace(BOARD, node_of=node_of)
 def test_processes_of_a_node_share_its_memory_and_see_each_other_die(shared: Path, tmp_path: Path) -> None:
     async def main() -> None:
         peers = free_addresses(["n1.a", "n1.b", "n2.a", "n2.b"])
-        nodes = [
-            Node(me=name, peers=peers, description=BOARDS, memory="m", trace=tmp_path / "spools", run="r") for name in peers
-        ]
+        nodes = [Node(me=name, peers=peers, description=BOARDS, memory="m", trace=tmp_path / "spools", run="r") for name in peers]
         try:
             for node in nodes:
                 await node.open()
             # Both nodes have a group of that name for themselves: nobody else is asked for.
-            entered = [nodes[at].enter(group, members, PATIENCE, {}) for at, group, members in (
-                (0, "g", ("n1.a", "n1.b")), (1, "g", ("n1.a", "n1.b")), (2, "h", ("n2.a", "n2.b")), (3, "h", ("n2.a", "n2.b"))
-            )]
+            entered = [
+                nodes[at].enter(group, members, PATIENCE, {})
+                for at, group, members in (
+                    (0, "g", ("n1.a", "n1.b")),
+                    (1, "g", ("n1.a", "n1.b")),
+                    (2, "h", ("n2.a", "n2.b")),
+                    (3, "h", ("n2.a", "n2.b")),
+                )
+            ]
             await asyncio.gather(*entered)
             found = {found.register.namespace: found.alive for found in mailboxes()}
             assert {name: sorted(alive) for name, alive in found.items()} == {
-                namespace_of("m", "n1"): ["n1.a", "n1.b"], namespace_of("m", "n2"): ["n2.a", "n2.b"]
+                namespace_of("m", "n1"): ["n1.a", "n1.b"],
+                namespace_of("m", "n2"): ["n2.a", "n2.b"],
             }
             boards: list[Any] = [node.host.engine for node in nodes]
             await nodes[1].close()
@@ -118,8 +123,16 @@ class Ping(Packet, frozen=True, array_like=True, gc=False, tag=1):
 
 
 SERVANTS = Description(
-    name="servants", seed="", about="a toy", parameters=type(BOARD.parameters()), packets=(Ping,), make=Servant,
-    promises=lambda parameters, groups: (), faults=(), settle=lambda parameters: 0, idle=True,
+    name="servants",
+    seed="",
+    about="a toy",
+    parameters=type(BOARD.parameters()),
+    packets=(Ping,),
+    make=Servant,
+    promises=lambda parameters, groups: (),
+    faults=(),
+    settle=lambda parameters: 0,
+    idle=True,
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.model import Form, Join
 from plainchant.live.presence import (
     BOUND,
     JOINING,
@@ -24,7 +25,6 @@ from plainchant.live.presence import (
     name_of,
 )
 from plainchant.live.transport import Address
-from plainchant.model import Form, Join
 
 PLACES = ("a", "b", "c")
 
@@ -359,9 +359,7 @@ def test_strangers_are_bounded_and_who_knows_us_stays() -> None:
     assert set(PLACES[1:]) <= set(presence.peers)
     assert max(len(said.known) for said in sent) <= 2 + MOST_STRANGERS
     for number in range(100):
-        presence.on_hello(
-            ("127.0.0.1", 3000 + number), hello(f"f{number}", known={"a": Known(0, b"mine", "127.0.0.1", 1)})
-        )
+        presence.on_hello(("127.0.0.1", 3000 + number), hello(f"f{number}", known={"a": Known(0, b"mine", "127.0.0.1", 1)}))
         presence.tick()
     assert len(presence.peers) == 2 + MOST_STRANGERS
     assert presence.refusals.crowded > 30

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from plainchant.cli.live import execute
-from plainchant.model import MS
+from plainchant.core.model import MS
+from plainchant.lab.show import decode
 from plainchant.scenario.load import parse
 from plainchant.trace import read
-from plainchant.trace.show import decode
 
 SCENARIO = """
 protocol = "mailbox"

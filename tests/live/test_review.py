@@ -15,13 +15,13 @@ import pytest
 
 import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, StateRequest, UsageError
+from plainchant.core.model import TraceError, WireError
+from plainchant.core.wire import Stamped
 from plainchant.live.names import parse_address
 from plainchant.live.presence import LONGEST_NAME, Hello, Known
 from plainchant.live.tcp import TcpTransport
 from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport
-from plainchant.model import TraceError, WireError
-from plainchant.wire import Stamped
 
 from .test_api import CALM, HASTY, Cables, addresses, fill, members, payloads, read, read_view, run
 

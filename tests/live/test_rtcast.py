@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from plainchant import Halted, Node, Refused, Rejected
+from plainchant.lab.properties import verify
 from plainchant.live.host import AT_ONCE
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
 
 from .test_api import members, payloads, read, run
 from .test_live_scenarios import Started, assert_well, live, rows, scenario_of, started

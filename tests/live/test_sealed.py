@@ -62,7 +62,7 @@ def test_a_packet_is_sealed_once_for_all_its_receivers() -> None:
         a.says(b"one", "b", "c")
         assert len(tap.recorded) == 2
         assert len({seen.data for seen in tap.recorded}) == 1
-        assert len(tap.recorded[0].data) == len(b"\xc1crc.boot" b"one") + 30 + 2 * 4 + 16
+        assert len(tap.recorded[0].data) == len(b"\xc1crc.bootone") + 30 + 2 * 4 + 16
 
     run(test)
 
@@ -601,7 +601,9 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "what does not open counts": (Session, "open", _open_anything),
     "what was forgotten can be proved again": (Sealed, "_begin_session", _never_forgetful),
     "a salt that was answered stays good": (
-        Sealed, "_answerable", property(lambda self: _Everything(), lambda self, value: None)
+        Sealed,
+        "_answerable",
+        property(lambda self: _Everything(), lambda self, value: None),
     ),
     "the address of a session does not matter": (Session, "address", property(lambda self: None, lambda self, value: None)),
     "places are not looked at": (Sealed, "_places", property(lambda self: {}, lambda self, value: None)),

@@ -19,6 +19,8 @@ import pytest
 
 import plainchant
 from plainchant import Group, Insecure, Key, Keyring, Message, Node, UsageError, View
+from plainchant.core.wire import Stamped
+from plainchant.lab.properties import verify
 from plainchant.live import node as nodes
 from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server
@@ -28,8 +30,6 @@ from plainchant.live.transport import Address, Data, Receive, TurnOver
 from plainchant.live.udp import UdpTransport
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
-from plainchant.wire import Stamped
 
 from .endpoints import until
 from .test_api import CALM, HASTY, addresses, members, payloads, read, run
@@ -72,8 +72,11 @@ def test_two_networks_have_one_session(tmp_path: Path, monkeypatch: pytest.Monke
     async def main() -> None:
         places = list(free_addresses(range(6)).values())
         options: dict[str, Any] = {
-            "peers": dict(zip(names, places[:3], strict=True)), "backup": dict(zip(names, places[3:], strict=True)),
-            "protocol": "dedos", "parameters": {"lans": 2, "misses": 50}, "key": Keyring.new(),
+            "peers": dict(zip(names, places[:3], strict=True)),
+            "backup": dict(zip(names, places[3:], strict=True)),
+            "protocol": "dedos",
+            "parameters": {"lans": 2, "misses": 50},
+            "key": Keyring.new(),
         }
         async with AsyncExitStack() as stack:
             joins = [stack.enter_async_context(plainchant.join("g", me=name, **options)) for name in names]
@@ -378,8 +381,9 @@ def test_an_attacker_who_has_everything_changes_nothing(tmp_path: Path) -> None:
             sent = await asyncio.gather(*sending)
             await until(lambda: all(len(book) >= sum(sent) for book in books))
             assert books[0] == books[1] == books[2]
-            assert sorted(books[0]) == sorted(f"{group.me} {number}".encode() for group, n in zip(groups, sent, strict=True)
-                                              for number in range(n))
+            assert sorted(books[0]) == sorted(
+                f"{group.me} {number}".encode() for group, n in zip(groups, sent, strict=True) for number in range(n)
+            )
             told = [node_of(group).statistics() for group in groups]
             for reason in ("replayed", "forged", "misdirected", "truncated", "other_key"):
                 assert sum(each[f"refused_{reason}"] for each in told) > 0, reason
@@ -463,9 +467,11 @@ def test_noise_is_counted_and_takes_no_memory(key: Keyring | None) -> None:
             assert a.members == ("a", "b")
             refused = {name.removeprefix("refused_"): count for name, count in told.items() if name.startswith("refused_")}
             assert sum(refused.values()) >= (2 if key is None else 3) * 9 * NOISY
-            expected = {"truncated", "noise", "sealed", "hello", "future", "damaged"} if key is None else {
-                "truncated", "noise", "unsealed", "other_key"
-            }
+            expected = (
+                {"truncated", "noise", "sealed", "hello", "future", "damaged"}
+                if key is None
+                else {"truncated", "noise", "unsealed", "other_key"}
+            )
             assert {name for name, count in refused.items() if count} >= expected
             if key is not None:
                 assert told["sessions"] == 2

@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
+from plainchant.core.model import UsageError
 from plainchant.live import tcp
 from plainchant.live.tcp import LARGEST, MAGIC, TcpTransport
 from plainchant.live.transport import READ_AT_ONCE, Address, Transport
-from plainchant.model import UsageError
 
 from .endpoints import HOST, Endpoint, opened, run, until
 

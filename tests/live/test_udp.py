@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.model import UsageError
 from plainchant.live import udp
 from plainchant.live.transport import READ_AT_ONCE, Address
 from plainchant.live.udp import LARGEST, UdpTransport
-from plainchant.model import UsageError
 from plainchant.protocols.buffers import charge
 
 from .endpoints import HOST, opened, run

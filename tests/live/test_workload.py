@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from plainchant.core.model import MS, SECOND, Duration, Reason, Stream
 from plainchant.group import OUTGOING, Group, Guarantees
 from plainchant.live.workload import Numbering, Sender, outgoing_for
-from plainchant.model import MS, SECOND, Duration, Reason, Stream
 from plainchant.scenario.model import Workload
 
 from .endpoints import run

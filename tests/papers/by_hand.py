@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from plainchant.model import Batch, Form, Join, Packet, ProcessId, Reason, Timer
+from plainchant.core.model import Batch, Form, Join, Packet, ProcessId, Reason, Timer
 from plainchant.protocols.sequencer.member import Member
 from plainchant.protocols.sequencer.packets import Broadcast, Entry, Request
 from plainchant.protocols.sequencer.parameters import Parameters
@@ -129,7 +129,9 @@ class ByHand:
             if condition():
                 return
             due = [
-                (at, name, timer) for name, host in self.hosts.items() if not self.halted(name)
+                (at, name, timer)
+                for name, host in self.hosts.items()
+                if not self.halted(name)
                 for timer, at in host.timers.items()
             ]
             _, name, timer = min(due)
@@ -146,7 +148,7 @@ class ByHand:
         return [rank for _, _, _, rank in self.hosts[name].called("deliver")]
 
     def views(self, name: ProcessId) -> list[tuple[ProcessId, ...]]:
-        return [view.members for view, in self.hosts[name].called("install")]
+        return [view.members for (view,) in self.hosts[name].called("install")]
 
     def halted(self, name: ProcessId) -> Reason | None:
         reasons = self.hosts[name].called("halt")
@@ -161,7 +163,7 @@ class ByHand:
 
     def acknowledged(self, name: ProcessId) -> int:
         """The sequencer's table entry for that member."""
-        sequencer, = self.sequencers()
+        (sequencer,) = self.sequencers()
         office = self[sequencer].office
         assert office is not None
         return office.acked[name]

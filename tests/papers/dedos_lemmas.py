@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from plainchant.engine import Layer
-from plainchant.memory import Copy, Operate
-from plainchant.model import GroupId, ProcessId
+from plainchant.core.engine import Layer
+from plainchant.core.memory import Copy, Operate
+from plainchant.core.model import GroupId, ProcessId
 from plainchant.protocols.dedos import invariants
 from plainchant.protocols.dedos.distributor import Distributor
 from plainchant.protocols.dedos.engine import SEATS, Dedos

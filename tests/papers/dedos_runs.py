@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from plainchant.model import MS, Duration
+from plainchant.core.model import MS, Duration
+from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION, maker
 from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.memory import Watch
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 from .runs import Run

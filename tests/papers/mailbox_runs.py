@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from plainchant.lab.reproduce.mailbox.runs import PROMISES, message, plan, run
-from plainchant.model import US
+from plainchant.core.model import US
+from plainchant.lab.properties import verify
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script, ScriptedMemory
-from plainchant.trace.reference import verify
+from plainchant_papers.mailbox.runs import PROMISES, message, plan, run
 
 from .runs import Run
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
-from plainchant.model import Batch, Form, GroupId, Packet, ProcessId, Reason, Timer
+from plainchant.core.model import Batch, Form, GroupId, Packet, ProcessId, Reason, Timer
 from plainchant.protocols.newtop.matrix import BlockMatrix, Multicast
 from plainchant.protocols.newtop.packets import Data, Null, Word
 from plainchant.protocols.newtop.parameters import Parameters
@@ -25,7 +25,11 @@ MOST_STEPS = 20_000
 USUAL: dict[str, Any] = {"pack": False, "transport": "fifo", "silence_by": "timeout", "announce_after": 0, "suspect_after": 0}
 """As the thesis has it before chapter 6 (groups are static), unless the test wants something else."""
 CAUSAL: tuple[dict[str, Any], ...] = (
-    {"order": "slow"}, {"order": "fast"}, {"order": "fast", "vectors": "compact"}, {"order": "relative"}, {"order": "cbcast"},
+    {"order": "slow"},
+    {"order": "fast"},
+    {"order": "fast", "vectors": "compact"},
+    {"order": "relative"},
+    {"order": "cbcast"},
 )
 ORDERS: tuple[dict[str, Any], ...] = ({"order": "total"}, *CAUSAL)
 SHAPES: dict[str, dict[GroupId, str]] = {

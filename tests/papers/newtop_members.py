@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plainchant.model import MS, GroupId, ProcessId, Timer, View
+from plainchant.core.model import MS, GroupId, ProcessId, Timer, View
 from plainchant.protocols.newtop.membership import Membership
 from plainchant.protocols.newtop.packets import Confirmed, Refute, Remove, Suspect, Word
 from plainchant.protocols.newtop.parameters import Parameters
@@ -30,8 +30,8 @@ def saying(*kinds: type) -> Choice:
 def between(one: str, other: str) -> Choice:
     """Chooses what goes from one of these to one of those, or back."""
     first, second = one.split(), other.split()
-    return lambda letter: (letter.source in first and letter.target in second) or (
-        letter.source in second and letter.target in first
+    return lambda letter: (
+        (letter.source in first and letter.target in second) or (letter.source in second and letter.target in first)
     )
 
 

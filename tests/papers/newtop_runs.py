@@ -7,11 +7,11 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from plainchant.model import MS, SECOND, Duration
+from plainchant.core.model import MS, SECOND, Duration
+from plainchant.lab.properties import verify
 from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 from .newtop_by_hand import USUAL

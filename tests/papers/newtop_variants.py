@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from plainchant.model import Packet, ProcessId, Reason
+from plainchant.core.model import Packet, ProcessId, Reason
 from plainchant.protocols.newtop.delivery import Delivery
 from plainchant.protocols.newtop.flow import Flow
 from plainchant.protocols.newtop.matrix import Column, Multicast

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, SECOND, Duration, Packet, ProcessId
+from plainchant.core.engine import Engine, Host, Layer
+from plainchant.core.model import MS, SECOND, Duration, Packet, ProcessId
+from plainchant.lab.properties import verify
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 from .rtcast_variants import Maker
@@ -22,7 +22,11 @@ from .runs import Run
 
 GROUP = "g"
 PLAIN: dict[str, Any] = {
-    "admission": False, "clocks": "none", "heartbeats": 1, "idle_hold": Duration(1 * MS), "retransmissions": 0,
+    "admission": False,
+    "clocks": "none",
+    "heartbeats": 1,
+    "idle_hold": Duration(1 * MS),
+    "retransmissions": 0,
 }
 """The ring alone, with the hold for packets that overtake."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from plainchant.engine import Engine, Host
-from plainchant.lab.reproduce.rtcast.variants import AtOnce
-from plainchant.lab.reproduce.rtcast.variants import engine_of as variant
-from plainchant.model import ProcessId
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import ProcessId
 from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.packets import Ask, Here
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
+from plainchant_papers.rtcast.variants import AtOnce
+from plainchant_papers.rtcast.variants import engine_of as variant
 
 Maker = Callable[[Host, Any], Engine]
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from plainchant.model import SECOND, Duration
+from plainchant.core.model import SECOND, Duration
+from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 HOUR = Duration(3600 * SECOND)
 CALM: dict[str, Any] = {
-    "heartbeat": HOUR, "quiet_after": HOUR, "retry_after": HOUR, "suspect_after": 3 * HOUR, "patience": 6 * HOUR,
+    "heartbeat": HOUR,
+    "quiet_after": HOUR,
+    "retry_after": HOUR,
+    "suspect_after": 3 * HOUR,
+    "patience": 6 * HOUR,
 }
 """Nothing is sent because time has passed: what is counted is the protocol's own traffic."""
 
@@ -51,8 +55,7 @@ def names(count: int) -> tuple[str, ...]:
 def simulate(count: int, *workload: Workload, parameters: dict[str, Any], **settings: Any) -> Run:
     """Runs a group of that many members, one message a packet."""
     parameters = {"pack": False, **parameters}
-    scenario = Scenario(
-        protocol="sequencer", members=names(count), workload=workload, parameters=parameters, **settings)
+    scenario = Scenario(protocol="sequencer", members=names(count), workload=workload, parameters=parameters, **settings)
     trace = TraceBuffer()
     summary = Simulation(scenario, trace=trace).run()
     table = trace.table()

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from plainchant.lab.reproduce.mailbox.runs import fault, message, times, us
-from plainchant.memory import FAILED, Request, Until
-from plainchant.model import US
+from plainchant.core.memory import FAILED, Request, Until
+from plainchant.core.model import US
 from plainchant.protocols.mailbox import first
 from plainchant.protocols.mailbox.box import Box
 from plainchant.protocols.mailbox.message import Message
@@ -22,6 +21,7 @@ from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
+from plainchant_papers.mailbox.runs import fault, message, times, us
 
 from .mailbox_runs import MailboxRun, simulate
 
@@ -43,8 +43,11 @@ def test_2_2_clock_readings_are_unique() -> None:
 @BOTH
 def test_2_3_a_module_that_has_crashed_stays_so_for_everybody(tolerate: str) -> None:
     run = simulate("a b c", message("a", 5000), tolerate=tolerate, faults=[fault("module", 5050, module=1)])
-    after = [detail for row, detail in zip(run.of("operation"), run.details("operation"), strict=True)
-             if detail["copy"] == 0 and row["true_time"] > 5050 * US]
+    after = [
+        detail
+        for row, detail in zip(run.of("operation"), run.details("operation"), strict=True)
+        if detail["copy"] == 0 and row["true_time"] > 5050 * US
+    ]
     assert after
     assert all(detail["failed"] for detail in after)
     assert run.violated == []
@@ -92,9 +95,13 @@ def test_fig_2_a_receive() -> None:
     began = steps[0][2]
     told = [(name, copy, begin - began, end - began) for name, copy, begin, end in steps]
     assert told == [
-        ("decide", 1, 0, 10), ("decide", 2, 10, 20), ("decide", 3, 20, 30),
+        ("decide", 1, 0, 10),
+        ("decide", 2, 10, 20),
+        ("decide", 3, 20, 30),
         ("read", 1, 30, 50),
-        ("finish", 1, 50, 60), ("finish", 2, 60, 70), ("finish", 3, 70, 80),
+        ("finish", 1, 50, 60),
+        ("finish", 2, 60, 70),
+        ("finish", 3, 70, 80),
     ]
 
 
@@ -103,8 +110,14 @@ def test_3_1_nobody_decides_before_t_ds_e(tolerate: str) -> None:
     """By the receiver's own clock; clocks are up to e apart and durations are drawn."""
     for seed in range(4):
         run = simulate(
-            "s a b", Workload(senders=("s",), rate=900.0, start=us(4500)), tolerate=tolerate, senders=("s",), clocks={"b": 4},
-            memory={"duration": "uniform"}, length=10_000, settings={"seed": seed},
+            "s a b",
+            Workload(senders=("s",), rate=900.0, start=us(4500)),
+            tolerate=tolerate,
+            senders=("s",),
+            clocks={"b": 4},
+            memory={"duration": "uniform"},
+            length=10_000,
+            settings={"seed": seed},
         )
         complete = times(tolerate=tolerate).complete
         assert run.violated == []
@@ -224,8 +237,7 @@ def test_3_3_1_the_printed_delay_is_too_short_even_if_e_is_longer_than_a_step() 
     script = Script({"a look": 1, "b decide 1": 1, "a decide 2": 1}, {"s flag 1": "s", "a decide 1": "module 1"})
     settings: dict[str, Any] = {"clocks": {"a": 0.001}, "tolerate": "crash", "senders": ("s",), "skew": 15}
     runs = [
-        simulate("s a b", message("s", 5000), script=script, rules=rules, **settings)
-        for rules in (Rules(extra="printed"), RULES)
+        simulate("s a b", message("s", 5000), script=script, rules=rules, **settings) for rules in (Rules(extra="printed"), RULES)
     ]
     assert [run.violated for run in runs] == [["agreement", "uniform", "unanimity"], []]
 
@@ -296,8 +308,15 @@ def test_3_3_1_check_and_remove_are_one_step(atomic: bool) -> None:
     """Both find all flags set. s removes the message and sends another, in the same slot; then a removes that."""
     script = Script({"s finish 1": [0.1, 0.2, 0.1], "a finish 1": [0.1, 0.2, 0.9]})
     run = simulate(
-        "s a", message("s", 5010), message("s", 5115), script=script, rules=Rules(atomic_remove=atomic), tolerate="crash",
-        copies=1, slots=1, drain=0.1,
+        "s a",
+        message("s", 5010),
+        message("s", 5115),
+        script=script,
+        rules=Rules(atomic_remove=atomic),
+        tolerate="crash",
+        copies=1,
+        slots=1,
+        drain=0.1,
     )
     assert run.summary.quiet is atomic
     assert run.violated == ([] if atomic else ["validity"])
@@ -310,8 +329,14 @@ def test_3_3_1_look_again_after_waiting() -> None:
     script = Script({"s write": 1, "a look 1": 0.5, "a look 2": 1})
     runs = [
         simulate(
-            "s t a b", message("s", 5088), message("t", 5090), script=script, rules=Rules(look_again=again), senders=("s", "t"),
-            tolerate="crash", faults=[fault("module", 5150, module=1)],
+            "s t a b",
+            message("s", 5088),
+            message("t", 5090),
+            script=script,
+            rules=Rules(look_again=again),
+            senders=("s", "t"),
+            tolerate="crash",
+            faults=[fault("module", 5150, module=1)],
         )
         for again in (False, True)
     ]
@@ -329,7 +354,12 @@ def test_3_3_2_a_crashed_receiver_holds_up_senders_only_until_it_is_reported(tol
     """The protocol cannot detect a crash: what the receiver had not read stays until the membership service speaks."""
     load = Workload(senders=("a",), closed=4, count=4, start=us(5000), size=60_000)
     run = simulate(
-        "a b c", load, tolerate=tolerate, slots=1, faults=[fault("crash", 5050, process="c")], memory={"detection": us(3000)},
+        "a b c",
+        load,
+        tolerate=tolerate,
+        slots=1,
+        faults=[fault("crash", 5050, process="c")],
+        memory={"detection": us(3000)},
     )
     assert run.summary.quiet
     assert run.delivered("a") == run.delivered("b") == [("a", seq) for seq in range(1, 5)]
@@ -354,11 +384,19 @@ def test_3_3_2_who_has_crashed_is_no_receiver_any_more(tolerate: str) -> None:
 def test_theorem_1(seed: int) -> None:
     """Consensus, validity, ordering and bounded time, with crashes of senders, receivers and copies at drawn moments."""
     run = simulate(
-        "a b c d", Workload(rate=700.0, start=us(4000), stop=us(12_000)), tolerate="crash", copies=3, clocks={"b": 4, "d": 2},
-        memory={"duration": "extremes"}, settings={"seed": seed}, length=12_500,
+        "a b c d",
+        Workload(rate=700.0, start=us(4000), stop=us(12_000)),
+        tolerate="crash",
+        copies=3,
+        clocks={"b": 4, "d": 2},
+        memory={"duration": "extremes"},
+        settings={"seed": seed},
+        length=12_500,
         faults=[
-            fault("crash", 5000 + 613 * seed, process="a", mid_broadcast=True), fault("crash", 8000 + 311 * seed, process="d"),
-            fault("module", 5500 + 501 * seed, module=1 + seed % 3), fault("module", 9000, module=1 + (seed + 1) % 3),
+            fault("crash", 5000 + 613 * seed, process="a", mid_broadcast=True),
+            fault("crash", 8000 + 311 * seed, process="d"),
+            fault("module", 5500 + 501 * seed, module=1 + seed % 3),
+            fault("module", 9000, module=1 + (seed + 1) % 3),
         ],
     )
     assert run.violated == []

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from plainchant.lab.reproduce.mailbox.runs import fault, message, times, us
-from plainchant.model import US
+from plainchant.core.model import US
 from plainchant.protocols.mailbox.box import majority
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
+from plainchant_papers.mailbox.runs import fault, message, times, us
 
 from .mailbox_runs import MailboxRun, simulate
 
@@ -51,7 +51,13 @@ def blocked(tolerate: str, rejected: str) -> MailboxRun:
     """a looks often, and always before the flags are set."""
     sends = [message(name, 5010 + 2000 * number) for number, name in enumerate("stu")]
     return simulate(
-        "s t u a b c", *sends, script=Script(usual=1), tolerate=tolerate, senders=("s", "t", "u"), clocks={"a": 150}, poll=30,
+        "s t u a b c",
+        *sends,
+        script=Script(usual=1),
+        tolerate=tolerate,
+        senders=("s", "t", "u"),
+        clocks={"a": 150},
+        poll=30,
         rejected=rejected,
     )
 
@@ -242,12 +248,14 @@ def test_3_4_2_the_decision_field_is_needed(field: bool) -> None:
 def test_3_4_2_testing_and_changing_are_one_step(atomic: bool) -> None:
     """s sets its flag while a, b and c vote. a has seen it set and no quorum yet; b and c, who have not, make the quorum; b
     settles on 0; a changes LD; c, who has seen D undefined, settles on 1."""
-    script = Script({
-        "s flag 1": 115 / 20,
-        "a decide": [0, 0.6, 1],
-        "b decide": [0, 0, 0.5, 0.5, 0, 0.1],
-        "c decide": [0, 0, 0.5, 0.5, 0, 0.5],
-    })
+    script = Script(
+        {
+            "s flag 1": 115 / 20,
+            "a decide": [0, 0.6, 1],
+            "b decide": [0, 0, 0.5, 0.5, 0, 0.1],
+            "c decide": [0, 0, 0.5, 0.5, 0, 0.5],
+        }
+    )
     run = simulate("s a b c", message("s", 5010), script=script, rules=Rules(atomic_votes=atomic), senders=("s",), copies=1)
     assert (run.decisions("b"), run.decisions("c")) == (([0], [0]) if atomic else ([0], [1]))
     assert run.violated == ([] if atomic else BROKEN)
@@ -313,14 +321,23 @@ def test_theorem_2(seed: int) -> None:
         fault("module", 5500 + 501 * seed, module=1 + seed % 3),
     ]
     minority = [
-        fault("crash", 6500 + 211 * seed, process="e"), fault("pause", 5300 + 133 * seed, process="e", length=700),
-        fault("slow", 5000, process="e", length=5000, delay=90), fault("step", 5000 + 433 * seed, process="e", offset=-500),
+        fault("crash", 6500 + 211 * seed, process="e"),
+        fault("pause", 5300 + 133 * seed, process="e", length=700),
+        fault("slow", 5000, process="e", length=5000, delay=90),
+        fault("step", 5000 + 433 * seed, process="e", offset=-500),
     ]
     clocks = {"b": 4, "d": 2, "c": 137 if seed % 2 else -90}
     run = simulate(
-        "s t a b c d e", Workload(senders=("s", "t", "a", "b"), rate=600.0, start=us(4000), stop=us(11_000)), copies=3,
-        senders=("s", "t"), clocks=clocks, memory={"duration": ("extremes", "uniform")[seed % 2]}, settings={"seed": seed},
-        faults=[*kinds, minority[seed % 4]], rejected="again", length=12_000,
+        "s t a b c d e",
+        Workload(senders=("s", "t", "a", "b"), rate=600.0, start=us(4000), stop=us(11_000)),
+        copies=3,
+        senders=("s", "t"),
+        clocks=clocks,
+        memory={"duration": ("extremes", "uniform")[seed % 2]},
+        settings={"seed": seed},
+        faults=[*kinds, minority[seed % 4]],
+        rejected="again",
+        length=12_000,
     )
     assert run.violated == []
     assert run.summary.quiet

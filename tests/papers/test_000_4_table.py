@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from plainchant.lab.reproduce.mailbox.runs import fault, message, times, us
-from plainchant.model import US
+from plainchant.core.model import US
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Fault, Workload
 from plainchant.sim.scripted import Script
+from plainchant_papers.mailbox.runs import fault, message, times, us
 
 from .mailbox_runs import MailboxRun, simulate
 
@@ -43,8 +43,14 @@ def worst_first(copies: int, receivers: str = "ab") -> MailboxRun:
     when everybody has looked: they are found dead by who decides, and again by who reads."""
     complete = times(tolerate="crash", copies=copies).complete / US
     return simulate(
-        f"s {' '.join(receivers)}", message("s", 5100.001 - complete - SKEW - copies * DECIDE), script=Script(usual=1),
-        tolerate="crash", senders=("s",), copies=copies, clocks={"s": SKEW}, faults=crashes(5215, copies),
+        f"s {' '.join(receivers)}",
+        message("s", 5100.001 - complete - SKEW - copies * DECIDE),
+        script=Script(usual=1),
+        tolerate="crash",
+        senders=("s",),
+        copies=copies,
+        clocks={"s": SKEW},
+        faults=crashes(5215, copies),
     )
 
 
@@ -59,8 +65,14 @@ def worst_second(copies: int, receivers: str = "ab") -> MailboxRun:
     script = Script({"t write": [(written - late) / WRITE, 0], "t flag": 0}, usual=1)
     ahead = {"s": SKEW, "t": SKEW, **dict.fromkeys(receivers[1:], SKEW)}
     return simulate(
-        f"s t {' '.join(receivers)}", message("s", sent - copies * DECIDE), message("t", late - copies * DECIDE), script=script,
-        senders=("s", "t"), copies=copies, clocks=ahead, faults=crashes(look, copies),
+        f"s t {' '.join(receivers)}",
+        message("s", sent - copies * DECIDE),
+        message("t", late - copies * DECIDE),
+        script=script,
+        senders=("s", "t"),
+        copies=copies,
+        clocks=ahead,
+        faults=crashes(look, copies),
     )
 
 
@@ -74,7 +86,11 @@ def test_table_4_1_any_number_of_senders_may_fail(tolerate: str) -> None:
     ends = {f"{name} {what}": name for name, what in zip("stuv", ["write 1", "write 2", "flag 1", "flag 2"], strict=True)}
     load = [message(name, 5000 + 30 * number) for number, name in enumerate(senders)]
     run = simulate(
-        f"{' '.join(senders)} a b", *load, message("w", 6000), script=Script(after=ends, usual=0.5), tolerate=tolerate,
+        f"{' '.join(senders)} a b",
+        *load,
+        message("w", 6000),
+        script=Script(after=ends, usual=0.5),
+        tolerate=tolerate,
         senders=tuple(senders),
     )
     assert run.delivered("a") == run.delivered("b") == [("u", 1), ("v", 1), ("w", 1), ("w", 2)]
@@ -204,8 +220,14 @@ def test_table_4_1_nothing_is_above_the_bounds(tolerate: str) -> None:
     for seed, copies in enumerate((1, 2, 3, 4)):
         load = Workload(rate=1500.0, start=us(4000), stop=us(8000))
         run = simulate(
-            "a b c d", load, tolerate=tolerate, copies=copies, clocks={"b": SKEW, "c": 2}, memory={"duration": "extremes"},
-            faults=crashes(5500 + 97 * seed, copies), settings={"seed": seed},
+            "a b c d",
+            load,
+            tolerate=tolerate,
+            copies=copies,
+            clocks={"b": SKEW, "c": 2},
+            memory={"duration": "extremes"},
+            faults=crashes(5500 + 97 * seed, copies),
+            settings={"seed": seed},
         )
         bounds = times(tolerate=tolerate, copies=copies)
         assert run.latest() <= bounds.deliver / US
@@ -246,9 +268,13 @@ def test_4_1_the_bounds_follow_from_those_of_one_operation() -> None:
     """Each of ds, df, dd, dr, dfd, e and p lengthens what it should, and nothing shortens anything."""
     plain = times(copies=2)
     parts: dict[str, tuple[str, ...]] = {
-        "write": ("send", "expiry", "deliver"), "flag": ("send", "join", "expiry", "deliver"),
-        "decide": ("expiry", "receive", "deliver"), "read": ("receive", "deliver"), "finish": ("receive",),
-        "skew": ("expiry", "receive", "deliver"), "poll": ("expiry", "deliver"),
+        "write": ("send", "expiry", "deliver"),
+        "flag": ("send", "join", "expiry", "deliver"),
+        "decide": ("expiry", "receive", "deliver"),
+        "read": ("receive", "deliver"),
+        "finish": ("receive",),
+        "skew": ("expiry", "receive", "deliver"),
+        "poll": ("expiry", "deliver"),
     }
 
     def lengths(bounds: Times) -> dict[str, int]:

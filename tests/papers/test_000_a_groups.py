@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from plainchant.lab.reproduce.mailbox.runs import fault, message, parameters, times, us
-from plainchant.model import MS, US
+from plainchant.core.model import MS, US
 from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Delay, Network, Workload
 from plainchant.sim.scripted import Script
+from plainchant_papers.mailbox.runs import fault, message, parameters, times, us
 
 from .mailbox_runs import MailboxRun, simulate
 
@@ -114,8 +114,14 @@ def unlisted(rules: Rules) -> MailboxRun:
     """s's clock is ahead: its message is later than c's entry, and it writes it before c is in the list."""
     script = Script({"c list": 1, "c read": 1})
     return simulate(
-        "s a b", message("s", 5005), script=script, rules=rules, senders=("s",), clocks={"s": 100},
-        faults=[fault("join", 5000, process="c")], settings=LATER,
+        "s a b",
+        message("s", 5005),
+        script=script,
+        rules=rules,
+        senders=("s",),
+        clocks={"s": 100},
+        faults=[fault("join", 5000, process="c")],
+        settings=LATER,
     )
 
 
@@ -130,8 +136,15 @@ def test_a_1_2_claim_1_fails_with_a_sender_whose_clock_is_ahead() -> None:
 def leaving_early(rules: Rules) -> MailboxRun:
     """s's clock is ahead: its message is later than c's exit, and it writes it before the exit is in the list."""
     return simulate(
-        "s a b c", message("s", 5005), message("s", 9000), script=Script({"c list": 1}), rules=rules, senders=("s",),
-        clocks={"s": 100}, slots=1, faults=[fault("leave", 5000, process="c")],
+        "s a b c",
+        message("s", 5005),
+        message("s", 9000),
+        script=Script({"c list": 1}),
+        rules=rules,
+        senders=("s",),
+        clocks={"s": 100},
+        slots=1,
+        faults=[fault("leave", 5000, process="c")],
     )
 
 
@@ -166,8 +179,14 @@ def test_a_1_2_a_late_sender_does_not_make_it_fail() -> None:
     """The list is read when the message is written, and by the message's timestamp: claims 1 and 2 hold however late that is."""
     script = Script({"s write 1": 60, "s write 2": 3})
     run = simulate(
-        "s a b", message("s", 4990), message("s", 5046), script=script, senders=("s",), faults=[fault("join", 5000, process="c")],
-        settings=LATER, rejected="again",
+        "s a b",
+        message("s", 4990),
+        message("s", 5046),
+        script=script,
+        senders=("s",),
+        faults=[fault("join", 5000, process="c")],
+        settings=LATER,
+        rejected="again",
     )
     entry = stamp_of(run, "entered", "entry")
     assert run.timing_faults() == ["s"]
@@ -248,7 +267,10 @@ def test_a_2_time_stays_bounded_if_datagrams_are(tolerate: str) -> None:
 def test_a_2_a_remote_process_fails_with_who_acts_for_it() -> None:
     run = remote("a b c d", remote={"d": "c"}, faults=[fault("crash", 40_000, process="c")])
     assert {name: end.state for name, end in run.summary.processes.items()} == {
-        "a": "alive", "b": "alive", "c": "crashed", "d": "halted",
+        "a": "alive",
+        "b": "alive",
+        "c": "crashed",
+        "d": "halted",
     }
     assert run.delivered("a") == run.delivered("b")
     assert run.violated == []

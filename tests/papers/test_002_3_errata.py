@@ -12,7 +12,12 @@ def test_1_a_request_that_comes_twice_is_numbered_once() -> None:
     """Every packet arrives twice."""
     runs = {
         duplicates: simulate(
-            "n1.a n2.s", messages("n2.s", 300), senders=("n2.s",), rules={"duplicates": duplicates}, until=500, drain=2500,
+            "n1.a n2.s",
+            messages("n2.s", 300),
+            senders=("n2.s",),
+            rules={"duplicates": duplicates},
+            until=500,
+            drain=2500,
             network={"duplicate": 1.0},
         )
         for duplicates in (True, False)
@@ -77,7 +82,12 @@ def test_16_the_last_message_is_lost_and_nobody_sends_another() -> None:
     """Nothing shows n2 that it has missed something, unless the distributor says how far it is."""
     runs = {
         tail: simulate(
-            "n1.s n1.a n2.a", messages("n1.s", 300), senders=("n1.s",), rules={"tail": tail}, until=500, drain=2500,
+            "n1.s n1.a n2.a",
+            messages("n1.s", 300),
+            senders=("n1.s",),
+            rules={"tail": tail},
+            until=500,
+            drain=2500,
             faults=[fault("omit", 299, process="n2.r", packet="Multicast")],
         )
         for tail in (True, False)
@@ -156,8 +166,14 @@ def test_11_a_node_acknowledges_up_to_the_first_number_that_somebody_lacks() -> 
 def test_11_a_node_without_receivers_acknowledges_too() -> None:
     runs = {
         senderless: simulate(
-            "n1.a n2.s", messages("n2.s", 300, 12), senders=("n2.s",), network=ONE_EACH, rules={"senderless_acks": senderless},
-            history=4, until=500, drain=2500,
+            "n1.a n2.s",
+            messages("n2.s", 300, 12),
+            senders=("n2.s",),
+            network=ONE_EACH,
+            rules={"senderless_acks": senderless},
+            history=4,
+            until=500,
+            drain=2500,
         )
         for senderless in (True, False)
     }
@@ -185,7 +201,12 @@ def test_12_messages_without_a_number_go_with_their_sender() -> None:
     """The request is lost, sender and distributor crash: nobody will ever number it, and it would stay in all boxes."""
     runs = {
         drop: simulate(
-            "n1.a n2.a n2.s", messages("n2.s", 300), senders=("n2.s",), rules={"drop_unnumbered": drop}, until=700, drain=2500,
+            "n1.a n2.a n2.s",
+            messages("n2.s", 300),
+            senders=("n2.s",),
+            rules={"drop_unnumbered": drop},
+            until=700,
+            drain=2500,
             faults=[fault("omit", 299, process="n1.r", packet="McRequest"), *crash(305, "n2.s", "n1.r")],
         )
         for drop in (True, False)
@@ -197,7 +218,12 @@ def test_12_messages_without_a_number_go_with_their_sender() -> None:
 def test_12_who_dies_between_request_and_multicast_is_heard_like_one_from_elsewhere() -> None:
     runs = {
         late_sender: simulate(
-            "n1.a n2.a n2.s", messages("n2.s", 300), senders=("n2.s",), rules={"late_sender": late_sender}, until=700, drain=2500,
+            "n1.a n2.a n2.s",
+            messages("n2.s", 300),
+            senders=("n2.s",),
+            rules={"late_sender": late_sender},
+            until=700,
+            drain=2500,
             faults=[fault("clog", 299, source="n1.r", target="n2.r", delay=20, length=5), *crash(302, "n2.s")],
         )
         for late_sender in (True, False)

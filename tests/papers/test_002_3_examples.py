@@ -73,8 +73,8 @@ def full_buffer(*, restore_flags: bool) -> DedosRun:
 def test_99_nobody_stores_before_all_have_restored() -> None:
     run = full_buffer(restore_flags=True)
     assert run.is_good
-    recovers, = run.states("recovers", "n1.a")
-    recovered, = run.states("recovered", "n1.a")
+    (recovers,) = run.states("recovers", "n1.a")
+    (recovered,) = run.states("recovered", "n1.a")
     assert recovers["kept"] == 20
     assert not [row for row in run.of("send", "n1.a") if recovers["at"] < row["true_time"] / 1e6 < recovered["at"]]
     assert len(run.delivered("n2.a")) == 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import MS
+from plainchant.core.model import MS
 from plainchant.sim.scripted import Script
 
 from .dedos_runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate, slow
@@ -95,7 +95,7 @@ def test_who_gets_no_answers_chooses_another_distributor_and_nobody_halts() -> N
     )  # fmt: skip
     assert run.is_good
     assert run.halted() == []
-    call, = [call for call in run.stages("call") if call["reason"] == "silent"]
+    (call,) = [call for call in run.stages("call") if call["reason"] == "silent"]
     assert call["process"] == "n2.r"
     assert call["distributor"] != "n1.r"
     assert [step["process"] for step in run.stages("steps down")] == ["n1.r"]
@@ -189,7 +189,7 @@ def idle_receiver(*, idle_recovery: bool) -> DedosRun:
 def test_who_has_nothing_to_read_recovers_all_the_same() -> None:
     run = idle_receiver(idle_recovery=True)
     assert run.is_good
-    recovered, = run.states("recovered", "n2.a")
+    (recovered,) = run.states("recovered", "n2.a")
     assert recovered["at"] <= 300 + 20 + 1, "within the time after which it looks again"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from plainchant.memory import Layout, Port
-from plainchant.model import UsageError
+from plainchant.core.memory import Layout, Port
+from plainchant.core.model import UsageError
 from plainchant.scenario.model import Fault
 from plainchant.sim.memory import SimMailboxServer
 
@@ -131,7 +131,6 @@ def test_108_there_is_no_order_between_groups() -> None:
     assert run.is_good
     order = {process: [row["group"] for row in run.of("deliver", process)] for process in ("n1.a", "n2.a")}
     assert order == {"n1.a": ["g", "h"], "n2.a": ["h", "g"]}
-
 
 
 def test_4_2_distributors_are_spread_over_the_nodes() -> None:

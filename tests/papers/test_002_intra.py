@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from plainchant.memory import Connection, Copy, Entry, Header, Layout
-from plainchant.model import Batch
+from plainchant.core.memory import Connection, Copy, Entry, Header, Layout
+from plainchant.core.model import Batch
 from plainchant.protocols.dedos import invariants
 from plainchant.protocols.dedos.box import Element
 from plainchant.protocols.dedos.rules import Rules
@@ -88,8 +88,13 @@ def test_c_1_senders_keep_what_they_send() -> None:
 def test_c_1_receivers_keep_what_they_read() -> None:
     """a has read it, b has not, when the sender and the mailbox crash."""
     kept, lost = both(
-        "restore_buffers", "s a b", message("s", 1000), script=Script({"b receive 1": [1, 1, 5]}, usual=1), senders=("s",),
-        poll=LATE, faults=[fault("crash", 1022, process="s"), fault("module", 1023, module=1)],
+        "restore_buffers",
+        "s a b",
+        message("s", 1000),
+        script=Script({"b receive 1": [1, 1, 5]}, usual=1),
+        senders=("s",),
+        poll=LATE,
+        faults=[fault("crash", 1022, process="s"), fault("module", 1023, module=1)],
     )
     assert kept.clean
     assert kept.delivered("a") == kept.delivered("b") == [("s", 1)]
@@ -101,7 +106,12 @@ def test_c_1_senders_wait_until_all_p_flags_are_set() -> None:
     """t does not know that s has used a number; s is slow to restore what has it."""
     script = Script({"a receive 1": 20, "s start 2": 200}, usual=1)
     waits, hurries = both(
-        "restore_flags", "s t a", message("s", 1000), message("t", 1600), senders=("s", "t"), script=script,
+        "restore_flags",
+        "s t a",
+        message("s", 1000),
+        message("t", 1600),
+        senders=("s", "t"),
+        script=script,
         faults=[fault("module", 1060, module=1)],
     )
     assert waits.clean
@@ -113,7 +123,12 @@ def test_c_1_receivers_skip_a_number_only_when_all_p_flags_are_set() -> None:
     """t restores its message before s, whose has a lower number."""
     script = Script({"a receive 1": 10, "s start 2": 20}, usual=1)
     waits, skips = both(
-        "skip_when_restored", "s t a", message("s", 1000), message("t", 1005), senders=("s", "t"), script=script,
+        "skip_when_restored",
+        "s t a",
+        message("s", 1000),
+        message("t", 1005),
+        senders=("s", "t"),
+        script=script,
         faults=[fault("module", 1030, module=1)],
     )
     assert waits.clean
@@ -125,7 +140,11 @@ def test_c_1_a_number_that_nobody_knows_is_skipped_when_all_p_flags_are_set() ->
     """The first message is lost with its sender and its box; the second is restored."""
     script = Script({"a receive 1": 20, "b receive 1": 20}, usual=1)
     result = run(
-        "s t a b", message("s", 1000), message("t", 1015), senders=("s", "t"), script=script,
+        "s t a b",
+        message("s", 1000),
+        message("t", 1015),
+        senders=("s", "t"),
+        script=script,
         faults=[fault("crash", 1012, process="s"), fault("module", 1030, module=1)],
     )
     assert result.clean
@@ -136,7 +155,12 @@ def test_c_1_a_number_that_nobody_knows_is_skipped_when_all_p_flags_are_set() ->
 def test_errata_8_who_restores_sets_its_flag_on_what_others_have_restored() -> None:
     load = [message("s", 1000 + 300 * count) for count in range(6)]
     sets, leaves = both(
-        "own_flag", "s a b c", *load, senders=("s",), elements=2, script=Script({"c receive 1": 8}, usual=1),
+        "own_flag",
+        "s a b c",
+        *load,
+        senders=("s",),
+        elements=2,
+        script=Script({"c receive 1": 8}, usual=1),
         faults=[fault("module", 1325, module=1)],
     )
     assert sets.clean
@@ -218,7 +242,11 @@ def test_c_1_nobody_goes_on_in_a_spare_box_without_one_who_has_just_joined() -> 
     """d has entered and sent when the mailbox crashes; only d knows its message."""
     script = Script({"a receive 1": 30, "b receive 1": 30}, usual=1, after={"d send 1": "module 1"})
     result = run(
-        "a b", message("d", 1000), message("a", 2500), later="d", script=script,
+        "a b",
+        message("d", 1000),
+        message("a", 2500),
+        later="d",
+        script=script,
         faults=[fault("join", 900, process="d", group="g")],
     )
     assert result.clean
@@ -244,7 +272,12 @@ def test_errata_appendix_c_a_joiner_keeps_what_it_has_not_read() -> None:
 def test_trap_who_dies_in_the_middle_of_a_join_holds_up_nobody(step: str) -> None:
     script = Script(usual=1, after={f"d {step}": "d"})
     result = run(
-        "a b", message("a", 1500), message("a", 3500), later="d", boxes=3, script=script,
+        "a b",
+        message("a", 1500),
+        message("a", 3500),
+        later="d",
+        boxes=3,
+        script=script,
         faults=[fault("join", 1000, process="d", group="g"), fault("module", 3000, module=1)],
     )
     assert result.clean
@@ -271,7 +304,11 @@ def test_errata_9_senders_are_deleted_too(only_sends: bool) -> None:
 def test_errata_9_who_leaves_restores_what_it_keeps_in_the_spare_boxes() -> None:
     """a has left, and its message was read by nobody else, when the mailbox crashes."""
     stores, goes = both(
-        "leave_restores", "a b c", message("a", 1000), poll=LATE, faults=[fault("leave", 1005, process="a")],
+        "leave_restores",
+        "a b c",
+        message("a", 1000),
+        poll=LATE,
+        faults=[fault("leave", 1005, process="a")],
         script=Script(SLOW, usual=1, after={"a delete 1": "module 1"}),
     )
     assert stores.clean
@@ -285,11 +322,14 @@ def test_trap_who_dies_in_the_middle_of_a_leave_leaves_nothing_that_comes_back()
     """a restores its messages in box 3 and dies. They are not in box 2, which is next, and their numbers are given again. As
     printed, box 3 has the old messages under these numbers when box 2 crashes."""
     load = [Workload(senders=("a",), closed=2, count=2, start=us(1000), size=200), message("b", 2500)]
-    script = Script(
-        {**SLOW, "c receive 2": [1, 1, 60]}, usual=1, after={"a recover 3 #2": "a", "b send 2": "module 2"}
-    )
+    script = Script({**SLOW, "c receive 2": [1, 1, 60]}, usual=1, after={"a recover 3 #2": "a", "b send 2": "module 2"})
     ascending, descending = both(
-        "leave_ascending", "a b c", *load, boxes=3, poll=LATE, script=script,
+        "leave_ascending",
+        "a b c",
+        *load,
+        boxes=3,
+        poll=LATE,
+        script=script,
         faults=[fault("leave", 1005, process="a"), fault("module", 1120, module=1)],
     )
     assert ascending.clean
@@ -371,6 +411,4 @@ def test_b_and_3_6_2_each_invariant_between_nodes_can_fail() -> None:
     assert invariants.history_consecutive([2, 4], 5)
     assert invariants.history_consecutive([2, 3], 5)
     assert invariants.acknowledged_is_read(1, _READERS) == []
-    assert invariants.acknowledged_is_read(3, _READERS) == [
-        "everything up to 3 is acknowledged, and q has read up to 1"
-    ]
+    assert invariants.acknowledged_is_read(3, _READERS) == ["everything up to 3 is acknowledged, and q has read up to 1"]

@@ -1,5 +1,5 @@
 """Seed 002, 3.6.2 and appendix B: the invariants and lemmas between nodes, asserted after every operation on common memory
-(claims 96 and 100). """
+(claims 96 and 100)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ MEMBERS = "n1.a n1.b n2.a n2.b n3.a"
 LOAD = [messages(sender, 200, count=25, rate=100) for sender in ("n1.a", "n2.b", "n3.a")]
 RELAYS = "n1.r n1.t n2.r n2.t n3.r n3.t"
 ALL = {
-    "flags_in_order", "flags_mean_read", "removed_is_read", "read_is_kept", "sent_is_there", "history_consecutive",
+    "flags_in_order",
+    "flags_mean_read",
+    "removed_is_read",
+    "read_is_kept",
+    "sent_is_there",
+    "history_consecutive",
     "acknowledged_is_read",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import MS, Duration
+from plainchant.core.model import MS, Duration
 from plainchant.protocols.dedos.nodes_packets import Claim
 from plainchant.scenario.model import Delay, Network
 
@@ -49,8 +49,13 @@ def test_107_nodes_that_start_together_form_one_group() -> None:
 def test_107_a_crash_while_somebody_joins(seed: int) -> None:
     """n3 has got the new-group message, and crashes before the round at T + delta: it is not in the group that is formed then."""
     town = Town(
-        town_of(3), fault("join", 400, process="n4.a"), fault("crash", 446, process="n3.a"),
-        later=("n4.a",), clocks=CLOCKS, network=slow(42), seed=seed,
+        town_of(3),
+        fault("join", 400, process="n4.a"),
+        fault("crash", 446, process="n3.a"),
+        later=("n4.a",),
+        clocks=CLOCKS,
+        network=slow(42),
+        seed=seed,
     )
     assert formed(town, "n1.a", "n2.a", "n4.a")[-1] == (450 * MS, ("n1", "n2", "n4"))
     assert town.groups("n4.a") == [(450 * MS, 500 * MS, ("n1", "n2", "n4"))]
@@ -78,7 +83,7 @@ def test_107_a_failure_is_agreed_by_o_plus_delta(at: int) -> None:
     assert (last[0] - first[0]) % PI == 0
     assert last[0] - PI < (at + 10) * MS <= last[0]
     for process in survivors:
-        gone, = town.of("Gone", process)
+        (gone,) = town.of("Gone", process)
         assert (gone.node, gone.clock) == ("n2", last[0] + DELTA)
 
 
@@ -123,7 +128,9 @@ def test_1_3_who_joins_gets_the_table_with_what_has_changed_meanwhile() -> None:
     town = Town(town_of(3), fault("join", 400, process="n4.a"), later=("n4.a",), begin=begin, length=510)
     joined = town.speakers["n4.a"].nodes
     assert {node: state.claims for node, state in joined.alive.items() if node != "n4"} == {
-        "n1": (Claim("g", 2, "n2.a"),), "n2": (Claim("g", 1, "n3.a"),), "n3": (Claim("g", 1, "n3.a"),),
+        "n1": (Claim("g", 2, "n2.a"),),
+        "n2": (Claim("g", 1, "n3.a"),),
+        "n3": (Claim("g", 1, "n3.a"),),
     }
     assert joined.claim_of("g") == Claim("g", 2, "n2.a")
     assert joined.claim_of("other") is None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, SECOND, Duration, Packet
+from plainchant.core.model import MS, SECOND, Duration, Packet
 from plainchant.protocols.sequencer.gaps import BROUGHT_AT_ONCE
 from plainchant.protocols.sequencer.packets import (
     Ack,
@@ -74,7 +74,7 @@ def test_2_a_gap_is_noticed_immediately_and_the_missing_message_asked_for() -> N
     group.broadcast("a", lose=to("p3"))
     group.broadcast("b", lose=carries(Nack))
     assert group.delivered("p3") == []
-    nack, = group.sent("p3", Nack)
+    (nack,) = group.sent("p3", Nack)
     assert (nack.first, nack.last) == (1, 1)
 
 
@@ -301,7 +301,7 @@ def test_2_1_after_a_certain_number_of_retries_the_sequencer_is_assumed_to_have_
     for _ in range(4):
         assert group["p3"].election is None
         group.expire("p3", "nack", lose=to("p1"))
-    suspicion, = (detail for kind, _, detail in group.hosts["p3"].called("record") if kind == "suspect")
+    (suspicion,) = (detail for kind, _, detail in group.hosts["p3"].called("record") if kind == "suspect")
     assert suspicion["reason"] == "no answer"
     assert group["p3"].election is not None
 
@@ -311,7 +311,7 @@ def test_2_1_a_node_sends_a_dummy_message_after_receiving_a_number_of_messages_w
     group.broadcast(*"abcd")
     assert not group.sent("p3", Ack)
     group.broadcast("e")
-    dummy, = group.sent("p3", Ack)
+    (dummy,) = group.sent("p3", Ack)
     assert dummy.ack == 5
     assert not group.sent("p2", Ack), "its requests have said as much"
 
@@ -405,7 +405,8 @@ def test_2_2_the_sequencer_numbers_nothing_before_everybody_has_confirmed_the_se
     group.expire("p1", "sync", lose=lambda letter: letter.source == "p3")
     group.wait_until(
         lambda: bool(group.sent("p3", AckCommit)) and group["p3"].pause.phase == 0,
-        lose=lambda letter: isinstance(letter.packet, AckCommit) and letter.packet.step == 2)
+        lose=lambda letter: isinstance(letter.packet, AckCommit) and letter.packet.step == 2,
+    )
     group.say("p3", "d")
     group.carry()
     assert group.sent("p3", Request), "it is back to normal operation"
@@ -476,9 +477,7 @@ def test_2_2_a_synchronisation_phase_costs_2n_packets(count: int, history: int) 
     ("section", "count", "history", "paper"),
     [("3", 10, 20, "2.5"), ("4", 10, 10, "3"), ("4", 10, 1024, "2"), ("3", 2, 20, "nothing"), ("3", 5, 20, "nothing")],
 )
-def test_3_and_4_packets_a_broadcast_with_one_steady_sender(
-    section: str, count: int, history: int, paper: str
-) -> None:
+def test_3_and_4_packets_a_broadcast_with_one_steady_sender(section: str, count: int, history: int, paper: str) -> None:
     """Exactly 2 + E/H, where E explicit acknowledgements come a history: one of everybody but sender and sequencer."""
     histories = 3
     broadcasts = histories * history
@@ -486,8 +485,10 @@ def test_3_and_4_packets_a_broadcast_with_one_steady_sender(
     run = simulate(count, closed("p2", broadcasts), parameters=parameters, duration=10 * SECOND, drain=0)
     explicit = count - 2
     counted = run.packets() / broadcasts
-    print(f"section {section}: n = {count}, H = {history}: counted {counted:.4f} = 2 + {explicit}/{history}; "
-          f"the paper's nodes/H + 2 = {count / history + 2:.4f}, its text says {paper}")
+    print(
+        f"section {section}: n = {count}, H = {history}: counted {counted:.4f} = 2 + {explicit}/{history}; "
+        f"the paper's nodes/H + 2 = {count / history + 2:.4f}, its text says {paper}"
+    )
     expected = {"Request": broadcasts, "Broadcast": broadcasts} | ({"Ack": histories * explicit} if explicit else {})
     assert run.summary.packets_by_type == expected
     assert counted == pytest.approx(2 + explicit / history)
@@ -661,7 +662,8 @@ def test_5_a_minority_halts_with_a_reason() -> None:
     minority = ("p1", "p2")
     group.wait_until(
         lambda: all(group.halted(name) for name in minority) and len(group.views("p5")) == 2,
-        lose=lambda letter: (letter.source in minority) != (letter.target in minority))
+        lose=lambda letter: (letter.source in minority) != (letter.target in minority),
+    )
     for name in minority:
         reason = group.halted(name)
         assert reason is not None
@@ -793,7 +795,11 @@ def test_r_the_sequencer_tells_r_members_to_answer_at_once(resilience: int) -> N
 
 def test_2_1_packet_types_are_those_of_the_papers_table() -> None:
     table: dict[str, type[Packet]] = {
-        "DATA": Request, "BROADCAST": Broadcast, "RETRANS": Nack, "PHASE1": Phase1, "PHASE2": Phase2,
+        "DATA": Request,
+        "BROADCAST": Broadcast,
+        "RETRANS": Nack,
+        "PHASE1": Phase1,
+        "PHASE2": Phase2,
         "ACK_COMMIT": AckCommit,
     }
     for name, kind in table.items():

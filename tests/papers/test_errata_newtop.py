@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Engine, Host
-from plainchant.model import MS, SECOND, Duration, GroupId, ProcessId
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import MS, SECOND, Duration, GroupId, ProcessId
+from plainchant.lab.properties import verify
 from plainchant.protocols.newtop import Process
 from plainchant.protocols.newtop.flow import Flow
 from plainchant.protocols.newtop.packets import Confirmed, Remove
@@ -19,7 +20,6 @@ from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scena
 from plainchant.sim import Simulation
 from plainchant.sim.summary import Summary
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
 from tests.trace.script import Script
 
 from .newtop_by_hand import ORDERS, name_of, to
@@ -342,8 +342,12 @@ def test_6_3_iii_and_8_signs_of_life_do_not_wait_for_flow_control(make: Member, 
     """N = 3. The words about c, which do not wait, have taken flow numbers far above what is stable: whatever would tell that
     they have arrived has a larger one, and waits. A sign of life does not, and tells. If it waits too, b seems to have failed."""
     run = simulate(
-        {"g": "a b c"}, Workload(senders=("a",), rate=100.0, count=30), parameters={**LIVELY, "blocks": 3}, engine=make,
-        fault=(Fault(kind="crash", process="c", at=Duration(100 * MS)),), drain=Duration(3 * SECOND),
+        {"g": "a b c"},
+        Workload(senders=("a",), rate=100.0, count=30),
+        parameters={**LIVELY, "blocks": 3},
+        engine=make,
+        fault=(Fault(kind="crash", process="c", at=Duration(100 * MS)),),
+        drain=Duration(3 * SECOND),
     )
     assert (run.of("view", "a")[-1]["members"] == ["a", "b"]) is goes_on
     assert (len(run.delivered("b")) == 30) is goes_on
@@ -426,10 +430,14 @@ def test_6_4_two_concurrent_views_may_have_excluded_as_many(make: Member, is_dis
 def test_6_4_who_joins_excludes_nobody(make: Member, is_disjoint: bool) -> None:
     """c crashes and comes back: {a, b} and the view with it have excluded one process each."""
     run = simulate(
-        {"g": "a b c"}, Workload(rate=20.0), parameters={**LIVELY, "signatures": True}, engine=make,
+        {"g": "a b c"},
+        Workload(rate=20.0),
+        parameters={**LIVELY, "signatures": True},
+        engine=make,
         duration=Duration(2 * SECOND),
         fault=(
-            Fault(kind="crash", process="c", at=Duration(100 * MS)), Fault(kind="restart", process="c", at=Duration(800 * MS)),
+            Fault(kind="crash", process="c", at=Duration(100 * MS)),
+            Fault(kind="restart", process="c", at=Duration(800 * MS)),
         ),
     )
     assert [len(row["members"]) for row in run.of("view", "a")] == [3, 2, 3]

@@ -22,7 +22,10 @@ def test_4_1_a_rotation_has_n_hops() -> None:
     """Every packet takes d_max: a rotation with the slot in it is longer than (4.2) says, though nobody needs its T."""
     parameters = {"hold": ms(1.5), "idle_hold": ms(0.5), "delay_max": ms(5)}
     run = simulate(
-        "a b c", parameters=parameters, later=("d",), network=Network(delay=Delay("constant", ms(5))),
+        "a b c",
+        parameters=parameters,
+        later=("d",),
+        network=Network(delay=Delay("constant", ms(5))),
         faults=[fault("join", 100, process="d"), fault("omit", 100, process="a", packet="Request")],
     )
     times = Interface(Parameters(**parameters))  # type: ignore[arg-type]
@@ -39,9 +42,7 @@ def test_4_1_a_rotation_has_n_hops() -> None:
 @pytest.mark.parametrize(("make", "survivors"), [(variant(NaiveTimeout), 1), (variant(), 4)])
 def test_4_1_one_crash_and_the_timeouts(make: Maker, survivors: int) -> None:
     """The network is a little slower than a rotation before, within d_max."""
-    run = simulate(
-        "a b c d e", make=make, faults=[fault("crash", 60, process="c"), fault("clog", 63, delay=0.8, length=100)]
-    )
+    run = simulate("a b c d e", make=make, faults=[fault("crash", 60, process="c"), fault("clog", 63, delay=0.8, length=100)])
     assert len(run.alive()) == survivors
 
 
@@ -161,7 +162,9 @@ def test_4_3_whoever_asks_around_first_stops_nobody_else(retransmissions: int, h
 @pytest.mark.parametrize(("make", "halted"), [(variant(gaps=CountsTheAsking), {"b": "omission"}), (variant(), {})])
 def test_4_6_the_turn_that_asks_does_not_count(make: Maker, halted: dict[str, str]) -> None:
     run = simulate(
-        "a b c", make=make, parameters={"retransmissions": 1},
+        "a b c",
+        make=make,
+        parameters={"retransmissions": 1},
         faults=[fault("omit", 60, process="b", packet="Data", source="a")],
     )
     assert run.halted() == halted

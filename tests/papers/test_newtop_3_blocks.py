@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Batch
+from plainchant.core.model import Batch
 from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Again, Ask, Data, Null
 
@@ -234,12 +234,7 @@ def missing(third: Data | None = None) -> BlockMatrix:
 def test_3_7_fig_3_4_block_4_is_complete_and_2_and_3_are_not() -> None:
     matrix = missing()
     assert matrix.picture() == (
-        "    p1 p2 p3 p4\n"
-        "  1  +  .  +  +\n"
-        "  2  .  +  .  .\n"
-        "  3  +  .  -  .\n"
-        "  4  .  +  +  .\n"
-        "  5  +  .  .  +"
+        "    p1 p2 p3 p4\n  1  +  .  +  +\n  2  .  +  .  .\n  3  +  .  -  .\n  4  .  +  +  .\n  5  +  .  .  +"
     )
     assert [block for block in range(1, 6) if matrix.is_complete(block)] == [1, 4]
     assert matrix.complete == 1, "deliveries go by the complete prefix"
@@ -281,7 +276,7 @@ def test_3_7_when_a_minus_is_entered_the_source_is_asked_at_once() -> None:
     hands.mail = [letter for letter in hands.mail if letter.target == "b" and letter.packet.block == 2]
     hands.carry(only=to("b"))
     assert hands.matrix("b", "g").columns["a"].minus() == [1]
-    ask, = hands.sent("b", Ask)
+    (ask,) = hands.sent("b", Ask)
     assert (ask.source, ask.after, ask.last) == ("a", 0, 1)
     assert hands.mail[0].target == "a"
     hands.carry()
@@ -299,7 +294,7 @@ def test_3_7_who_does_not_get_an_answer_asks_another_than_the_source() -> None:
     assert hands.delivered("b") == []
     hands.expire("b", ("ask", "g", "a"))
     hands.carry(lose=deaf)
-    again, = hands.sent("c", Again)
+    (again,) = hands.sent("c", Again)
     assert (again.source, again.packet) == ("a", hands.data["m1"])
     assert hands.sent("a", Again) == []
     assert hands.delivered("b") == ["m1", "m2"]
@@ -374,7 +369,7 @@ def test_3_7_nulls_are_repaired_like_messages() -> None:
     hands.say("a", "g", "m1")
     hands.carry(only=to("b", "c"))
     hands.expire("b", ("silence", "g"))
-    null, = hands.sent("b", Null)
+    (null,) = hands.sent("b", Null)
     hands.carry(lose=lambda letter: letter.packet is null and letter.target == "c")
     hands.rest()
     assert hands.delivered("c") == ["m1"]

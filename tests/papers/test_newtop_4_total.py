@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from plainchant.model import MS, Duration
+from plainchant.core.model import MS, Duration
+from plainchant.core.wire import Codec
 from plainchant.protocols.newtop.packets import PACKETS, Data, Null
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.protocols.newtop.process import Process
 from plainchant.protocols.newtop.silence import Silence
-from plainchant.wire import Codec
 from tests.fakes import FakeHost, as_host
 
 from .newtop_by_hand import SHAPES, ByHand, link, nothing, to
@@ -90,7 +90,7 @@ def test_4_3_a_null_bears_the_largest_number_seen_and_completes_all_blocks_up_to
     hands.say("a", "g", "m1", "m2", "m3")
     hands.carry()
     hands.expire("b", ("silence", "g"))
-    null, = hands.sent("b", Null)
+    (null,) = hands.sent("b", Null)
     assert null.block == 3
     assert hands["b"].counter == 3, "CA2 of this section"
     hands.rest()
@@ -161,7 +161,10 @@ def test_7_3_1_a_time_out_of_four_ticks_of_50_ms_lasts_150_to_200_ms() -> None:
     """A time-out begins anywhere between two ticks and ends with the fourth tick from then on."""
     lengths: Counter[int] = Counter()
     parameters = Parameters(
-        silence_by="ticks", silence=Duration(200 * MS), tick=Duration(50 * MS), probe_after=Duration(1000 * MS),
+        silence_by="ticks",
+        silence=Duration(200 * MS),
+        tick=Duration(50 * MS),
+        probe_after=Duration(1000 * MS),
         suspect_after=Duration(0),
     )
     for seed in range(200):
@@ -278,7 +281,7 @@ def test_4_4_time_silence_alone_is_not_enough_if_s_sends_nothing() -> None:
 def test_4_4_who_sends_or_receives_a_message_puts_a_null_with_its_number_into_its_other_groups() -> None:
     hands = ByHand(FIGURE_4_2A, order="total")
     hands.say("p", "g1", "m")
-    null, = hands.sent("p", Null)
+    (null,) = hands.sent("p", Null)
     assert (null.group, null.block) == ("g2", hands.block("m"))
     hands.carry(only=lambda letter: letter.target == "q" and letter.packet is null)
     hands.carry(only=link("p", "q"))
@@ -286,7 +289,7 @@ def test_4_4_who_sends_or_receives_a_message_puts_a_null_with_its_number_into_it
     other = ByHand(FIGURE_4_2A, order="total")
     other.say("r", "g1", "m")
     other.carry(only=link("r", "q"))
-    null, = other.sent("q", Null)
+    (null,) = other.sent("q", Null)
     assert (null.group, null.block) == ("g2", other.block("m"))
 
 
@@ -335,7 +338,7 @@ def test_4_4_time_silence_works_for_each_group_as_if_there_were_no_other() -> No
     hands.say("b", "g2", "n")
     assert hands.block("n") >= hands.block("m")
     hands.expire("b", ("silence", "g1"))
-    null, = hands.sent("b", Null)
+    (null,) = hands.sent("b", Null)
     assert (null.group, null.block) == ("g1", 1), "a message in g2 has not cancelled it, and the null goes to g1 alone"
 
 

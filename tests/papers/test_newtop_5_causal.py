@@ -238,7 +238,7 @@ def test_5_5_remedy_two_the_nulls_of_4_4_end_the_wait() -> None:
     hands = foreign(vectors="compact")
     hands.carry(only=link("j", "i"))
     assert hands.delivered("i") == [], "it cannot know that 7 was not for it"
-    wait, = hands.records("i", "block")
+    (wait,) = hands.records("i", "block")
     assert wait["waits_for"] == "k up to 7"
     assert [null.block for null in hands.sent("k", Null, "g1")][-1] == 7, "sent with the message in g3, not asked for"
     hands.carry(only=link("k", "i"))

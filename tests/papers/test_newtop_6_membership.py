@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plainchant.model import MS, SECOND, Duration, UsageError, View
+from plainchant.core.model import MS, SECOND, Duration, UsageError, View
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.matrix import FOREVER
 from plainchant.protocols.newtop.packets import Again, Ask, Confirmed, Data, Remove, Suspect, Word
@@ -580,8 +580,12 @@ def troubled(order: str, trouble: str, same_view: bool = False) -> Run:
     }[trouble]
     parameters = {**CHANGES, **dict(one for one in zip(("order", "vectors"), order.split("-"), strict=False)), "merge_after": 0}
     return simulate(
-        {"g": FIVE}, Workload(rate=60.0), parameters={**parameters, "same_view": same_view}, fault=tuple(faults),
-        duration=Duration(900 * MS), network=Network(delay=Delay("uniform", Duration(1 * MS), Duration(9 * MS))),
+        {"g": FIVE},
+        Workload(rate=60.0),
+        parameters={**parameters, "same_view": same_view},
+        fault=tuple(faults),
+        duration=Duration(900 * MS),
+        network=Network(delay=Delay("uniform", Duration(1 * MS), Duration(9 * MS))),
     )
 
 
@@ -604,9 +608,7 @@ class Told:
             self.messages.setdefault((row["process"], row["view"]), []).append((row["sender"], row["seq"]))
         self.sent = {name: run.sent(name) for name in self.alive}
         suspects = {(row["process"], msgspec.json.decode(row["detail"])["process"]) for row in run.of("suspect")}
-        self.friends = [
-            (one, other) for one, other in combinations(self.alive, 2) if not {(one, other), (other, one)} & suspects
-        ]
+        self.friends = [(one, other) for one, other in combinations(self.alive, 2) if not {(one, other), (other, one)} & suspects]
 
     def spans(self) -> Iterator[tuple[list[tuple[str, int]], list[tuple[str, int]]]]:
         """What any two delivered between two consecutive views that both installed."""
@@ -746,7 +748,9 @@ def test_6_4_the_numbers_of_the_example() -> None:
     part(hands, "k l", "i j")
     assert [signed(view) for view in hands.installed("i")] == [{(name, 0) for name in "ijklm"}, {("i", 3), ("j", 3)}]
     assert [signed(view) for view in hands.installed("k")] == [
-        {(name, 0) for name in "ijklm"}, {(name, 1) for name in "ijkl"}, {("k", 3), ("l", 3)},
+        {(name, 0) for name in "ijklm"},
+        {(name, 1) for name in "ijkl"},
+        {("k", 3), ("l", 3)},
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, Duration, Pressure, UsageError
+from plainchant.core.model import MS, Duration, Pressure, UsageError
 from plainchant.protocols.newtop.flow import Flow
 from plainchant.protocols.newtop.matrix import BlockMatrix, Column
 from plainchant.protocols.newtop.packets import Data, Null, Status
@@ -159,7 +159,7 @@ def test_8_1_over_a_network_that_loses_flow_control_lives_and_holds() -> None:
 def test_8_1_a_blocked_sender_is_woken_with_a_reason() -> None:
     hands = ByHand(THREE, order="total", blocks=3)
     hands.say("a", "g", "1", "2", "3", "4")
-    block, = hands.records("a", "block")
+    (block,) = hands.records("a", "block")
     assert block["reason"].code == "flow control"
     assert "may not send" in block["reason"].text
     hands.rest()
@@ -174,7 +174,7 @@ def test_8_1_a_null_waits_for_the_same_conditions_and_is_judged_anew() -> None:
     hands.say("a", "g", "1", "2", "3")
     hands.rest(keep=deaf, most=20)
     assert max(packet.flow for packet in hands.data.values()) == 3
-    held, = (record for record in hands.records("b", "block") if record.get("situation") == "null held back")
+    (held,) = (record for record in hands.records("b", "block") if record.get("situation") == "null held back")
     assert held["null"] == 3
     assert [null.block for null in hands.sent("b", Null)] == [2]
     hands.rest()

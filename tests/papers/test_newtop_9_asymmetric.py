@@ -41,10 +41,10 @@ def carries(kind: type) -> Any:
 def test_9_2_the_sequencer_numbers_and_multicasts_and_the_others_are_silent() -> None:
     hands = ByHand({"g": "s b c"}, order="total", sequencers={"g": "s"})
     hands.say("b", "g", "m")
-    request, = hands.sent("b", Request)
+    (request,) = hands.sent("b", Request)
     assert hands.mail[0].target == "s"
     hands.carry()
-    data, = hands.sent("s", Data)
+    (data,) = hands.sent("s", Data)
     assert (data.sender, data.request) == ("b", request.request)
     assert [hands.delivered(name) for name in "sbc"] == [["m"]] * 3, "no time has passed"
     hands.rest()

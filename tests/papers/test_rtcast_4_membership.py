@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Duration, PlainchantError
+from plainchant.core.model import Duration, PlainchantError
 from plainchant.protocols.registry import describe
 from plainchant.protocols.rtcast.packets import Change, Data, JoinAck, Query, Reclaim, Request, Vote
 from plainchant.protocols.rtcast.parameters import Parameters
@@ -33,7 +33,7 @@ def figure_5(make: Any = None) -> RingRun:
 def test_65_only_the_closure_of_silent_predecessors_is_eliminated() -> None:
     """Claim 65, Fig. 5: H has not heard D, F and G; E has heard D."""
     run = figure_5()
-    suspects, = run.details("suspect", "H")
+    (suspects,) = run.details("suspect", "H")
     assert sorted(suspects["processes"]) == ["F", "G"]
     assert run.views("H")[-1] == ("A", "B", "C", "D", "E", "H")
     assert run.halted() == {}
@@ -49,7 +49,11 @@ def test_65_whoever_eliminates_all_silent_members_loses_one_that_is_alive() -> N
 def test_66_membership_messages_come_first_in_the_visit() -> None:
     """Claim 66: a crash, a join and a leave, with messages waiting everywhere."""
     run = simulate(
-        "a b c d", BUSY, parameters={"retransmissions": 1}, length=500, later=("e",),
+        "a b c d",
+        BUSY,
+        parameters={"retransmissions": 1},
+        length=500,
+        later=("e",),
         faults=[fault("crash", 100, process="c"), fault("join", 200, process="e"), fault("leave", 350, process="b")],
     )
     turns: dict[tuple[str, int], list[Data]] = {}
@@ -70,7 +74,12 @@ def test_66_membership_messages_come_first_in_the_visit() -> None:
 def test_75_lemma_5_views_are_equal_within_a_round(seed: int) -> None:
     """Claim 75: all members of a view install it within one rotation of each other."""
     run = simulate(
-        "a b c d e", BUSY, parameters={"retransmissions": 1}, seed=seed, length=700, later=("f",),
+        "a b c d e",
+        BUSY,
+        parameters={"retransmissions": 1},
+        seed=seed,
+        length=700,
+        later=("f",),
         network=uneven("a b c d e f", seed),
         faults=[fault("crash", 250, process="c"), fault("join", 400, process="f"), fault("crash", 550, process="a")],
     )
@@ -91,7 +100,7 @@ def test_lemma_5_singletons_find_each_other(seed: int) -> None:
     """Whatever order the links make of it there is one first view, with all of them, and nobody waits for ``gather`` to pass."""
     run = simulate("a b c d e", network=uneven("a b c d e", seed), length=200)
     for name in "abcde":
-        first, = run.of("view", name)
+        (first,) = run.of("view", name)
         assert sorted(first["members"]) == ["a", "b", "c", "d", "e"]
         assert first["true_time"] < ms(200)
 
@@ -109,7 +118,7 @@ def test_lemma_5_a_joiner_that_meets_singletons_waits_for_the_group() -> None:
 
 def test_4_4_a_joiner_waits_for_the_slot_and_for_everybody() -> None:
     run = simulate("a b c", later=("d",), faults=[fault("join", 50, process="d")])
-    request, = run.packets_of(Request)[2:] or run.packets_of(Request)[-1:]
+    (request,) = run.packets_of(Request)[2:] or run.packets_of(Request)[-1:]
     assert (request.source, request.to) == ("d", ("a",)), "the member after the slot"
     acknowledged = [sent for sent in run.packets_of(JoinAck) if "d" in sent.packet.joined]
     assert {sent.source for sent in acknowledged} == {"a", "b", "c"}
@@ -120,7 +129,9 @@ def test_4_4_a_joiner_waits_for_the_slot_and_for_everybody() -> None:
 
 def test_4_4_a_joiner_that_lacks_one_acknowledgement_backs_off_and_asks_again() -> None:
     run = simulate(
-        "a b c", later=("d",), length=600,
+        "a b c",
+        later=("d",),
+        length=600,
         faults=[fault("join", 50, process="d"), fault("omit", 60, process="d", packet="JoinAck", source="b")],
     )
     assert any("acknowledged" in detail["why"] for detail in run.details("reject", "d"))
@@ -135,9 +146,7 @@ def test_4_4_a_join_whose_change_one_member_misses() -> None:
     changes = [sent for sent in calm.packets_of(Data) if isinstance(sent.packet.word, Change)]
     said = next(sent.time for sent in changes if "d" in sent.packet.word.joined)
     missed = dataclasses.replace(fault("omit", 0, process="b", packet="Data", source="a"), at=Duration(said + 1))
-    run = simulate(
-        "a b c", later=("d",), length=600, parameters=parameters, faults=[fault("join", 50, process="d"), missed]
-    )
+    run = simulate("a b c", later=("d",), length=600, parameters=parameters, faults=[fault("join", 50, process="d"), missed])
     assert run.of("ask", "b")
     assert run.views("a")[-1] == run.views("b")[-1] == run.views("d")[-1] == ("a", "b", "c", "d")
     assert run.violated == []
@@ -146,7 +155,10 @@ def test_4_4_a_join_whose_change_one_member_misses() -> None:
 def test_4_4_two_requests_in_one_slot_collide_and_both_back_off() -> None:
     """On an Ethernet; the authors circumvented it (footnote 5)."""
     run = simulate(
-        "a b c", later=("d", "e"), length=900, parameters={"collisions": True, "backoff": 8},
+        "a b c",
+        later=("d", "e"),
+        length=900,
+        parameters={"collisions": True, "backoff": 8},
         faults=[fault("join", 50, process="d"), fault("join", 50, process="e")],
     )
     assert ["d", "e"] in [sorted(detail["processes"]) for detail in run.details("collision")]
@@ -164,7 +176,7 @@ def test_4_4_without_collisions_both_are_let_in_at_once() -> None:
 
 def test_4_4_a_member_leaves_by_a_change_of_its_own() -> None:
     run = simulate("a b c d", message("c", 49), faults=[fault("leave", 50, process="c")])
-    change, = [word for word in run.words(Change) if word.left]
+    (change,) = [word for word in run.words(Change) if word.left]
     assert change.left == "c"
     assert change.ring == ("a", "b", "d")
     assert run.delivered("a") == [("c", 1)], "what it had to say goes first"
@@ -191,9 +203,7 @@ def test_4_3_whoever_has_stopped_comes_back_as_a_new_incarnation(code: str) -> N
 
 def test_67_no_query_round_if_the_joiner_fits_into_P() -> None:
     """Claim 67: the place of one that has crashed is still there."""
-    run = simulate(
-        "a b c d", later=("e",), length=500, faults=[fault("crash", 50, process="d"), fault("join", 200, process="e")]
-    )
+    run = simulate("a b c d", later=("e",), length=500, faults=[fault("crash", 50, process="d"), fault("join", 200, process="e")])
     assert run.views("a")[-1] == ("a", "b", "c", "e")
     assert run.words(Query) == []
     assert run.packets_of(Vote) == []
@@ -201,14 +211,16 @@ def test_67_no_query_round_if_the_joiner_fits_into_P() -> None:
 
 def test_4_4_a_query_round_if_P_has_to_grow() -> None:
     run = simulate("a b c", later=("e",), faults=[fault("join", 50, process="e")])
-    query, = run.words(Query)
+    (query,) = run.words(Query)
     assert {sent.source for sent in run.packets_of(Vote)} == {"b", "c"}, "the sponsor's own vote is not sent"
     assert run.bounds("b")[-1] == run.bounds("e")[-1] == query.rotation > run.bounds("b")[0]
 
 
 def updates_of_P(reclaim_after: float) -> tuple[int, RingRun]:
     run = simulate(
-        "a b c d", length=900, parameters={"reclaim_after": ms(reclaim_after)},
+        "a b c d",
+        length=900,
+        parameters={"reclaim_after": ms(reclaim_after)},
         faults=[fault("crash", 50, process="d"), fault("restart", 400, process="d")],
     )
     assert run.views("a")[-1] == ("a", "b", "c", "d#1")
@@ -238,7 +250,10 @@ def test_4_5_the_member_of_the_smallest_id_gives_P_back() -> None:
 
 def split(partitions: str, *parts: tuple[str, ...]) -> RingRun:
     return simulate(
-        "a b c d e", BUSY, length=500, parameters={"partitions": partitions, "crashes": 3},
+        "a b c d e",
+        BUSY,
+        length=500,
+        parameters={"partitions": partitions, "crashes": 3},
         faults=[fault("partition", 100, parts=parts)],
     )
 

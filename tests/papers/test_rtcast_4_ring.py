@@ -21,7 +21,10 @@ def test_4_1_turns_go_round_the_ring_and_everybody_says_something_in_each() -> N
     formed = [sent.packet for sent in run.packets_of(Beat) if sent.packet.formed]
     assert [beat.visit for beat in formed] == list(range(formed[0].visit, formed[0].visit + len(formed)))
     assert {(sent.source, sent.packet.next) for sent in run.packets_of(Beat) if sent.packet.formed} == {
-        ("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"),
+        ("a", "b"),
+        ("b", "c"),
+        ("c", "d"),
+        ("d", "a"),
     }
     turns: dict[int, list[Data]] = {}
     for sent in run.packets_of(Data):

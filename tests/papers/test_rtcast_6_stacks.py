@@ -17,7 +17,11 @@ BROADCAST = Network(delay=Delay("constant", ms(0.5)), bandwidth=10_000_000, shar
 def test_80_the_minimal_stack_on_a_broadcast_medium() -> None:
     """Claim 80: no admission control, no retransmission, no clocks, no hold. Fig. 8 (b)."""
     run = simulate(
-        "a b c d", Workload(rate=200.0, size=300), length=600, faults=CRASH_AND_COME_BACK, network=BROADCAST,
+        "a b c d",
+        Workload(rate=200.0, size=300),
+        length=600,
+        faults=CRASH_AND_COME_BACK,
+        network=BROADCAST,
         parameters={"admission": False, "retransmissions": 0, "clocks": "none", "overtaking": False},
     )
     assert run.halted() == {}
@@ -36,11 +40,20 @@ def test_fig_8_every_configuration_runs(admission: bool, retransmissions: int, c
     stream = [Workload(senders=("b",), rate=5.0, deadline=ms(190), start=ms(100))] if admission else []
     off = [Clock(process="b", offset=5_000_000)] if clocks == "synchronised" else []
     run = simulate(
-        "a b c", Workload(rate=50.0, size=100), *stream, length=500, faults=CRASH_AND_COME_BACK, clock=tuple(off),
+        "a b c",
+        Workload(rate=50.0, size=100),
+        *stream,
+        length=500,
+        faults=CRASH_AND_COME_BACK,
+        clock=tuple(off),
         network=Network(delay=Delay("constant", ms(0.5))),
         parameters={
-            "admission": admission, "retransmissions": retransmissions, "clocks": clocks, "overtaking": overtaking,
-            "clock_every": ms(100), "idle_hold": ms(2),
+            "admission": admission,
+            "retransmissions": retransmissions,
+            "clocks": clocks,
+            "overtaking": overtaking,
+            "clock_every": ms(100),
+            "idle_hold": ms(2),
         },
     )
     assert run.violated == []
@@ -48,5 +61,6 @@ def test_fig_8_every_configuration_runs(admission: bool, retransmissions: int, c
     assert run.halted() == {}
     assert run.views("b")[-1] == ("a", "b", "c#1")
     assert {kind for kind in ("admit", "sync") if run.of(kind)} == {
-        *(["admit"] if admission else []), *(["sync"] if clocks == "synchronised" else []),
+        *(["admit"] if admission else []),
+        *(["sync"] if clocks == "synchronised" else []),
     }

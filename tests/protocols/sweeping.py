@@ -21,11 +21,11 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, Batch, Duration, GroupId, PlainchantError, ProcessId, View
+from plainchant.core.engine import Engine, Host, Layer
+from plainchant.core.model import MS, Batch, Duration, GroupId, PlainchantError, ProcessId, View
+from plainchant.lab.properties import Verification, verify
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
 from tests.collector import collect_seldom
 
@@ -105,8 +105,7 @@ def run_and_verify(seed: int, scenario: Scenario, make: Make | None, least_event
         summary = Simulation(scenario, trace=trace, run=scenario.name, make=make).run()
         if summary.events >= least_events:
             break
-        scenario = dataclasses.replace(
-            scenario, seed=scenario.seed + 1_000_000, duration=Duration(scenario.duration * 3 // 2))
+        scenario = dataclasses.replace(scenario, seed=scenario.seed + 1_000_000, duration=Duration(scenario.duration * 3 // 2))
     table = trace.table()
     return Outcome(seed, scenario, summary, table, verify(table), situations_in(table))
 
@@ -122,11 +121,7 @@ def kinds_of_fault(scenario: Scenario) -> int:
     network = scenario.network
     rates = scenario.random
     packets = [rate for rate in (network.loss, network.duplicate, network.reorder, network.corrupt) if rate]
-    drawn = [
-        rate
-        for rate in (rates.crash, rates.pause, rates.partition, rates.cut, rates.clog, rates.leave, rates.step)
-        if rate
-    ]
+    drawn = [rate for rate in (rates.crash, rates.pause, rates.partition, rates.cut, rates.clog, rates.leave, rates.step) if rate]
     return len(packets) + len(drawn) + len({fault.kind for fault in scenario.fault})
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from plainchant.engine import Engine
-from plainchant.model import MS, Duration, Packet, UsageError, parameter
+from plainchant.core.engine import Engine
+from plainchant.core.model import MS, Duration, Packet, UsageError, parameter
 from plainchant.protocols import registry
 
 
@@ -39,9 +39,17 @@ def check(parameters: Parameters, groups: Mapping[str, Sequence[str]]) -> str | 
 
 
 CHANT = registry.Description(
-    name="chant", seed="none", about="For tests.", parameters=Parameters, packets=(Note, Rest),
-    make=lambda host, parameters: Engine(), promises=lambda parameters, groups: (), faults=(),
-    settle=lambda parameters: MS, check=check, admits=lambda parameters: parameters.mode == "calm",
+    name="chant",
+    seed="none",
+    about="For tests.",
+    parameters=Parameters,
+    packets=(Note, Rest),
+    make=lambda host, parameters: Engine(),
+    promises=lambda parameters, groups: (),
+    faults=(),
+    settle=lambda parameters: MS,
+    check=check,
+    admits=lambda parameters: parameters.mode == "calm",
 )
 
 

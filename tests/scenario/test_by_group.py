@@ -1,7 +1,5 @@
 """Parameters by group, and groups that do not change, in scenario files, options, dumps and scenarios of Python's own."""
 
-# ruff: noqa: E501 - a table of mistakes and messages reads best with one of them a line
-
 from __future__ import annotations
 
 import dataclasses
@@ -12,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.model import MS, Duration, ScenarioError, UsageError
 from plainchant.lab.sweep_plan import define
-from plainchant.model import MS, Duration, ScenarioError, UsageError
 from plainchant.protocols import registry
 from plainchant.scenario import Scenario, dump, parse
 from plainchant.scenario.model import Fault, RandomFaults
@@ -97,7 +95,8 @@ def test_durations_by_process_or_path_are_read_written_and_read_again(rest: str,
 
 
 @pytest.mark.parametrize(
-    "given", [{"p1": "8ms", "p2>p1": "250us"}, {"p1": 8 * MS, "p2>p1": MS // 4}, MappingProxyType({"p1": 8 * MS, "p2>p1": "250us"})]
+    "given",
+    [{"p1": "8ms", "p2>p1": "250us"}, {"p1": 8 * MS, "p2>p1": MS // 4}, MappingProxyType({"p1": 8 * MS, "p2>p1": "250us"})],
 )
 def test_programs_give_durations_by_process_as_text_or_in_nanoseconds(given: Any) -> None:
     assert given_parameters(Parameters, {"breaths": given}, "plainsong") == {"breaths": {"p1": 8 * MS, "p2>p1": MS // 4}}
@@ -110,19 +109,44 @@ def test_programs_give_durations_by_process_as_text_or_in_nanoseconds(given: Any
     ("rest", "overrides", "problem"),
     [
         (
-            '[parameters.moods]\nnews = "calm"\n"old.news" = "hasti"\n', (),
+            '[parameters.moods]\nnews = "calm"\n"old.news" = "hasti"\n',
+            (),
             's.toml:7: parameters.moods.old.news cannot be "hasti"; did you mean "hasty"?',
         ),
-        ('[parameters]\nmoods = { news = 3 }\n', (), "s.toml:6: parameters.moods.news must be text in quotes, not 3"),
-        ('[parameters]\nmoods = "calm"\n', (), 's.toml:6: parameters.moods must be a table such as { news = "hasty" }, not "calm"'),
-        ("", ("parameters.moods=calm",), '--set parameters.moods=calm: parameters.moods must be a table such as { news ='),
-        ("", ("parameters.moods.news=hsty",), '--set parameters.moods.news=hsty: parameters.moods.news cannot be "hsty"; did you'),
-        ('[parameters.mods]\nnews = "calm"\n', (), 's.toml:5: unknown key "mods" among the parameters of plainsong; did you mean'),
-        ('[parameters.pauses]\nnews = 5\n', (), "s.toml:6: parameters.pauses.news must be a duration with its unit"),
-        ('[parameters.breaths]\np1 = 8\n', (), 's.toml:6: parameters.breaths.p1 must be a duration with its unit, such as "50ms"'),
+        ("[parameters]\nmoods = { news = 3 }\n", (), "s.toml:6: parameters.moods.news must be text in quotes, not 3"),
+        (
+            '[parameters]\nmoods = "calm"\n',
+            (),
+            's.toml:6: parameters.moods must be a table such as { news = "hasty" }, not "calm"',
+        ),
+        ("", ("parameters.moods=calm",), "--set parameters.moods=calm: parameters.moods must be a table such as { news ="),
+        (
+            "",
+            ("parameters.moods.news=hsty",),
+            '--set parameters.moods.news=hsty: parameters.moods.news cannot be "hsty"; did you',
+        ),
+        (
+            '[parameters.mods]\nnews = "calm"\n',
+            (),
+            's.toml:5: unknown key "mods" among the parameters of plainsong; did you mean',
+        ),
+        ("[parameters.pauses]\nnews = 5\n", (), "s.toml:6: parameters.pauses.news must be a duration with its unit"),
+        (
+            "[parameters.breaths]\np1 = 8\n",
+            (),
+            's.toml:6: parameters.breaths.p1 must be a duration with its unit, such as "50ms"',
+        ),
         ('[parameters.breaths]\np1 = "0s"\n', (), 's.toml:6: parameters.breaths.p1 must be above 0, not "0s"'),
-        ("", ("parameters.breaths.p1=8",), "--set parameters.breaths.p1=8: parameters.breaths.p1 must be a duration with its unit"),
-        ("", ("parameters.breaths=8ms",), "--set parameters.breaths=8ms: parameters.breaths must be a table such as { process = ... }"),
+        (
+            "",
+            ("parameters.breaths.p1=8",),
+            "--set parameters.breaths.p1=8: parameters.breaths.p1 must be a duration with its unit",
+        ),
+        (
+            "",
+            ("parameters.breaths=8ms",),
+            "--set parameters.breaths=8ms: parameters.breaths must be a table such as { process = ... }",
+        ),
         ('\n[parameters.moods]\nnew = "calm"\n', (), "s.toml:6: there is no group new; name one of news, old.news"),
         ('[parameters.leaders]\nnews = "p3"\n', (), "s.toml:5: p3 leads news and is not in it; name one of p1, p2"),
         ("", ("parameters.leaders.news=p3",), "--set parameters.leaders.news=p3: p3 leads news and is not in it"),
@@ -141,11 +165,20 @@ CRASH = "with these parameters plainsong does not survive"
     ("text", "overrides", "problem"),
     [
         ('later = ["q"]\n' + TOP, (), f"s.toml:1: {FIXED}nobody can join them later; leave `later` out"),
-        (TOP + '[[fault]]\nat = "1ms"\nkind = "crash"\nprocess = "p1"\n', (), f"s.toml:7: {CRASH} a crash: the others would wait"),
-        (TOP + '[[fault]]\nkind = "leave"\nat = "1ms"\nprocess = "p1"\n', (), f"s.toml:6: {FIXED}there can be no leave; leave the"),
+        (
+            TOP + '[[fault]]\nat = "1ms"\nkind = "crash"\nprocess = "p1"\n',
+            (),
+            f"s.toml:7: {CRASH} a crash: the others would wait",
+        ),
+        (
+            TOP + '[[fault]]\nkind = "leave"\nat = "1ms"\nprocess = "p1"\n',
+            (),
+            f"s.toml:6: {FIXED}there can be no leave; leave the",
+        ),
         (TOP + '[[fault]]\nkind = "restart"\nat = "1ms"\nprocess = "p1"\n', (), f"s.toml:6: {FIXED}there can be no restart"),
         (
-            TOP + '[[fault]]\nkind = "heal"\nat = "1ms"\n[[fault]]\nkind = "join"\nat = "1ms"\nprocess = "p3"\ngroup = "news"\n', (),
+            TOP + '[[fault]]\nkind = "heal"\nat = "1ms"\n[[fault]]\nkind = "join"\nat = "1ms"\nprocess = "p3"\ngroup = "news"\n',
+            (),
             f"s.toml:9: {FIXED}there can be no join",
         ),
         (TOP + "[random]\npause = 1\ncrash = 0.5\n", (), f"s.toml:7: {CRASH} crashes: "),
@@ -215,7 +248,7 @@ def test_programs_may_give_any_mapping() -> None:
 
 def test_a_sweep_sets_them_by_its_grid(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
-    file.write_text(TOP + '[[workload]]\ncount = 1\n')
+    file.write_text(TOP + "[[workload]]\ncount = 1\n")
     definition = define(str(file), "0:2", grid=["parameters.moods.news=calm,hasty", 'parameters.moods."old.news"=solemn'])
     found = [definition.scenario_of(number).parameters["moods"] for number in range(definition.runs)]
     assert found == [{"news": mood, "old.news": "solemn"} for mood in ("calm", "calm", "hasty", "hasty")]

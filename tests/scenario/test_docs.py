@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import declarations
+from plainchant.core.model import declarations
 from plainchant.scenario.model import Clock, Fault, LinkOverride, Memory, Network, RandomFaults, Scenario, Workload
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scenarios.md"

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plainchant.model import SECOND, Duration, declarations
+from plainchant.core.model import SECOND, Duration, declarations
 from plainchant.scenario import Scenario, dump, parse
 from plainchant.scenario.model import Clock, Delay, Fault, Link, LinkOverride, Network, RandomFaults, Workload
 from plainchant.scenario.read import hints
@@ -43,9 +43,7 @@ def declared(cls: type[Any], **special: st.SearchStrategy[Any]) -> st.SearchStra
                 lambda x: x + 0.0
             )
         elif hint is int:
-            fields[field.name] = st.integers(
-                int(low) if low is not None else -SECOND, int(high) if high is not None else 10**12
-            )
+            fields[field.name] = st.integers(int(low) if low is not None else -SECOND, int(high) if high is not None else 10**12)
         elif hint is bool:
             fields[field.name] = st.booleans()
         elif declaration.choices:
@@ -86,9 +84,7 @@ faults = st.one_of(
     st.builds(Fault, kind=st.just("lan"), at=moments, lan=st.just(1), length=durations),
     st.builds(Fault, kind=st.just("busy"), at=moments, process=names, length=st.just(Duration(7)), rate=st.floats(0.001, 1)),
     st.builds(Fault, kind=st.just("disk"), at=moments, process=names, room=st.integers(0, 9)),
-    st.builds(
-        Fault, kind=st.just("sluggish"), at=moments, process=names, length=st.just(Duration(7)), count=st.integers(1, 9)
-    ),
+    st.builds(Fault, kind=st.just("sluggish"), at=moments, process=names, length=st.just(Duration(7)), count=st.integers(1, 9)),
 )
 scenarios = st.builds(
     Scenario,

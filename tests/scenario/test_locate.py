@@ -35,25 +35,28 @@ kind = "crash"
 '''
 
 
-@pytest.mark.parametrize(("path", "line"), [
-    (("seed",), 1),
-    (("about",), 2),
-    (("quoted key",), 5),
-    (("list",), 6),
-    (("list", 0), 7),
-    (("list", 1, 1), 8),
-    (("list", 2, "y"), 9),
-    (("list", 2, "y", 1), 10),
-    (("network",), 13),
-    (("network", "loss"), 14),
-    (("network", "delay", "uniform", 1), 15),
-    (("network", "link"), 17),
-    (("network", "link", 0, "source"), 18),
-    (("network", "link", 1), 19),
-    (("network", "link", 1, "delay", "constant"), 22),
-    (("fault", 0), 24),
-    (("fault", 0, "kind"), 25),
-])
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("seed",), 1),
+        (("about",), 2),
+        (("quoted key",), 5),
+        (("list",), 6),
+        (("list", 0), 7),
+        (("list", 1, 1), 8),
+        (("list", 2, "y"), 9),
+        (("list", 2, "y", 1), 10),
+        (("network",), 13),
+        (("network", "loss"), 14),
+        (("network", "delay", "uniform", 1), 15),
+        (("network", "link"), 17),
+        (("network", "link", 0, "source"), 18),
+        (("network", "link", 1), 19),
+        (("network", "link", 1, "delay", "constant"), 22),
+        (("fault", 0), 24),
+        (("fault", 0, "kind"), 25),
+    ],
+)
 def test_a_key_is_found_on_its_line(path: tuple[str | int, ...], line: int) -> None:
     assert lines(TEXT)[path] == line
 

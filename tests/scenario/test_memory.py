@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from plainchant.memory import Layout
-from plainchant.model import MS, US, ScenarioError
+from plainchant.core.memory import Layout
+from plainchant.core.model import MS, US, ScenarioError
 from plainchant.protocols import registry
 from plainchant.scenario import dump, parse
 from plainchant.scenario.model import Fault, Memory
@@ -15,7 +15,10 @@ from plainchant.scenario.model import Fault, Memory
 from .conftest import CHANT
 
 SHARED = dataclasses.replace(
-    CHANT, name="shared", packets=(), memory=lambda parameters: Layout(2, 16, 4, 65536),
+    CHANT,
+    name="shared",
+    packets=(),
+    memory=lambda parameters: Layout(2, 16, 4, 65536),
     remote=lambda parameters: {"p3": "p1"} if parameters.mode == "hasty" else {},
 )
 FULL = """
@@ -66,7 +69,7 @@ def test_everything_about_common_memory_is_read_and_written() -> None:
 
 
 def test_only_protocols_on_common_memory_have_a_table_for_it() -> None:
-    top = 'members = 2\nprotocol = '
+    top = "members = 2\nprotocol = "
     assert "[memory]" not in dump(parse(top + '"chant"'))
     assert '[memory]\nduration = "uniform"\nshare = 1.0\n' in dump(parse(top + '"shared"'))
 
@@ -76,7 +79,7 @@ def test_only_protocols_on_common_memory_have_a_table_for_it() -> None:
     [
         ('[memory]\nduration = "max"', 3, "chant sends packets and has no common memory; leave [memory] out"),
         ('[[fault]]\nkind = "module"\nat = "1ms"\nmodule = 1', 4, "so there can be no fault of kind module; leave it out"),
-        ('[random]\nslow = 1.0', 4, "so there can be no faults of kind slow; set it to 0"),
+        ("[random]\nslow = 1.0", 4, "so there can be no faults of kind slow; set it to 0"),
     ],
 )
 def test_what_needs_common_memory_is_refused_without(rest: str, line: int, problem: str) -> None:
@@ -90,12 +93,12 @@ def test_what_needs_common_memory_is_refused_without(rest: str, line: int, probl
     ("rest", "problem"),
     [
         ('[memory]\nduration = "long"', 'memory.duration cannot be "long"; there are: uniform, max, min, extremes'),
-        ('[memory]\nservice = 3', 'memory.service must be a duration with its unit'),
+        ("[memory]\nservice = 3", "memory.service must be a duration with its unit"),
         ('[[fault]]\nkind = "module"\nat = "1ms"\nmodule = 3', "there is no module 3; with these parameters there are 2"),
         ('[[fault]]\nkind = "module"\nat = "1ms"', 'a fault of kind module needs "module" (module: which one, counted from 1)'),
         ('[[fault]]\nkind = "slow"\nat = "1ms"\nprocess = "p1"\ndelay = "1ms"', 'a fault of kind slow needs "length"'),
         ('[[fault]]\nkind = "heal"\nat = "1ms"', "nobody sends packets with shared, so a fault of kind heal would do nothing"),
-        ('[random]\ncut = 1.0', "nobody sends packets with shared, so faults of kind cut would do nothing; set it to 0"),
+        ("[random]\ncut = 1.0", "nobody sends packets with shared, so faults of kind cut would do nothing; set it to 0"),
     ],
 )
 def test_what_makes_no_sense_on_common_memory_is_refused(rest: str, problem: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from plainchant import model
-from plainchant.memory import Layout
-from plainchant.model import ScenarioError
+from plainchant.core import model
+from plainchant.core.memory import Layout
+from plainchant.core.model import ScenarioError
 from plainchant.protocols import registry
 from plainchant.scenario import dump, parse
 from plainchant.scenario.model import Fault
@@ -18,7 +18,11 @@ from .conftest import CHANT
 
 MS: Any = model.MS
 NODED = dataclasses.replace(
-    CHANT, name="noded", memory=lambda parameters: Layout(2, 16, 4, 65536), idle=True, lans=lambda parameters: 2,
+    CHANT,
+    name="noded",
+    memory=lambda parameters: Layout(2, 16, 4, 65536),
+    idle=True,
+    lans=lambda parameters: 2,
     node_of=lambda parameters, process: process.partition(".")[0],
     processor_of=lambda parameters, process: process[:4] if process.count(".") > 1 else process,
 )

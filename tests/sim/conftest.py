@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from plainchant import model
-from plainchant.engine import Engine
+from plainchant.core import model
+from plainchant.core.engine import Engine
 from plainchant.scenario.model import Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
 from plainchant.trace.validation import validate
@@ -44,9 +44,7 @@ class Run:
         return [(row["sender"], row["seq"]) for row in rows if sender in (None, row["sender"])]
 
 
-def run_toy(
-    engine: type[Engine] = Flood, *, valid: bool = True, options: dict[str, Any] | None = None, **settings: Any
-) -> Run:
+def run_toy(engine: type[Engine] = Flood, *, valid: bool = True, options: dict[str, Any] | None = None, **settings: Any) -> Run:
     """Runs a toy protocol with three members for 100 ms and drains it, unless told otherwise."""
     given: dict[str, Any] = {
         "protocol": engine.__name__,
@@ -57,9 +55,7 @@ def run_toy(
         "workload": (ONE_EACH_10MS,),
     }
     trace = TraceBuffer()
-    simulation = Simulation(
-        Scenario(**{**given, **settings}), trace=trace, description=describe_toy(engine), **(options or {})
-    )
+    simulation = Simulation(Scenario(**{**given, **settings}), trace=trace, description=describe_toy(engine), **(options or {}))
     run = Run(simulation.run(), trace)
     if valid:
         assert validate(run.table) == []

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from plainchant.engine import Engine, Host
-from plainchant.memory import Connect, Copy, Entry, Layout, Operate, Procedure
-from plainchant.model import MS, US, Failure, Form, Join, Propose, Reason, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.memory import Connect, Copy, Entry, Layout, Operate, Procedure
+from plainchant.core.model import MS, US, Failure, Form, Join, Propose, Reason, View
 from plainchant.protocols.registry import Description, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
@@ -91,7 +91,11 @@ class MemoryRun(Run):
 def play(script: Script, *, options: dict[str, Any] | None = None, **settings: Any) -> MemoryRun:
     """Runs a procedure at each of two processes, for 10 ms unless told otherwise."""
     given: dict[str, Any] = {
-        "protocol": "scripted", "members": ("p1", "p2"), "duration": 10 * MS, "drain": 50 * MS, "workload": (),
+        "protocol": "scripted",
+        "members": ("p1", "p2"),
+        "duration": 10 * MS,
+        "drain": 50 * MS,
+        "workload": (),
     }
     trace, failures = TraceBuffer(), []  # type: tuple[TraceBuffer, list[tuple[int, str, str]]]
     simulation = Simulation(

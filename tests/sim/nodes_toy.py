@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from plainchant.engine import Engine, Host
-from plainchant.memory import Connect, Copy, Layout, Operate, Procedure
-from plainchant.model import MS, US, Failure, Form, Join, Packet, Pressure, Propose, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.memory import Connect, Copy, Layout, Operate, Procedure
+from plainchant.core.model import MS, US, Failure, Form, Join, Packet, Pressure, Propose, View
 from plainchant.protocols.registry import Description, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
@@ -112,7 +112,11 @@ TWO_BY_TWO = ("a.p1", "a.p2", "b.p1", "b.p2")
 def play(script: Script, *, options: dict[str, Any] | None = None, **settings: Any) -> NodesRun:
     """Runs a procedure at each of four processes on two nodes, for 10 ms unless told otherwise."""
     given: dict[str, Any] = {
-        "protocol": "noded", "members": TWO_BY_TWO, "duration": 10 * MS, "drain": 50 * MS, "workload": (),
+        "protocol": "noded",
+        "members": TWO_BY_TWO,
+        "duration": 10 * MS,
+        "drain": 50 * MS,
+        "workload": (),
     }
     trace, lines = TraceBuffer(), []  # type: tuple[TraceBuffer, list[Line]]
     description = describe_nodes(script, lines)

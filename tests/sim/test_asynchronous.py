@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from plainchant.core.model import MS, SECOND, UsageError, View, parse_duration
 from plainchant.group import Group, Halted, JoinTimeout, Message, Refused, State, StateRequest
-from plainchant.model import MS, SECOND, UsageError, View, parse_duration
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario
 from plainchant.sim import NotSimulated, Outcome, Result, Standstill, Unfinished, run
 from plainchant.trace import read
@@ -118,8 +118,13 @@ def test_random_faults_and_many_seeds() -> None:
     for seed in range(8):
         bank = Bank(transfers=6)
         result = run(
-            bank.main, members=5, seed=seed, parameters={"resilience": 2}, random={"crash": 4.0, "pause": 4.0, "step": 4.0},
-            network={"loss": 0.05, "duplicate": 0.05}, duration="500ms",
+            bank.main,
+            members=5,
+            seed=seed,
+            parameters={"resilience": 2},
+            random={"crash": 4.0, "pause": 4.0, "step": 4.0},
+            network={"loss": 0.05, "duplicate": 0.05},
+            duration="500ms",
         )
         assert result.verdict == "holds", seed
         crashed += sum(outcome.state == "crashed" for outcome in result.outcomes.values())
@@ -157,7 +162,9 @@ async def busy(group: Group) -> list[str]:
 
 
 BUSY: dict[str, Any] = {
-    "members": 4, "seed": 11, "network": {"loss": 0.15, "delay": {"uniform": ["500us", "3ms"]}},
+    "members": 4,
+    "seed": 11,
+    "network": {"loss": 0.15, "delay": {"uniform": ["500us", "3ms"]}},
     "faults": [{"kind": "crash", "process": "p1", "at": "20ms"}, {"kind": "restart", "process": "p1", "at": "150ms"}],
 }
 
@@ -182,8 +189,12 @@ def digest_of_a_busy_run() -> str:
 def test_a_run_does_not_depend_on_the_process_it_runs_in() -> None:
     program = "from tests.sim.test_asynchronous import digest_of_a_busy_run; print(digest_of_a_busy_run())"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-        cwd=Path(__file__).resolve().parents[2], env={"PYTHONHASHSEED": "12345", "PYTHONPATH": "src"},
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).resolve().parents[2],
+        env={"PYTHONHASHSEED": "12345", "PYTHONPATH": "src"},
     )
     assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", digest_of_a_busy_run())
 
@@ -506,7 +517,11 @@ def test_a_crash_runs_nothing_any_more() -> None:
     assert result.outcomes["p2"] == Outcome("crashed", at=100 * MS)
     assert log["p2"] == []
     assert sorted(log["p1"]) == [
-        "CancelledError", "finally in a generator", "finally in a task", "finally in main", "timer",
+        "CancelledError",
+        "finally in a generator",
+        "finally in a task",
+        "finally in main",
+        "timer",
     ]
 
 
@@ -538,8 +553,12 @@ except Exception as error:
 
 def test_what_a_crash_leaves_makes_no_noise_even_when_the_interpreter_ends() -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", NOISELESS], capture_output=True, text=True, timeout=60,
-        cwd=Path(__file__).resolve().parents[2], env={"PYTHONPATH": "src"},
+        [sys.executable, "-X", "dev", "-c", NOISELESS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).resolve().parents[2],
+        env={"PYTHONPATH": "src"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -1084,13 +1103,21 @@ def test_shipped_scenarios_run_with_a_program_instead_of_their_workload(name: st
 
 def test_scenario_objects_faults_as_objects_and_names_of_members() -> None:
     scenario = Scenario(
-        protocol="sequencer", members=("ann", "ben", "cyd"), duration=parse_duration("200ms"), network=Network(loss=0.1),
+        protocol="sequencer",
+        members=("ann", "ben", "cyd"),
+        duration=parse_duration("200ms"),
+        network=Network(loss=0.1),
         fault=(Fault(kind="crash", process="ann", at=parse_duration("50ms")),),
     )
     assert run(listen, scenario=scenario).outcomes["ann"].state == "crashed"
     result = run(
-        listen, members=("ann", "ben", "cyd"), later=["dot"], group="chat", network=Network(loss=0.1),
-        random=RandomFaults(pause=1.0), duration="500ms",
+        listen,
+        members=("ann", "ben", "cyd"),
+        later=["dot"],
+        group="chat",
+        network=Network(loss=0.1),
+        random=RandomFaults(pause=1.0),
+        duration="500ms",
         faults=[Fault(kind="crash", process="ann", at=parse_duration("50ms")), {"kind": "join", "process": "dot", "at": "300ms"}],
     )
     assert result.outcomes["ann"].state == "crashed"

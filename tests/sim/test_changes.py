@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from plainchant import Group, Lost, Message, Refused, State, StateRequest, View, sim
+from plainchant.lab.properties import verify
 from plainchant.scenario import parse
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.reference import verify
 from plainchant.trace.validation import validate
 from plainchant.trace.writer import TraceBuffer
 
@@ -249,5 +249,5 @@ def test_programs_refuse_groups_that_they_were_not_given() -> None:
 
     faults = [{"kind": "form", "process": "p1", "group": "room", "members": ["p2"], "at": "100ms"}]
     result = sim.run(main, protocol="newtop", members=2, faults=faults, limit="20s")
-    refused, = [row for row in result.trace.to_pylist() if row["kind"] == "refused"]
+    (refused,) = [row for row in result.trace.to_pylist() if row["kind"] == "refused"]
     assert "the program of p2 is in the groups that it was given" in json.loads(refused["detail"])["text"]

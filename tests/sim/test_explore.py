@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
-from plainchant.engine import Engine, Host
-from plainchant.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
-from plainchant.model import Form, GroupId, Join, Propose, Reason, UsageError, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
+from plainchant.core.model import Form, GroupId, Join, Propose, Reason, UsageError, View
+from plainchant.lab.properties import verify
 from plainchant.sim.explore.case import GROUP, Case, mailbox_case, rule_values
 from plainchant.sim.explore.memory import ExploredMemory
 from plainchant.sim.explore.search import Result, explore, replay, retell
 from plainchant.sim.explore.state import digest
 from plainchant.sim.explore.story import timeline, write
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
 
 DECIDE = frozenset({"decide"})
 
@@ -88,7 +88,8 @@ BREAKS = {
     "wait": ("validity", of(timing=True, rules={"wait": "printed"}, crashes=0, phases=(1,))),
     "atomic_votes": ("validity", of(timing=True, rules={"atomic_votes": False}, crashes=0, phases=(1,))),
     "decision_field": (
-        "consensus", of(timing=True, rules={"decision_field": False}, late={"s1": 60}, crashes=0, varied=DECIDE, phases=(0,)),
+        "consensus",
+        of(timing=True, rules={"decision_field": False}, late={"s1": 60}, crashes=0, varied=DECIDE, phases=(0,)),
     ),
     "look_again": ("consensus", of(copies=1, rules={"look_again": False}, senders=2, phases=(11, 12, 13, 14), crashes=0)),
     "atomic_remove": (
@@ -98,7 +99,8 @@ BREAKS = {
     "early receiver, first protocol": ("validity", of(early={"r1": 70}, crashes=0, modules=0, phases=(0,))),
     "late sender, first protocol": ("consensus", of(late={"s1": 100}, crashes=0, varied=DECIDE, phases=(0,))),
     "two early receivers of three": (
-        "validity", of(timing=True, receivers=3, early={"r1": 70, "r2": 70}, crashes=0, modules=0, phases=(1,)),
+        "validity",
+        of(timing=True, receivers=3, early={"r1": 70, "r2": 70}, crashes=0, modules=0, phases=(1,)),
     ),
 }
 
@@ -214,8 +216,16 @@ class Toy(Engine):
 
 def toy(steps: int, **settings: Any) -> Case:
     return Case(
-        receivers=("r1", "r2"), senders=("r1", "r2"), copies=1, make=lambda host: Toy(host, steps), skew=0, poll=10, complete=1,
-        bounds={"send": 10, "deliver": 100}, phases=(0,), **{"crashes": 0, **settings},
+        receivers=("r1", "r2"),
+        senders=("r1", "r2"),
+        copies=1,
+        make=lambda host: Toy(host, steps),
+        skew=0,
+        poll=10,
+        complete=1,
+        bounds={"send": 10, "deliver": 100},
+        phases=(0,),
+        **{"crashes": 0, **settings},
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Duration, UsageError
+from plainchant.core.model import Duration, UsageError
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import draw_faults
 
@@ -29,7 +29,7 @@ def run_faults(*faults: Fault, **settings: Any) -> Run:
 def test_a_crash_at_a_time_is_the_end_of_a_history() -> None:
     run = run_faults(fault("crash", 20.5, "p2"))
     assert run.history("p2")[-2:] == ["fault", "crash"]
-    crash, = run.of("crash")
+    (crash,) = run.of("crash")
     assert (crash["true_time"], crash["detail"]) == (20_500 * US, '{"by":"fault"}')
     assert len(run.delivered("p1", "p2")) == 21
     assert run.summary.processes["p2"].state == "crashed"
@@ -40,7 +40,7 @@ def test_a_crash_after_so_many_events() -> None:
     run = run_faults(Fault(kind="crash", process="p2", after_events=7))
     assert len([row for row in run.of("deliver", "p2") if row["sender"] != "p2"]) == 7
     assert run.history("p2")[-2:] == ["fault", "crash"]
-    row, = run.of("fault")
+    (row,) = run.of("fault")
     assert json.loads(row["detail"]) == {"fault": "crash", "process": "p2", "after_events": 7}
 
 
@@ -139,9 +139,7 @@ def test_a_process_that_leaves_one_group_stays_in_the_other() -> None:
     groups = {"g": ("p1", "p2", "p3"), "h": ("p1", "p2", "p3")}
     run = run_faults(fault("leave", 20.5, "p2", group="h"), groups=groups)
     assert run.history("p2")[-1] == "end"
-    last = {
-        group: max(row["true_time"] for row in run.of("deliver", "p2") if row["group"] == group) for group in groups
-    }
+    last = {group: max(row["true_time"] for row in run.of("deliver", "p2") if row["group"] == group) for group in groups}
     assert last["g"] > 90 * MS
     # What others send it afterwards is the toy's own fault: it does not look at who is a member.
     assert max(row["true_time"] for row in run.of("send", "p2") if row["group"] == "h") < 21 * MS
@@ -163,7 +161,7 @@ class Deaf(Flood):
 def test_messages_that_a_process_had_not_sent_when_it_left_are_dropped_and_counted() -> None:
     run = run_toy(Deaf, fault=(fault("leave", 20.5, "p2"),), workload=(Workload(senders=("p2",), rate=1000.0),))
     assert run.history("p2")[-2:] == ["drop", "leave"]
-    drop, = run.of("drop")
+    (drop,) = run.of("drop")
     # Handed over at 0, 1, ... 20 ms: nothing is accepted once it was asked to leave, though it left only at 25.5 ms.
     assert json.loads(drop["detail"])["messages"] == 21
     assert run.summary.messages_dropped == 21
@@ -278,13 +276,14 @@ def test_a_busy_process_runs_in_turns() -> None:
         assert not [time for time in times if start < time < start + 15 * MS]
         assert start + 15 * MS in times
         assert [time for time in times if start + 15 * MS < time < start + 20 * MS]
-    row, = run.of("fault")
+    (row,) = run.of("fault")
     assert json.loads(row["detail"]) == {"fault": "busy", "process": "p2", "length": 60 * MS, "rate": 0.75}
 
 
 def test_a_pause_is_not_ended_by_being_busy_and_both_end_with_the_run() -> None:
     run = run_faults(
-        fault("busy", 20, "p2", length=10 * SECOND, rate=0.5), fault("pause", 25.5, "p2", length=30 * MS),
+        fault("busy", 20, "p2", length=10 * SECOND, rate=0.5),
+        fault("pause", 25.5, "p2", length=30 * MS),
         workload=(Workload(senders=("p1",), rate=1000.0),),
     )
     times = [row["true_time"] for row in run.of("deliver", "p2")]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Duration, Invitation, Join, Reason, ScenarioError, UsageError, View
+from plainchant.core.model import Duration, Invitation, Join, Reason, ScenarioError, UsageError, View
+from plainchant.lab.properties import verify
 from plainchant.scenario.model import Fault, Network, Scenario, Workload
 from plainchant.sim import ApplicationError, Member, Simulation, functions
-from plainchant.trace.reference import verify
 from plainchant.trace.validation import validate
 from plainchant.trace.writer import TraceBuffer
 from tests.salon import SALON, Salon, Song
@@ -97,7 +97,7 @@ def test_a_process_may_refuse_one_group_and_not_another() -> None:
 
 def test_a_group_that_nobody_agrees_to_is_not_formed() -> None:
     run = run_salon(fault("refuse", 1, "p2"), fault("form", 20.5, "p1", "room", members=("p2",)))
-    refused, = run.of("refused")
+    (refused,) = run.of("refused")
     assert (refused["process"], refused["group"], detail(refused)["reason"]) == ("p1", "room", "nobody")
     assert "p2 refuses to be in room" in detail(refused)["text"]
     assert "room" not in {row["group"] for row in run.of("send")}
@@ -194,7 +194,10 @@ class Unkind(Salon):
 
 def test_who_is_let_into_no_group_halts_and_may_come_back() -> None:
     run = run_salon(
-        fault("join", 20.5, "p5"), fault("restart", 40.5, "p5"), later=("p5",), options={"make": Unkind},
+        fault("join", 20.5, "p5"),
+        fault("restart", 40.5, "p5"),
+        later=("p5",),
+        options={"make": Unkind},
     )
     assert run.history("p5") == ["start", "fault", "refused", "crash"]
     assert run.history("p5#1")[-2:] == ["refused", "crash"]
@@ -250,7 +253,9 @@ def test_a_renamed_group_is_left_and_joined_and_its_workload_goes_on() -> None:
 @pytest.mark.parametrize("workload", [Workload(closed=3, count=60), Workload(count=60), Workload(rate=500.0, burst=7)])
 def test_every_kind_of_workload_survives_a_new_name(workload: Workload) -> None:
     run = run_salon(
-        fault("rename", 10.5, "p2", "g", name="hall"), fault("rename", 20.5, "p2", "hall", name="attic"), workload=(workload,),
+        fault("rename", 10.5, "p2", "g", name="hall"),
+        fault("rename", 20.5, "p2", "hall", name="attic"),
+        workload=(workload,),
         options={"make": Slow},
     )
     assert {row["group"] for row in run.of("deliver", "p1")} == {"g", "hall", "attic"}
@@ -269,7 +274,9 @@ def test_a_message_that_a_new_name_cuts_off_is_sent_whole_under_it() -> None:
         options={"make": Slow},
     )
     assert [(row["group"], row["seq"], row["size"]) for row in run.of("send", "p1")] == [
-        ("g", 1, 2000), ("hall", 1, 2000), ("hall", 2, 2000),
+        ("g", 1, 2000),
+        ("hall", 1, 2000),
+        ("hall", 2, 2000),
     ]
     for name in FOUR:
         delivered = [(row["group"], row["seq"], row["size"]) for row in run.of("deliver", name)]
@@ -333,7 +340,8 @@ def test_what_cannot_be_is_refused(faults: list[Fault], problem: str) -> None:
 
 def test_names_that_are_given_up_may_be_given_again() -> None:
     run = run_salon(
-        fault("rename", 10.5, "p1", "g", name="hall"), fault("form", 30.5, "p3", "g", members=("p4",)),
+        fault("rename", 10.5, "p1", "g", name="hall"),
+        fault("form", 30.5, "p3", "g", members=("p4",)),
     )
     numbers = [row["seq"] for row in run.of("send", "p3") if row["group"] == "g"]
     assert numbers == list(range(1, len(numbers) + 1)), "numbers go on where they were"
@@ -356,4 +364,3 @@ def test_protocols_that_cannot_are_not_asked() -> None:
     still = dataclasses.replace(scenario, parameters={"moving": False}, fault=(fault("crash", 1, "p1"),))
     with pytest.raises(ScenarioError, match="with these parameters salon does not survive a crash"):
         Simulation(still, trace=TraceBuffer(), description=SALON)
-

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from plainchant.model import ScenarioError
+from plainchant.core.model import ScenarioError
 from plainchant.scenario import dump, parse
 from plainchant.scenario.model import Delay, Network, Workload
 

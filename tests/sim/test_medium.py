@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from plainchant.model import MS, SECOND, US, Batch, Duration
+from plainchant.core.model import MS, SECOND, US, Batch, Duration
 from plainchant.protocols.sequencer.packets import Broadcast, Entry
 from plainchant.scenario.model import Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
@@ -25,8 +25,14 @@ def run(network: Network, *workload: Workload, members: int = 3) -> tuple[Summar
     """A calm run of 20 ms: its summary, and who delivered whose message when."""
     names = tuple(f"p{number + 1}" for number in range(members))
     scenario = Scenario(
-        protocol="sequencer", members=names, network=network, workload=workload, duration=Duration(20 * MS), drain=Duration(0),
-        parameters={**CALM, "pack": False, "history": 100_000})
+        protocol="sequencer",
+        members=names,
+        network=network,
+        workload=workload,
+        duration=Duration(20 * MS),
+        drain=Duration(0),
+        parameters={**CALM, "pack": False, "history": 100_000},
+    )
     trace = TraceBuffer()
     summary = Simulation(scenario, trace=trace).run()
     rows = [row for row in trace.table().to_pylist() if row["kind"] == "deliver"]
@@ -68,7 +74,10 @@ def test_packets_are_received_in_turn_with_the_applications_work() -> None:
     other = Workload(senders=("p2",), closed=1, count=1, size=1)
     _, deliveries = run(Network(receive_cost=Duration(1 * MS)), own, other)
     assert [(sender, time // MS) for process, sender, time in deliveries if process == "p1"][:3] == [
-        ("p1", 3), ("p2", 4), ("p1", 7)]
+        ("p1", 3),
+        ("p2", 4),
+        ("p1", 7),
+    ]
 
 
 def test_a_processor_waits_while_its_interface_is_full() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Host
+from plainchant.core.engine import Host
+from plainchant.core.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Until
+from plainchant.core.model import Batch, ProtocolError, ScenarioError, UsageError
 from plainchant.group import Message
-from plainchant.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Until
-from plainchant.model import Batch, ProtocolError, ScenarioError, UsageError
 from plainchant.scenario.model import Clock, Fault, Memory, RandomFaults, Scenario, Workload
 from plainchant.sim import draw_faults, functions
 from plainchant.sim import run as run_program
@@ -177,7 +177,7 @@ def test_a_module_does_one_operation_at_a_time() -> None:
     log = Counting(1)
     run = play(log, members=("p1", "p2", "p3"), memory=Memory(duration="min", service=40 * US))
     assert [(time, number) for time, _, number in log.lines] == [(40 * US, 1), (80 * US, 2), (120 * US, 3)]
-    late, = timing(run)
+    (late,) = timing(run)
     assert (late["took_ns"], late["bound_ns"]) == (120 * US, BOUND)
 
 
@@ -270,7 +270,8 @@ def test_the_clock_of_a_process_that_is_elsewhere_is_not_compared() -> None:
 
 def test_a_process_that_comes_back_to_a_clock_that_was_set_has_a_timing_fault() -> None:
     away = (
-        Fault(kind="crash", process="p1", at=1 * MS), Fault(kind="step", process="p1", at=2 * MS, offset=1 * MS),
+        Fault(kind="crash", process="p1", at=1 * MS),
+        Fault(kind="step", process="p1", at=2 * MS, offset=1 * MS),
         Fault(kind="restart", process="p1", at=3 * MS),
     )
     assert [detail["fault"] for detail in faults(play(Waiting(), fault=away), "p1#1")] == ["restart", "clock"]
@@ -333,7 +334,7 @@ def test_a_crash_in_the_middle_of_a_broadcast_is_one_between_operations_of_a_sen
                         yield operate(count_up, copy, name=name)
 
         run = play(script, seed=seed, fault=(Fault(kind="crash", process="p1", at=1 * MS, mid_broadcast=True),))
-        crash, = run.of("crash")
+        (crash,) = run.of("crash")
         detail = json.loads(crash["detail"])
         assert detail["mid_broadcast"]
         assert log.lines[-1][2] == (detail["operation"], detail["copy"])
@@ -444,7 +445,7 @@ def test_the_next_operation_is_due_when_the_one_before_it_had_its_effect() -> No
         yield operate(reading, bound=50 * US)
 
     run = play(script, members=("p1",), memory=Memory(duration="max", share=0.9), fault=(pause(85 * US, 14 * US),))
-    late, = timing(run)
+    (late,) = timing(run)
     assert (late["took_ns"], late["bound_ns"]) == ((99 + 45 - 90) * US, 50 * US)
 
 
@@ -701,7 +702,7 @@ def test_applications_that_only_send_send_nothing_that_goes_in_pieces() -> None:
 
     options = {"applications": lambda name: functions(on_start=start)}
     run = play(Waiting(), parameters={"senders": ("p2",)}, options=options, drain=0)
-    said, = refused
+    (said,) = refused
     assert said.startswith("p2: p2 only sends, so its messages have at most 1000 bytes, not 1001: send less")
     assert run.summary.messages_sent == 0
     with pytest.raises(ScenarioError, match="p2 only sends, so its messages have at most 1000 bytes, not 2000"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Batch, ProtocolError
+from plainchant.core.model import Batch, ProtocolError
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Workload
 from plainchant.sim.network import ESTIMATED_OVERHEAD, estimated_size
 
@@ -75,7 +75,7 @@ def test_in_wire_mode_bits_are_flipped_and_the_decoder_refuses() -> None:
 
 
 def test_a_decoder_that_accepts_flipped_bits_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plainchant.wire.Codec.decode", lambda self, data: Hello("g"))
+    monkeypatch.setattr("plainchant.core.wire.Codec.decode", lambda self, data: Hello("g"))
     with pytest.raises(ProtocolError, match="flipped bits"):
         run_network(Network(corrupt=1.0, wire=True))
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Host
+from plainchant.core.engine import Host
+from plainchant.core.memory import FAILED, Connection, Copy, Directory, Disconnect, Entry, Header, Nap, Operate, Procedure, Until
+from plainchant.core.model import ProtocolError, Reason, ScenarioError
 from plainchant.group import Message
-from plainchant.memory import FAILED, Connection, Copy, Directory, Disconnect, Entry, Header, Nap, Operate, Procedure, Until
-from plainchant.model import ProtocolError, Reason, ScenarioError
 from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, RandomFaults, Scenario
 from plainchant.sim import draw_faults
 from plainchant.sim import run as run_program
@@ -151,7 +151,9 @@ def test_being_late_is_no_fault_on_nodes() -> None:
     run = play(script, fault=(slow, paused, stepped), clock=(Clock(process="b.p2", offset=9 * MS),))
     told = {row["process"]: details(run, "fault", row["process"]) for row in run.of("fault")}
     assert {name: [detail["fault"] for detail in rows] for name, rows in told.items()} == {
-        "a.p1": ["pause"], "a.p2": ["step"], "b.p1": ["slow"],
+        "a.p1": ["pause"],
+        "a.p2": ["step"],
+        "b.p1": ["slow"],
     }
     assert not any("timing" in detail for rows in told.values() for detail in rows)
 
@@ -461,7 +463,7 @@ def test_what_is_lost_on_one_network_says_nothing_about_the_other() -> None:
 def test_a_crash_in_the_middle_of_a_broadcast_says_over_which_network() -> None:
     doomed = Fault(kind="crash", process="a.p1", at=0 * MS, mid_broadcast=True)
     run = play(speaking((1 * MS, 1)), parameters={"lans": 2}, fault=(doomed,))
-    detail, = details(run, "crash", "a.p1")
+    (detail,) = details(run, "crash", "a.p1")
     assert detail["lan"] == 2
     assert {name for _, name, what in run.lines if what == "1 over 1"} == set(detail["reached"])
 
@@ -608,8 +610,17 @@ def test_of_several_networks_one_works() -> None:
 
 def random_run(seed: int) -> NodesRun:
     rates = RandomFaults(
-        crash=50.0, node=100.0, processor=50.0, module=50.0, lan=100.0, sluggish=100.0, pause=100.0, restart_after=3 * MS,
-        pause_length=1 * MS, network_length=2 * MS, sluggish_length=2 * MS,
+        crash=50.0,
+        node=100.0,
+        processor=50.0,
+        module=50.0,
+        lan=100.0,
+        sluggish=100.0,
+        pause=100.0,
+        restart_after=3 * MS,
+        pause_length=1 * MS,
+        network_length=2 * MS,
+        sluggish_length=2 * MS,
     )
 
     def script(host: Host) -> Procedure:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from plainchant.model import Reason, ScenarioError
+from plainchant.core.model import Reason, ScenarioError
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import draw_faults
 

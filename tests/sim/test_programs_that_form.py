@@ -45,7 +45,10 @@ def test_those_who_agree_speak_in_a_group_that_is_renamed_and_closed() -> None:
     result = sim.run(main, protocol="newtop", members=4, agree=agrees)
     assert result.verdict == "holds"
     assert result.returned == {
-        "p1": "hall", "p2": [b"hello", b"still here"], "p3": [b"hello", b"still here"], "p4": None,
+        "p1": "hall",
+        "p2": [b"hello", b"still here"],
+        "p3": [b"hello", b"still here"],
+        "p4": None,
     }
 
 
@@ -82,7 +85,7 @@ def test_who_cannot_say_whether_it_agrees_does_not_and_tells_its_loop() -> None:
         await asyncio.sleep(1.0)
 
     sim.run(main, protocol="newtop", members=2, agree=cannot)
-    problem, = problems
+    (problem,) = problems
     assert problem["message"] == "p2 could not say whether it agrees to room, so it does not"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import plainchant
+from plainchant.core.model import UsageError
 from plainchant.group import Group, Rejected
-from plainchant.model import UsageError
 from plainchant.protocols import registry
 from plainchant.scenario.model import RandomFaults
 from plainchant.sim import Result, run

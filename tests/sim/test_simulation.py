@@ -12,8 +12,8 @@ from zlib import crc32
 
 import pytest
 
-from plainchant.engine import Host
-from plainchant.model import Batch, ProtocolError, Reason, UsageError
+from plainchant.core.engine import Host
+from plainchant.core.model import Batch, ProtocolError, Reason, UsageError
 from plainchant.scenario.model import Clock, Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace.writer import TraceBuffer
@@ -40,9 +40,7 @@ def fingerprint(seed: int) -> str:
     """Of a run with everything that is drawn at random."""
     members = ("p1", "p2", "p3", "p4", "p5")
     poisson = Workload(rate=200.0, arrivals="poisson")
-    run = run_toy(
-        Flood, members=members, network=ROUGH, random=EVERYTHING, workload=(poisson,), seed=seed, duration=300 * MS
-    )
+    run = run_toy(Flood, members=members, network=ROUGH, random=EVERYTHING, workload=(poisson,), seed=seed, duration=300 * MS)
     assert {row["kind"] for row in run.rows} >= {"fault", "crash", "deliver", "view", "leave", "end"}
     return hashlib.sha256(repr(run.rows).encode()).hexdigest()
 
@@ -62,9 +60,7 @@ def test_the_trace_does_not_depend_on_hashes() -> None:
     prints = set()
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
         prints.add(done.stdout.strip())
     assert prints == {fingerprint(7)}
 
@@ -81,7 +77,7 @@ def test_a_history_starts_joins_and_ends() -> None:
 
 def test_deliveries_carry_send_time_rank_digest_and_size() -> None:
     run = run_toy(Sequencer, workload=(Workload(senders=("p2",), rate=100.0, size=40, count=1),))
-    sent, = run.of("send")
+    (sent,) = run.of("send")
     payload = b"p2/g/1".ljust(40, b".")
     assert (sent["process"], sent["seq"], sent["size"], sent["digest"], sent["view"]) == (
         "p2",
@@ -107,9 +103,7 @@ def test_a_request_and_a_broadcast_are_two_packets_and_three_interrupts() -> Non
 
 
 def test_without_hardware_broadcast_a_packet_to_many_is_one_each() -> None:
-    run = run_toy(
-        Sequencer, network=Network(broadcast=False), workload=(Workload(senders=("p2",), rate=100.0, count=5),)
-    )
+    run = run_toy(Sequencer, network=Network(broadcast=False), workload=(Workload(senders=("p2",), rate=100.0, count=5),))
     assert run.summary.packets_by_type == {"Request": 5, "Ordered": 10}
 
 
@@ -125,7 +119,7 @@ def test_packets_of_a_turn_without_rows_are_charged_to_the_next_row() -> None:
             """Says nothing."""
 
     run = run_toy(Greeting, workload=())
-    end, = run.of("end", "p1")
+    (end,) = run.of("end", "p1")
     assert end["packets"] == 1
 
 
@@ -184,7 +178,7 @@ def test_a_protocol_that_halts_says_why_and_what_it_asked_for_afterwards_is_lost
             super().receive(source, packet)
 
     run = run_toy(Halting)
-    crash, = run.of("crash")
+    (crash,) = run.of("crash")
     assert crash["process"] == "p3"
     assert '"by":"protocol"' in crash["detail"]
     assert "only a minority is left" in crash["detail"]
@@ -289,9 +283,7 @@ def test_large_messages_are_cut_into_packets_and_put_together_again() -> None:
 
 def test_memory_of_send_times_is_bounded_and_exact() -> None:
     trace = TraceBuffer()
-    scenario = Scenario(
-        protocol="toy", members=("p1", "p2"), duration=SECOND, workload=(Workload(senders=("p1",), rate=5000.0),)
-    )
+    scenario = Scenario(protocol="toy", members=("p1", "p2"), duration=SECOND, workload=(Workload(senders=("p1",), rate=5000.0),))
     simulation = Simulation(scenario, trace=trace, description=describe_toy(Sequencer))
     simulation.run()
     rows = trace.table().to_pylist()

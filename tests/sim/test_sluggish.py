@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Host
-from plainchant.model import Pressure, ScenarioError, UsageError
+from plainchant.core.engine import Host
+from plainchant.core.model import Pressure, ScenarioError, UsageError
+from plainchant.lab.properties import verify
 from plainchant.scenario.model import Fault, RandomFaults, Scenario, Workload
 from plainchant.sim import Simulation, functions
 from plainchant.sim import run as run_program
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
 
 from .conftest import MS, SECOND, Run, run_toy
 from .toy import Flood, ToyParameters
@@ -63,7 +63,7 @@ def test_messages_wait_and_the_engine_is_told_when_they_are_too_many_and_when_th
     assert listener.told == [(41, True), (55, False)]
     assert listener.taken == [(1, 1), (11, 2), (55, 3), (55, 4), (55, 5), (55, 6), (61, 7), (71, 8), (81, 9), (91, 10)]
     assert [row["true_time"] // MS for row in run.of("deliver", "p2")] == [1, 11, 21, 31, 41, 51, 61, 71, 81, 91]
-    detail, = [json.loads(row["detail"]) for row in run.of("fault", "p2")]
+    (detail,) = [json.loads(row["detail"]) for row in run.of("fault", "p2")]
     assert detail == {"fault": "sluggish", "process": "p2", "length": 40 * MS, "count": 3}
 
 
@@ -116,8 +116,13 @@ def test_a_closed_loop_waits_for_its_sluggish_sender() -> None:
 def test_a_sequencer_keeps_its_promises_to_sluggish_members() -> None:
     """The real protocol stops numbering while a member has no room, and goes on."""
     scenario = Scenario(
-        protocol="sequencer", members=("p1", "p2", "p3"), duration=1 * SECOND, workload=(Workload(rate=300.0),),
-        fault=(sluggish(100, 300, count=20, process="p3"),), random=RandomFaults(sluggish=3.0), seed=5,
+        protocol="sequencer",
+        members=("p1", "p2", "p3"),
+        duration=1 * SECOND,
+        workload=(Workload(rate=300.0),),
+        fault=(sluggish(100, 300, count=20, process="p3"),),
+        random=RandomFaults(sluggish=3.0),
+        seed=5,
         parameters={"history": 16},
     )
     trace = TraceBuffer()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import PlainchantError, Reason, ScenarioError, Stream, UsageError
+from plainchant.core.model import PlainchantError, Reason, ScenarioError, Stream, UsageError
 from plainchant.scenario.model import Clock, Fault, Workload
 from plainchant.sim import ApplicationError, functions
 from plainchant.sim.workload import Numbering, Source

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import UsageError, View
+from plainchant.core.model import UsageError, View
 from plainchant.scenario.model import Delay, Fault, Network, Workload
 from plainchant.sim import ApplicationError, Member, functions
 from plainchant.sim.workload import WAITING, payload_of
@@ -43,9 +43,7 @@ def test_start_stop_burst_and_count() -> None:
 
 
 def test_a_closed_loop_has_so_many_messages_under_way() -> None:
-    run = run_toy(
-        Sequencer, workload=(Workload(senders=("p2",), closed=2),), network=Network(delay=Delay("constant", 5 * MS))
-    )
+    run = run_toy(Sequencer, workload=(Workload(senders=("p2",), closed=2),), network=Network(delay=Delay("constant", 5 * MS)))
     times = [row["true_time"] for row in run.of("send")]
     assert times == [at * MS for at in range(0, 100, 10) for _ in range(2)]
 

@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from plainchant.engine import Engine, Host
-from plainchant.model import MS, Admit, Batch, Form, Join, Packet, Propose, Reason, Release, Timer, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import MS, Admit, Batch, Form, Join, Packet, Propose, Reason, Release, Timer, View
 from plainchant.protocols.registry import Description, Promise
 
 

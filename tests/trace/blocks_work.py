@@ -70,42 +70,59 @@ JOBS_WRONG: list[tuple[str, dict[str, str]]] = [
     ("job j of 'x' has an effect at p twice: of attempts 1 and 1", queue(f"{PUT} | {ONE} | {EFFECT} | {EFFECT} | end")),
     ("p deals job j of 'x' to q, though it is done", queue(f"{PUT} | {ONE} | {EFFECT} | {TWO} | end")),
     ("p deals job j of 'x' to q, though p has it", queue(f"{PUT} | {ONE} | {TWO} | end")),
-    ("p deals job j of 'x' to p as attempt 1, and there was an attempt 1 before",
-     queue(f"{PUT} | {ONE} | {BACK} | {ONE} | {EFFECT} | end")),
-    ("job j of 'x' has an effect at p of attempt 1 by p, though attempt 2 is q's",
-     queue(f"{PUT} | {ONE} | {BACK} | {TWO} | {EFFECT} | end")),
-    ("job j of 'x' has an effect at p of attempt 1, which was given back before",
-     queue(f"{PUT} | {ONE} | {BACK} | {EFFECT} | end")),
+    (
+        "p deals job j of 'x' to p as attempt 1, and there was an attempt 1 before",
+        queue(f"{PUT} | {ONE} | {BACK} | {ONE} | {EFFECT} | end"),
+    ),
+    (
+        "job j of 'x' has an effect at p of attempt 1 by p, though attempt 2 is q's",
+        queue(f"{PUT} | {ONE} | {BACK} | {TWO} | {EFFECT} | end"),
+    ),
+    (
+        "job j of 'x' has an effect at p of attempt 1, which was given back before",
+        queue(f"{PUT} | {ONE} | {BACK} | {EFFECT} | end"),
+    ),
     ("job j of 'x' has an effect at p of attempt 1, and the last one dealt is None", queue(f"{PUT} | {EFFECT} | end")),
     ("p begins attempt 1 at job j of 'x', which it was not dealt", queue(f"{PUT} | {START} | end")),
     ("p begins attempt 2 at job j of 'x', which it was not dealt", queue(f"{PUT} | {TWO} | start job=j attempt=2 | end")),
     ("p begins attempt 1 at job j of 'x' twice", queue(f"{PUT} | {ONE} | {START} | {START} | {EFFECT} | end")),
     ("p begins attempt 1 at job j of 'x', which is done", queue(f"{PUT} | {ONE} | {EFFECT} | {START} | end")),
-    ("job j of 'x' is not done at p in the end: p has it, and does nothing about it",
-     queue(f"{PUT} | {ONE} | {START} | {STOP} | end")),
+    (
+        "job j of 'x' is not done at p in the end: p has it, and does nothing about it",
+        queue(f"{PUT} | {ONE} | {START} | {STOP} | end"),
+    ),
     ("job j of 'x' is not done at p in the end: q has it, and does nothing about it", queue(f"{PUT} | {TWO} | end")),
-    ("job j of 'x' is not done at p in the end: nobody has it, though q could",
-     queue(f"work worker=q at_once=1 | {PUT} | end")),
-    ("job j of 'x' has two effects: attempt 1 by p at p, attempt 1 by p at q",
-     queue(f"{PUT} | {ONE} | {EFFECT} | end", f"{PUT} | {ONE} | {EFFECT.replace('value=v', 'value=w')} | end")),
-    ("attempt 1 at job j of 'x' is p's and q's",
-     queue(f"{PUT} | {ONE} | {START} | end", f"{PUT} | {ONE.replace('worker=p', 'worker=q')} | {START} | end")),
+    ("job j of 'x' is not done at p in the end: nobody has it, though q could", queue(f"work worker=q at_once=1 | {PUT} | end")),
+    (
+        "job j of 'x' has two effects: attempt 1 by p at p, attempt 1 by p at q",
+        queue(f"{PUT} | {ONE} | {EFFECT} | end", f"{PUT} | {ONE} | {EFFECT.replace('value=v', 'value=w')} | end"),
+    ),
+    (
+        "attempt 1 at job j of 'x' is p's and q's",
+        queue(f"{PUT} | {ONE} | {START} | end", f"{PUT} | {ONE.replace('worker=p', 'worker=q')} | {START} | end"),
+    ),
 ]
 
 JOBS_RIGHT: list[tuple[str, dict[str, str]]] = [
-    ("put, dealt and done", queue(
-        f"work worker=p at_once=1 | {PUT} | {ONE} | {START} | {STOP} | {EFFECT} | end",
-        f"work worker=p at_once=1 | {PUT} | {ONE} | {EFFECT} | end",
-    )),
+    (
+        "put, dealt and done",
+        queue(
+            f"work worker=p at_once=1 | {PUT} | {ONE} | {START} | {STOP} | {EFFECT} | end",
+            f"work worker=p at_once=1 | {PUT} | {ONE} | {EFFECT} | end",
+        ),
+    ),
     ("its worker is still at it", queue(f"{PUT} | {ONE} | {START} | end")),
     ("nobody works", queue(f"{PUT} | end")),
     ("nobody works any more", queue(f"work worker=q at_once=1 | rest worker=q | {PUT} | end")),
     ("given up in the end", queue(f"{PUT} | {ONE} | {BACK} | effect job=j attempt=1 worker=null failed=true value=v | end")),
-    ("what a crashed process was alone with", queue(
-        f"{PUT} | {ONE} | {EFFECT} | crash",
-        f"{PUT} | {ONE.replace('worker=p', 'worker=q')} | {START} | "
-        "effect job=j attempt=1 worker=q failed=false value=w | end",
-    )),
+    (
+        "what a crashed process was alone with",
+        queue(
+            f"{PUT} | {ONE} | {EFFECT} | crash",
+            f"{PUT} | {ONE.replace('worker=p', 'worker=q')} | {START} | "
+            "effect job=j attempt=1 worker=q failed=false value=w | end",
+        ),
+    ),
 ]
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -115,19 +132,29 @@ GIVEN = 'given question=p/1 value="yes"'
 
 
 def outcome(
-    *answers: str, need: str = "majority", gone: str = "", late: str = "", failed: str = "", enough: bool = True,
-    why: str = "enough", at_view: int = 1, asked: str = "pqr", value: str = "yes",
+    *answers: str,
+    need: str = "majority",
+    gone: str = "",
+    late: str = "",
+    failed: str = "",
+    enough: bool = True,
+    why: str = "enough",
+    at_view: int = 1,
+    asked: str = "pqr",
+    value: str = "yes",
 ) -> str:
     """The row of an outcome; members are p, q and r."""
 
     def dump(told: object) -> str:
         return json.dumps(told, separators=(",", ":"))
 
-    return " ".join([
-        f"outcome question=p/1 need={need} why={why} enough={dump(enough)} at_view={at_view} asked={dump(list(asked))}",
-        f"answers={dump([[member, value] for member in answers])} failed={dump([[member, 'no'] for member in failed])}",
-        f"gone={dump(list(gone))} late={dump(list(late))}",
-    ])
+    return " ".join(
+        [
+            f"outcome question=p/1 need={need} why={why} enough={dump(enough)} at_view={at_view} asked={dump(list(asked))}",
+            f"answers={dump([[member, value] for member in answers])} failed={dump([[member, 'no'] for member in failed])}",
+            f"gone={dump(list(gone))} late={dump(list(late))}",
+        ]
+    )
 
 
 def asking(
@@ -137,9 +164,15 @@ def asking(
     whole: dict[str, str] = {}
     for name, last in (("p", f"{end} | end"), ("q", "end"), ("r", r)):
         answer = [GIVEN.replace("yes", "no")] if name in fails else [GIVEN] if name in given else []
-        whole[name] = " | ".join([
-            "begin 1 p,q,r", ASKED.format(need=need), *answer, *([view] if view else []), last,
-        ])
+        whole[name] = " | ".join(
+            [
+                "begin 1 p,q,r",
+                ASKED.format(need=need),
+                *answer,
+                *([view] if view else []),
+                last,
+            ]
+        )
     return rows(REQUESTS, **whole)
 
 
@@ -154,15 +187,19 @@ ANSWERS_WRONG: list[tuple[str, dict[str, str]]] = [
     ("has another answer of q than it gave", asking(outcome("q", "p", late="r", value="no"))),
     ("has an answer of q, which it never gave", asking(_END, given="p")),
     ("says that r is gone, which is in view 1 {p, q, r}", asking(outcome("q", "p", gone="r"))),
-    ("says that r is late, which is gone from view 2 {p, q}",
-     asking(outcome("p", "q", late="r", at_view=2), view="view 2 p,q", r="crash")),
+    (
+        "says that r is late, which is gone from view 2 {p, q}",
+        asking(outcome("p", "q", late="r", at_view=2), view="view 2 p,q", r="crash"),
+    ),
     ("in view 7, which is not in force there", asking(outcome("q", "p", late="r", at_view=7))),
     ("does not wait for p, r, though nobody stopped it", asking(outcome("q", late="pr", enough=False, why="impossible"))),
     ("names others as asked than were asked", asking(outcome("q", "p", asked="pq"))),
     ("has 2 answers of 3 and calls that enough", asking(outcome("p", "q", need="all", late="r"), need="all")),
     ("has 2 answers of 3 and calls that enough", asking(outcome("p", "q", need="all", failed="r"), need="all", fails="r")),
-    ("p takes question p/1 for one to p, q, r, and it was delivered in view 2 {p, q}",
-     rows(REQUESTS, p=f"begin 1 p,q,r | view 2 p,q | {ASKED.format(need='first')} | crash")),
+    (
+        "p takes question p/1 for one to p, q, r, and it was delivered in view 2 {p, q}",
+        rows(REQUESTS, p=f"begin 1 p,q,r | view 2 p,q | {ASKED.format(need='first')} | crash"),
+    ),
     ("p has two outcomes of question p/1", asking(f"{_END} | {_END}")),
     ("question p/1 has one outcome at p and another at r", asking(_END, r=f"{outcome('q', 'r', late='p')} | end")),
     ("p has an outcome of question p/1, which nobody asked", rows(REQUESTS, p=f"begin 1 p,q,r | {_END} | end")),
@@ -179,9 +216,15 @@ ANSWERS_RIGHT: list[tuple[str, dict[str, str]]] = [
     ("stopped by its asker", asking(outcome("q", need="all", late="pr", enough=False, why="stopped"), need="all")),
     ("somebody has failed", asking(outcome("q", failed="p", late="r", enough=False, why="stopped"), fails="p")),
     ("what a crashed process was alone with", asking(_END, r=f"{outcome('q', 'r', late='p')} | crash")),
-    ("somebody is still at an answer", rows(
-        REQUESTS, p=f"{_OPEN} | end", q=f"{_OPEN.replace(f' | {GIVEN}', '')} | end", r=f"{_OPEN} | end",
-    )),
+    (
+        "somebody is still at an answer",
+        rows(
+            REQUESTS,
+            p=f"{_OPEN} | end",
+            q=f"{_OPEN.replace(f' | {GIVEN}', '')} | end",
+            r=f"{_OPEN} | end",
+        ),
+    ),
     ("whoever asked has crashed", rows(REQUESTS, p=f"{_OPEN} | crash", q=f"{_OPEN} | end", r=f"{_OPEN} | end")),
 ]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plainchant.trace.reference import Verification, Violation, verify
+from plainchant.lab.properties import Verification, Violation, verify
 from plainchant.trace.schema import SCHEMA
 
 _ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "sent", "deliver", "reject", "block", "drop", "note"})
@@ -114,9 +114,7 @@ def _event(words: list[str]) -> dict[str, Any]:
     return row
 
 
-def correct_run(
-    random: Random, *, processes: int = 5, messages: int = 60, changes: bool = True
-) -> dict[str, list[str]]:
+def correct_run(random: Random, *, processes: int = 5, messages: int = 60, changes: bool = True) -> dict[str, list[str]]:
     """Histories of a random run that keeps every order and every view property: all processes follow one log.
 
     With ``changes``, one process crashes, one leaves and one joins on the way. Senders send in whatever view they

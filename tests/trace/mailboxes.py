@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plainchant.model import MS, US
+from plainchant.core.model import MS, US
 
 from .script import Script
 

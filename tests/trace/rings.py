@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plainchant.model import MS, US
+from plainchant.core.model import MS, US
 
 from .script import Script
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from plainchant.model import MS
+from plainchant.core.model import MS
+from plainchant.lab.explain.explainer import Explainer, Story
 from plainchant.trace import TraceBuffer
-from plainchant.trace.explain import Explainer, Story
 
 
 class Script:
@@ -49,7 +49,13 @@ class Script:
         self.add(when, at, "crash", group=None)
 
     def _row(
-        self, when: float, process: str, kind: str, group: str | None, sender: str | None = None, seq: int | None = None,
+        self,
+        when: float,
+        process: str,
+        kind: str,
+        group: str | None,
+        sender: str | None = None,
+        seq: int | None = None,
         extra: dict[str, Any] | None = None,
     ) -> None:
         time = round(when * MS)
@@ -67,7 +73,12 @@ class Script:
 def silence(of: str, *, last: int, block: int = 10, for_: float = 251) -> dict[str, Any]:
     """The detail of a suspicion because of a silence, in ms; the patience is 250 ms."""
     return {
-        "process": of, "last": last, "block": block, "silence": round(for_ * MS), "patience": 250 * MS, "why": "silence",
+        "process": of,
+        "last": last,
+        "block": block,
+        "silence": round(for_ * MS),
+        "patience": 250 * MS,
+        "why": "silence",
         "situation": "suspects",
     }
 
@@ -95,15 +106,24 @@ def partition() -> Script:
             script.add(500, who, "suspect", **silence(of, last=last, block=13, for_=250.5))
         detection = {"m": 8, "k": 11, "l": 10}
         discarded = [["k", 1, 1]] if who == "i" else []
-        script.add(502, who, "confirm", detection=detection, cut=dict.fromkeys(detection, 8), by="i", discarded=discarded,
-                   suspected_for=241 * MS)
+        script.add(
+            502,
+            who,
+            "confirm",
+            detection=detection,
+            cut=dict.fromkeys(detection, 8),
+            by="i",
+            discarded=discarded,
+            suspected_for=241 * MS,
+        )
         script.add(502, who, "remove", failed=["k", "l", "m"], block=14)
         script.view(504, who, 2, "i j")
     for who in ("k", "l"):
         for of in ("i", "j"):
             script.add(530, who, "suspect", process=of, last=12, why="mutual", by=of, situation="suspects")
-        script.add(532, who, "confirm", detection={"i": 12, "j": 12}, cut={"i": 12, "j": 12}, by="l", discarded=[],
-                   suspected_for=2 * MS)
+        script.add(
+            532, who, "confirm", detection={"i": 12, "j": 12}, cut={"i": 12, "j": 12}, by="l", discarded=[], suspected_for=2 * MS
+        )
         script.add(532, who, "remove", failed=["i", "j"], block=16)
         script.view(534, who, 3, "k l")
     script.end(600, "i j k l")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from plainchant.trace.accepted import MOST, accepted_once
+from plainchant.lab.properties.accepted import MOST, accepted_once
 
 from .build import trace
 

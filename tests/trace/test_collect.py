@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plainchant.model import TraceError
+from plainchant.core.model import TraceError
+from plainchant.lab.properties import verify
 from plainchant.trace import SCHEMA, TraceBuffer, collect, read, validate
 from plainchant.trace.collect import CollectSummary
-from plainchant.trace.reference import verify
 from plainchant.trace.spool import Spool
 
 from .build import correct_run, joined, trace
@@ -239,9 +239,7 @@ def test_messages_are_sent_when_their_sender_says_in_the_same_run(tmp_path: Path
         ([("join", "g"), ("crash", None)], "crash"),
     ],
 )
-def test_a_crash_is_noted_where_a_history_does_not_end(
-    tmp_path: Path, events: list[tuple[str, str | None]], ending: str
-) -> None:
+def test_a_crash_is_noted_where_a_history_does_not_end(tmp_path: Path, events: list[tuple[str, str | None]], ending: str) -> None:
     with begun(tmp_path) as spool:
         for time, (kind, group) in enumerate(events, 1):
             spool.row(kind, time, group)

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.cli import main
-from plainchant.model import MS, UsageError
+from plainchant.core.model import MS, UsageError
+from plainchant.lab.draw.diagram import diagram
+from plainchant.lab.draw.layout import Layout
+from plainchant.lab.draw.marks import SHEET, SIGNS
+from plainchant.lab.draw.rows import scene
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
-from plainchant.trace.diagram import diagram
-from plainchant.trace.diagram_layout import Layout
-from plainchant.trace.diagram_marks import SHEET, SIGNS
-from plainchant.trace.diagram_rows import scene
 
 from .build import trace
 from .rings import crashed, omission, ring, turn, voted
@@ -92,7 +92,9 @@ def test_arrows_lead_from_the_send_to_every_delivery_elsewhere() -> None:
     picture = parsed(diagram(script.table()))
     arrows = [title for title in titles(picture) if title.startswith("g/p/1: sent")]
     assert arrows == [
-        "g/p/1: sent at 1.000 ms, delivered by q at 2.000 ms", "g/p/1: sent at 1.000 ms, delivered by r at 2.000 ms"]
+        "g/p/1: sent at 1.000 ms, delivered by q at 2.000 ms",
+        "g/p/1: sent at 1.000 ms, delivered by r at 2.000 ms",
+    ]
     sends = [one for one in picture.iter(f"{SVG}circle") if titles_of(one) == ["1.000 ms: p sends g/p/1"]]
     deliveries = [one for one in picture.iter(f"{SVG}polygon") if titles_of(one) == ["2.000 ms: q delivers g/p/1"]]
     assert float(sends[0].get("cx", "0")) < min(float(x) for x in re.findall(r"([\d.]+),", deliveries[0].get("points", "")))
@@ -302,9 +304,7 @@ def test_the_command_draws(directory: Path, capsys: pytest.CaptureFixture[str]) 
         (["--diagram", "x.svg", "--group", "h"], 'there is no group "h"'),
     ],
 )
-def test_a_slip_is_one_sentence(
-    directory: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slip_is_one_sentence(directory: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", str(directory), *arguments]) == 2
     assert sentence in capsys.readouterr().err
 
@@ -327,8 +327,11 @@ def test_turns_are_boxes_and_the_token_passes_between_them() -> None:
     assert [titles_of(box)[0].partition(",")[0] for box in overdue] == ["40.000 ms: c has turn 12"]
     passes = [title for title in titles(picture) if title.startswith("the token passes")]
     assert passes == [
-        "the token passes from a to b", "the token passes from b to c", "the token passes from c to a",
-        "the token passes from c to a", "the token passes from a to c",
+        "the token passes from a to b",
+        "the token passes from b to c",
+        "the token passes from c to a",
+        "the token passes from c to a",
+        "the token passes from a to c",
     ], "not to the turn that came by a timeout, nor from it to the one that did not follow"
     assert "12" in texts(picture, "bad")
     assert "b?" in texts(picture, "bad")
@@ -348,7 +351,8 @@ def test_a_box_has_in_it_what_is_sent_in_the_turn() -> None:
     picture = parsed(diagram(crashed().table(), first=9 * MS))
     (send,) = [one for one in picture.iter(f"{SVG}circle") if titles_of(one) == ["12.000 ms: c sends g/c/1"]]
     box = next(
-        box for box in picture.iter(f"{SVG}rect")
+        box
+        for box in picture.iter(f"{SVG}rect")
         if box.get("class") == "turn" and any("c has turn 9" in title for title in titles_of(box))
     )
     left, wide = float(box.get("x", "0")), float(box.get("width", "0"))

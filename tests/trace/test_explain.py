@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from plainchant.model import MS, UsageError
+from plainchant.core.model import MS, UsageError
+from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.reading import explainer_of
+from plainchant.lab.explain.rows import Message
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import MalformedTrace, TraceBuffer
-from plainchant.trace.explain import Explainer, Story
-from plainchant.trace.explain_reading import explainer_of
-from plainchant.trace.explain_rows import Message
 
 from .build import trace
 
@@ -27,8 +27,16 @@ class Script:
         self._trace = TraceBuffer()
 
     def add(
-        self, when: float, at: str, kind: str, message: str = "", *, view: int | None = None, rank: int | None = None,
-        members: str = "", **detail: Any,
+        self,
+        when: float,
+        at: str,
+        kind: str,
+        message: str = "",
+        *,
+        view: int | None = None,
+        rank: int | None = None,
+        members: str = "",
+        **detail: Any,
     ) -> None:
         sender, _, seq = message.partition("/")
         extra: dict[str, Any] = {"detail": detail} if detail else {}
@@ -68,7 +76,10 @@ def test_an_uneventful_life_has_no_reasons() -> None:
     script.add(2, "q", "deliver", "p/1", view=1)
     story = script.message("p", 1)
     assert [step.what for step in story.steps] == [
-        "p sends it in view 1 {p, q}", "p delivers it, at once", "q delivers it, 1.0 ms after its send"]
+        "p sends it in view 1 {p, q}",
+        "p delivers it, at once",
+        "q delivers it, 1.0 ms after its send",
+    ]
     assert [step.because for step in story.steps] == [None, None, None]
     assert story.conclusion.startswith("Delivered by all 2 that were members when it was sent.")
 
@@ -108,9 +119,11 @@ def test_without_such_rows_the_reason_is_called_probable() -> None:
     for seq in (6, 7):
         script.add(20, "q", "deliver", f"p/{seq}", view=1)
     assert because(script.message("p", 6), "q delivers") == (
-        "it came 13.5 ms after p's delivery; probably its packet was late, or lost and sent again: the trace does not say")
+        "it came 13.5 ms after p's delivery; probably its packet was late, or lost and sent again: the trace does not say"
+    )
     assert because(script.message("p", 7), "q delivers") == (
-        "it probably waited for g/p/6, which comes before it and came at the same instant")
+        "it probably waited for g/p/6, which comes before it and came at the same instant"
+    )
 
 
 def test_a_block_row_that_names_the_message_is_quoted() -> None:
@@ -120,8 +133,7 @@ def test_a_block_row_that_names_the_message_is_quoted() -> None:
     script.add(1, "p", "deliver", "p/1", view=1)
     script.add(2, "q", "block", "p/1", view=1, text="g/r/3 happened before it")
     script.add(5, "q", "deliver", "p/1", view=1)
-    assert because(script.message("p", 1), "q delivers") == (
-        "it was held back from 2.000 ms on: g/r/3 happened before it")
+    assert because(script.message("p", 1), "q delivers") == ("it was held back from 2.000 ms on: g/r/3 happened before it")
 
 
 def test_an_election_in_between_held_up_everybody() -> None:
@@ -153,8 +165,7 @@ def test_a_message_that_was_ordered_twice_says_so() -> None:
         script.add(70, "q", "send", f"q/{seq + 1}", view=1)
         script.add(71, "q", "deliver", f"q/{seq + 1}", view=1, rank=6 + seq)
     story = script.message("q", 1)
-    assert because(story, "r delivers") == (
-        "the group had nobody to order it until q was elected at 50.000 ms (p is silent)")
+    assert because(story, "r delivers") == ("the group had nobody to order it until q was elected at 50.000 ms (p is silent)")
     assert "under different numbers, 5 (at p) and 6 (at q)" in story.conclusion
 
 
@@ -166,7 +177,8 @@ def test_resilience_is_waiting_for_acknowledgements() -> None:
     script.add(3, "p", "deliver", "p/1", view=1, rank=1)
     script.add(4, "q", "deliver", "p/1", view=1, rank=1)
     assert because(script.message("p", 1), "p delivers") == (
-        "with resilience 1 nobody delivers it before 1 other member holds it: acknowledged by q at 2.000 ms")
+        "with resilience 1 nobody delivers it before 1 other member holds it: acknowledged by q at 2.000 ms"
+    )
 
 
 def test_a_message_that_was_lost_says_with_whom() -> None:
@@ -181,7 +193,8 @@ def test_a_message_that_was_lost_says_with_whom() -> None:
     story = script.message("p", 1)
     assert because(story, "q never delivers") == (
         "only p had it, and crashed: it was lost with that process; in force: cut, source p (since 0.500 ms); "
-        "q, elected at 9.000 ms, goes on after number 4, and number 5 is given anew")
+        "q, elected at 9.000 ms, goes on after number 4, and number 5 is given anew"
+    )
     assert story.conclusion.startswith("Delivered by 1 of 2 that were members when it was sent; not by q:")
 
 
@@ -275,7 +288,10 @@ def simulated() -> pa.Table:
 def test_a_large_run_is_read_in_part_and_tells_the_same(simulated: pa.Table, tmp_path: Path) -> None:
     pq.write_table(simulated, tmp_path / "t.parquet", row_group_size=500)
     questions: list[tuple[Message | None, tuple[str, int] | None]] = [
-        (("g", "p4", 56), None), (("g", "p1", 3), None), (None, ("g", 2))]
+        (("g", "p4", 56), None),
+        (("g", "p1", 3), None),
+        (None, ("g", 2)),
+    ]
     for message, view in questions:
         stories = []
         for small in (10**9, 0):
@@ -284,7 +300,8 @@ def test_a_large_run_is_read_in_part_and_tells_the_same(simulated: pa.Table, tmp
         whole, part = stories
         # What is usual is measured on what was read: the only thing that may differ.
         assert [(step.process, step.index, step.what) for step in part.steps] == [
-            (step.process, step.index, step.what) for step in whole.steps]
+            (step.process, step.index, step.what) for step in whole.steps
+        ]
 
 
 def test_every_event_of_a_real_run_can_be_asked_about(simulated: pa.Table) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS
+from plainchant.core.model import MS
+from plainchant.lab.explain.blocks import RANK_BITS
+from plainchant.lab.explain.explainer import Explainer, Story
 from plainchant.protocols.newtop.delivery import RANK_BITS as ENGINE_RANK_BITS
 from plainchant.trace import TraceBuffer
-from plainchant.trace.explain import Explainer, Story
-from plainchant.trace.explain_blocks import RANK_BITS
 
 GROUPS = {"g": ["p", "q"], "h": ["p", "r"]}
 EMITTER = 7
@@ -38,8 +38,16 @@ class Script:
             self.deliver(seq + 0.5, "q", seq)
 
     def add(
-        self, when: float, at: str, kind: str, group: str | None, seq: int | None = None, *, view: int | None = 1,
-        rank: int | None = None, **extra: Any,
+        self,
+        when: float,
+        at: str,
+        kind: str,
+        group: str | None,
+        seq: int | None = None,
+        *,
+        view: int | None = 1,
+        rank: int | None = None,
+        **extra: Any,
     ) -> None:
         sender = "p" if seq is not None else None
         view = None if group is None else view

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from plainchant.lab.explain.explainer import Explainer
 from plainchant.scenario import find, load
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
-from plainchant.trace.explain import Explainer
 
 
 def test_who_comes_back_later_is_not_expected_to_deliver_what_was_sent_before() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import MS
-from plainchant.trace.explain import Explainer
-from plainchant.trace.explain_words import crash_words, fault_words
+from plainchant.core.model import MS
+from plainchant.lab.explain.explainer import Explainer
+from plainchant.lab.explain.words import crash_words, fault_words
 
 from .mailboxes import MailboxScript, late_sender
 

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.cli import main
-from plainchant.model import MS, UsageError
+from plainchant.core.model import MS, UsageError
+from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.reading import explainer_of
+from plainchant.lab.show import lines
 from plainchant.trace import validate
-from plainchant.trace.explain import Explainer, Story
-from plainchant.trace.explain_reading import explainer_of
-from plainchant.trace.show import lines
 
 from .rings import P, crashed, omission, ring, turn, voted
 from .script import Script, partition
@@ -51,7 +51,8 @@ def test_a_crash_is_told_with_what_its_successor_knew() -> None:
         "c installs view 2, after 1 delivery in view 1, the last g/c/1",
     ]
     assert because(story, "c eliminates") == (
-        "no heartbeat of it came for 26.0 ms after turn 10; a answered and knows of no later turn; its last packet is number 4")
+        "no heartbeat of it came for 26.0 ms after turn 10; a answered and knows of no later turn; its last packet is number 4"
+    )
     assert story.conclusion == (
         "View 2 follows view 1 without b (c heard no heartbeat of b). All 2 members installed it. It took 28.5 ms from b's "
         "crash to the first installation, 26.5 ms of them until somebody suspected it; the run states that it takes at most "
@@ -87,7 +88,8 @@ def test_who_misses_something_for_good_says_what_and_what_it_did_about_it() -> N
     ]
     assert because(story, "c halts") == (
         "only those stay who have everything; missing was packet 7 of a, which it had asked for once, at 12.000 ms (a sent "
-        "it again, in vain); 1 packet of a had come too late and was thrown away")
+        "it again, in vain); 1 packet of a had come too late and was thrown away"
+    )
     assert story.conclusion == (
         "At 20.000 ms, in view 1 of g {a, b, c}, c halts: c has missed a packet before turn 5 of b. The reason: only those "
         "stay who have everything; missing was packet 7 of a, which it had asked for once, at 12.000 ms (a sent it again, in "
@@ -96,7 +98,8 @@ def test_who_misses_something_for_good_says_what_and_what_it_did_about_it() -> N
     )
     assert because(process(omission(asked=False), "c"), "c halts") == (
         "only those stay who have everything; missing was packet 7 of a (with r = 0 nothing is sent again); 1 packet of a "
-        "had come too late and was thrown away")
+        "had come too late and was thrown away"
+    )
 
 
 def test_what_was_missing_once_and_came_is_not_what_a_member_stopped_for() -> None:
@@ -124,7 +127,8 @@ def test_who_was_eliminated_hears_by_whom_and_why() -> None:
     script.end(60, "a b")
     assert because(process(script, "c"), "c halts") == (
         "a had eliminated it at 30.000 ms (no heartbeat of it came for 26.0 ms after turn 9; b answered and knows of no "
-        "later turn; its last packet is number 3)")
+        "later turn; its last packet is number 3)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,8 +136,11 @@ def test_who_was_eliminated_hears_by_whom_and_why() -> None:
     [
         ("unheard", {}, "others may not have heard it either: that is a send omission, and counts as a crash"),
         ("deaf", {}, "who hears nobody is taken to be cut off itself, and does not eliminate all the others"),
-        ("minority", {"silent": ["a", "b"], "base": ["a", "b", "c"]},
-         "by the majority rule only the larger part of a group goes on; of the ring {a, b, c} it did not hear a and b"),
+        (
+            "minority",
+            {"silent": ["a", "b"], "base": ["a", "b", "c"]},
+            "by the majority rule only the larger part of a group goes on; of the ring {a, b, c} it did not hear a and b",
+        ),
     ],
 )
 def test_the_rule_by_which_a_member_stops(code: str, evidence: dict[str, list[str]], words: str) -> None:
@@ -166,7 +173,8 @@ def test_a_delivery_that_waited_for_a_missing_packet() -> None:
     story = Explainer(held_up().table()).message(("g", "a", 1))
     assert because(story, "c delivers it") == (
         "packet 7 of b, which had to come before it, was missing here: c asked in its turn at 42.000 ms, and b sent it again at "
-        "44.000 ms")
+        "44.000 ms"
+    )
     assert story.steps[0].what == "a sends it in view 1 {a, b, c}, in turn 20"
     assert because(story, "a delivers it") is None
 
@@ -212,7 +220,8 @@ def late() -> Script:
 def test_a_missed_deadline_is_told_with_what_was_broken_meanwhile() -> None:
     story = Explainer(late().table()).message(("g", "a", 1))
     assert told(story)[0] == (
-        "a sends it in view 1 {a, b, c}, in turn 4, 55.0 ms after the turn before, and P is 40.0 ms; due 10.0 ms later")
+        "a sends it in view 1 {a, b, c}, in turn 4, 55.0 ms after the turn before, and P is 40.0 ms; due 10.0 ms later"
+    )
     assert "b delivers it, 15.0 ms after its send, 5.0 ms after its deadline" in told(story)
     assert "c delivers it, 1.0 ms after its send, 9.0 ms before its deadline" in told(story)
     assert (
@@ -220,7 +229,8 @@ def test_a_missed_deadline_is_told_with_what_was_broken_meanwhile() -> None:
         "55.0 ms, and P is 40.0 ms; at 62.000 ms b reacts 30.0 ms late; at most 1.0 ms is assumed (the worst of 2)."
     ) in story.conclusion
     assert "Of its 1 message with a deadline 1 came late: g/a/1 (by 5.0 ms); --message g/a/1 tells why." in (
-        process(late(), "a").conclusion)
+        process(late(), "a").conclusion
+    )
 
 
 def test_a_deadline_that_was_met_or_that_nobody_guarantees() -> None:

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from plainchant.model import MS, Duration, UsageError
+from plainchant.core.model import MS, Duration, UsageError
+from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.reading import explainer_of
 from plainchant.scenario import find, load
 from plainchant.scenario.model import Fault
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer, validate
-from plainchant.trace.explain import Explainer, Story
-from plainchant.trace.explain_reading import explainer_of
 
 from .build import trace
 from .script import Script, partition, silence
@@ -64,9 +64,11 @@ def test_the_story_of_one_part() -> None:
         "j installs view 2, after 1 delivery in view 1, the last g/m/1",
     ]
     assert because(story, "i suspects m") == (
-        "block 10 lacked it for 251.0 ms, and i's patience is 250.0 ms; its last here is block 8")
+        "block 10 lacked it for 251.0 ms, and i's patience is 250.0 ms; its last here is block 8"
+    )
     assert because(story, "i suspects k") == (
-        "block 13 lacked them for 250.5 ms, and i's patience is 250.0 ms; their last here: k block 11 and l block 10")
+        "block 13 lacked them for 250.5 ms, and i's patience is 250.0 ms; their last here: k block 11 and l block 10"
+    )
     assert because(story, "i confirms") == "all whom it does not suspect suspect them too, 241.0 ms after the first suspicion"
     assert because(story, "j agrees") == "i has confirmed the same, 241.0 ms after the first suspicion"
     assert story.conclusion == (
@@ -149,7 +151,8 @@ def test_refutations_and_whether_they_came_in_time() -> None:
     assert because(story, "q drops its suspicion of r") == "p refuted it"
     assert because(story, "t refutes") == "too late: q discarded it at 303.000 ms"
     assert because(story, "q discards a refutation by t of the suspicion of s") == (
-        "it came from somebody who is suspected here, or counts as failed")
+        "it came from somebody who is suspected here, or counts as failed"
+    )
     assert because(story, "r refutes t's suspicion of s") == "in vain: t confirmed its suspicion at 307.000 ms"
     assert "Agreed by p, q and r: s counts up to block 9, and t counts up to block 8." in story.conclusion
     assert "Replaced by nulls: g/s/4 to g/s/5 and g/t/7." in story.conclusion
@@ -162,7 +165,8 @@ def test_cuts_that_differ_are_noticed() -> None:
         script.add(5, who, "confirm", detection={"r": 9}, cut={"r": block}, by=who, discarded=[])
         script.view(6, who, 2, "p q")
     assert "Not all of them have the same cut: r counts up to block 9 (at p); r counts up to block 10 (at q)." in (
-        script.story(2).conclusion)
+        script.story(2).conclusion
+    )
 
 
 # --- cascades ---------------------------------------------------------------------------------------------------------
@@ -294,7 +298,10 @@ def test_who_leaves_and_comes_back_follows_no_view() -> None:
     script.view(9, "q", 5, "p q", joined=["p"], parts=[["p"], ["q"]], newcomers=["q"])
     story = script.story(2)
     assert told(story) == [
-        "p has the last message of q, which leaves", "p installs view 2, after 0 deliveries in view 1", "q has left g"]
+        "p has the last message of q, which leaves",
+        "p installs view 2, after 0 deliveries in view 1",
+        "q has left g",
+    ]
     assert "q never" not in story.conclusion
     assert "View 2 follows view 1 without q (q has left)." in story.conclusion
     assert "In view 5 came together: {p}, from view 2; {q}, new." in script.story(5).conclusion
@@ -326,8 +333,14 @@ def test_details_of_other_shapes_are_left_out() -> None:
     script.add(7, "p", "elect", voters=3, stage="decided")
     script.view(8, "p", 2, "p", parts=[1, ["p"]], left=["q"])
     assert told(script.story(2)) == [
-        "p suspects somebody", "p confirms", "p takes a suspicion back of q", "p removes q", "p takes part in a formation",
-        "p takes part in an election", "p installs view 2, after 0 deliveries in view 1"]
+        "p suspects somebody",
+        "p confirms",
+        "p takes a suspicion back of q",
+        "p removes q",
+        "p takes part in a formation",
+        "p takes part in an election",
+        "p installs view 2, after 0 deliveries in view 1",
+    ]
 
 
 def test_steps_beyond_the_most_are_counted() -> None:

@@ -9,16 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from plainchant.lab.export import to_chrome, to_shiviz
 from plainchant.trace import SCHEMA
-from plainchant.trace.export import to_chrome, to_shiviz
 
 Event = dict[str, Any]
 
 
 def history(process: str, *events: Event, run: str = "r0") -> list[Event]:
-    return [
-        {"run": run, "process": process, "index": at, "time": at * 1000, **event} for at, event in enumerate(events)
-    ]
+    return [{"run": run, "process": process, "index": at, "time": at * 1000, **event} for at, event in enumerate(events)]
 
 
 def table(*histories: list[Event]) -> pa.Table:

@@ -20,13 +20,13 @@ from tests.lab.mutations import CAUGHT, HARMLESS, mutated
 from tests.lab.random_traces import RandomRun, random_run, table
 
 from plainchant.cli import main
+from plainchant.lab.properties import Violation, check_run
+from plainchant.lab.properties.facts import Run, runs_of
+from plainchant.lab.properties.growing import OPEN, Growing, Limits, order
+from plainchant.lab.properties.growing.book import WAITS
 from plainchant.trace import read
 from plainchant.trace.fact import Fact, facts_of
-from plainchant.trace.growing import OPEN, Growing, Limits, order
-from plainchant.trace.growing.book import WAITS
 from plainchant.trace.properties import PROPERTIES
-from plainchant.trace.reference import Violation, check_run
-from plainchant.trace.reference.facts import Run, runs_of
 
 from .build import trace
 
@@ -136,18 +136,24 @@ def test_the_verdict_at_the_end_is_the_references(times: int) -> None:
     ("name", "histories"),
     [
         ("sender-in-view", {"p": "view 1 p,q | view 2 p | deliver q 1", "q": "view 1 p,q | send"}),
-        ("disjoint-views", {
-            "p": 'view 1 p,q detail={"signatures":{"p":1}}',
-            "q": 'view 2 p,q detail={"signatures":{"p":1}}',
-        }),
+        (
+            "disjoint-views",
+            {
+                "p": 'view 1 p,q detail={"signatures":{"p":1}}',
+                "q": 'view 2 p,q detail={"signatures":{"p":1}}',
+            },
+        ),
         ("unanimity", {"p": "view 1 p,q | reject q 1", "q": "view 1 p,q | send | deliver q 1"}),
         ("view-order", {"p": "view 1 p,q | view 2 p,q", "q": "view 1 p,q | view 3 p,q"}),
         ("view-atomicity", {"p": "view 1 p,q | send | deliver p 1 | view 2 p,q", "q": "view 1 p,q | view 2 p,q"}),
         ("fifo", {"p": "view 1 p,q | send | send", "q": "view 1 p,q | deliver p 2"}),
-        ("identical", {
-            "p": "view 1 p,q | send | deliver p 1 | deliver q 1",
-            "q": "view 1 p,q | send | deliver q 1 | deliver p 1",
-        }),
+        (
+            "identical",
+            {
+                "p": "view 1 p,q | send | deliver p 1 | deliver q 1",
+                "q": "view 1 p,q | send | deliver q 1 | deliver p 1",
+            },
+        ),
         ("same-view", {"p": "view 1 p,q | send", "q": "view 1 p,q | view 2 p,q | deliver p 1"}),
         ("integrity", {"p": "view 1 p,q | deliver p 1"}),
         ("deadline", {"p": "view 1 p,q | send deadline=2", "q": "view 1 p,q | null | null | null | deliver p 1"}),

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from plainchant.lab.properties import verify
 from plainchant.trace import TraceBuffer, validate
 from plainchant.trace.importing import Imported, import_logs
 from plainchant.trace.importing_mapping import ImportProblem, load_mapping
-from plainchant.trace.reference import verify
 
 PLAIN = r"""
 [[line]]
@@ -85,16 +85,18 @@ def test_what_nobody_sent_is_numbered_after_it_and_warned_about(bench: Bench) ->
 
 
 def test_a_delivery_without_a_sender_is_of_whoever_sent_that_id(bench: Bench) -> None:
-    mapping = PLAIN + """
+    mapping = (
+        PLAIN
+        + """
 [[line]]
 match = '^(?P<process>\\S+) applied (?P<id>\\S+)$'
 kind = "deliver"
 set = { group = "g" }
 """
+    )
     log = "q applied 7\np send g p 7\nq send g q 8\np applied 8\np applied 9\n"
     rows = bench.rows(log, mapping, kind="deliver")
-    assert [(row["process"], row["sender"], row["seq"]) for row in rows] == [
-        ("p", "q", 1), ("p", "unknown", 1), ("q", "p", 1)]
+    assert [(row["process"], row["sender"], row["seq"]) for row in rows] == [("p", "q", 1), ("p", "unknown", 1), ("q", "p", 1)]
 
 
 def test_deliveries_that_a_system_gets_wrong_are_kept(bench: Bench) -> None:
@@ -125,7 +127,7 @@ def test_views_with_numbers_keep_them_and_others_are_counted(bench: Bench) -> No
 
 
 def test_views_without_names_are_told_apart_by_members_and_repetition(bench: Bench) -> None:
-    mapping = "[[line]]\nmatch = '^(?P<process>\\S+) sees (?P<members>.+)$'\nkind = \"view\"\nset = { group = \"g\" }\n"
+    mapping = '[[line]]\nmatch = \'^(?P<process>\\S+) sees (?P<members>.+)$\'\nkind = "view"\nset = { group = "g" }\n'
     rows = bench.rows("p sees p q\nq sees q p\np sees p\np sees p q\nq sees p q\n", mapping, kind="view")
     assert [(row["process"], row["view"]) for row in rows] == [("p", 1), ("p", 2), ("p", 3), ("q", 1), ("q", 3)]
 
@@ -179,7 +181,9 @@ got = "deliver"
     assert (imported.processes, imported.runs) == (["ann", "ben"], ["r1"])
     rows = table.to_pylist()
     assert [(row["process"], row["kind"], row["sender"]) for row in rows if row["seq"]] == [
-        ("ann", "send", "ann"), ("ben", "deliver", "ann")]
+        ("ann", "send", "ann"),
+        ("ben", "deliver", "ann"),
+    ]
 
 
 # --- what ends a history ----------------------------------------------------------------------------------------------
@@ -247,8 +251,8 @@ def test_what_would_be_malformed_is_refused_with_its_line(bench: Bench, log: str
         ("[[line]]\nmatch = '(?P<process>x)'", "line 1 says nothing about its kind"),
         ("[[line]]\nmatch = 'x'\nkind = \"end\"", "line 1 does not tell the process"),
         ("[[line]]\nmatch = '(?P<process>x)(?P<kind>y)'\nkind = \"end\"", "both in the pattern and as a constant"),
-        ("time = { order = \"time\" }\n[[line]]\nmatch = '(?P<process>x)'\nkind = \"end\"", "needs a group (?P<time>...)"),
-        ("time = { unit = \"h\" }" + PLAIN, "unit"),
+        ('time = { order = "time" }\n[[line]]\nmatch = \'(?P<process>x)\'\nkind = "end"', "needs a group (?P<time>...)"),
+        ('time = { unit = "h" }' + PLAIN, "unit"),
     ],
 )
 def test_a_wrong_mapping_is_refused_before_the_log_is_read(bench: Bench, mapping: str, problem: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from plainchant.model import TraceError
+from plainchant.core.model import TraceError
 from plainchant.trace import SCHEMA, MalformedTrace, TraceWriter, read
 from plainchant.trace.reader import Part, file_of
 

@@ -5,52 +5,94 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from plainchant.trace.reference import verify
+from plainchant.lab.properties import verify
 from plainchant.trace.validation import validate
 
 from .build import assert_flagged, assert_passes, trace
 
 BAD = [
-    ("causal: a delivery proves that its message was sent before, also where its sender has no rows", "causal", {
-        "r": "view 1 p,q,r | deliver p 1 | send | deliver r 1 | end",
-        "q": "view 1 p,q,r | deliver r 1 | deliver p 1 | end",
-    }, "q"),
-    ("causal: the same where the sender's history is cut", "causal", {
-        "p": "view 1 p,q,r",
-        "r": "view 1 p,q,r | deliver p 1 | send | deliver r 1 | end",
-        "q": "view 1 p,q,r | deliver r 1 | deliver p 1 | end",
-    }, "q"),
-    ("integrity: a delivery after leaving a group without joins and views", "integrity", {
-        "p": "send | send | deliver p 1 | leave | deliver p 2 | end",
-    }, "p"),
-    ("integrity: a cut process delivers its own message, which it never sent", "integrity", {
-        "p": "view 1 p,q | deliver p 1",
-        "q": "view 1 p,q | end",
-    }, "p"),
-    ("integrity: a cut sender may have sent more than is recorded, but nothing numbered 0", "integrity", {
-        "p": "view 1 p,q",
-        "q": "view 1 p,q | deliver p 0 | end",
-    }, "q"),
+    (
+        "causal: a delivery proves that its message was sent before, also where its sender has no rows",
+        "causal",
+        {
+            "r": "view 1 p,q,r | deliver p 1 | send | deliver r 1 | end",
+            "q": "view 1 p,q,r | deliver r 1 | deliver p 1 | end",
+        },
+        "q",
+    ),
+    (
+        "causal: the same where the sender's history is cut",
+        "causal",
+        {
+            "p": "view 1 p,q,r",
+            "r": "view 1 p,q,r | deliver p 1 | send | deliver r 1 | end",
+            "q": "view 1 p,q,r | deliver r 1 | deliver p 1 | end",
+        },
+        "q",
+    ),
+    (
+        "integrity: a delivery after leaving a group without joins and views",
+        "integrity",
+        {
+            "p": "send | send | deliver p 1 | leave | deliver p 2 | end",
+        },
+        "p",
+    ),
+    (
+        "integrity: a cut process delivers its own message, which it never sent",
+        "integrity",
+        {
+            "p": "view 1 p,q | deliver p 1",
+            "q": "view 1 p,q | end",
+        },
+        "p",
+    ),
+    (
+        "integrity: a cut sender may have sent more than is recorded, but nothing numbered 0",
+        "integrity",
+        {
+            "p": "view 1 p,q",
+            "q": "view 1 p,q | deliver p 0 | end",
+        },
+        "q",
+    ),
 ]
 
 GOOD = [
-    ("prompt: it waits for a message of a sender without rows", "prompt", {
-        "r": "view 1 p,q,r | deliver p 1 | send | deliver r 1 | end",
-        "q": "view 1 p,q,r | block r 1 | deliver p 1 | deliver r 1 | end",
-    }),
-    ("causal: who has left the group owes nothing there any more", "causal", {
-        "p": "view 1 p,q,r | send | crash",
-        "r": "view 1 p,q,r | deliver p 1 | view 1 q,r group=h | send group=h | deliver r 1 group=h | view 2 r | end",
-        "q": "view 1 p,q,r | view 1 q,r group=h | leave | deliver r 1 group=h | end",
-    }),
-    ("fifo: who left and joined again does not owe what was sent in between", "fifo", {
-        "p": "join time=0 | send time=1 | send time=9 | deliver p 1 | deliver p 2 | end",
-        "q": "join time=0 | leave time=2 | join time=5 | deliver p 2 time=10 | end",
-    }),
-    ("validity: a history is cut while one of its groups, known by deliveries alone, was not left", "validity", {
-        "a": "send group=g | send group=h | send group=h | deliver a 1 group=g | deliver a 1 group=h | deliver a 2 group=h | end",
-        "p": "deliver a 1 group=g | deliver a 1 group=h | leave group=g",
-    }),
+    (
+        "prompt: it waits for a message of a sender without rows",
+        "prompt",
+        {
+            "r": "view 1 p,q,r | deliver p 1 | send | deliver r 1 | end",
+            "q": "view 1 p,q,r | block r 1 | deliver p 1 | deliver r 1 | end",
+        },
+    ),
+    (
+        "causal: who has left the group owes nothing there any more",
+        "causal",
+        {
+            "p": "view 1 p,q,r | send | crash",
+            "r": "view 1 p,q,r | deliver p 1 | view 1 q,r group=h | send group=h | deliver r 1 group=h | view 2 r | end",
+            "q": "view 1 p,q,r | view 1 q,r group=h | leave | deliver r 1 group=h | end",
+        },
+    ),
+    (
+        "fifo: who left and joined again does not owe what was sent in between",
+        "fifo",
+        {
+            "p": "join time=0 | send time=1 | send time=9 | deliver p 1 | deliver p 2 | end",
+            "q": "join time=0 | leave time=2 | join time=5 | deliver p 2 time=10 | end",
+        },
+    ),
+    (
+        "validity: a history is cut while one of its groups, known by deliveries alone, was not left",
+        "validity",
+        {
+            "a": "send group=g | send group=h | send group=h | deliver a 1 group=g | deliver a 1 group=h | deliver a 2 group=h"
+            " | end",
+            "p": "deliver a 1 group=g | deliver a 1 group=h | leave group=g",
+        },
+    ),
 ]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from plainchant.lab.properties import verify
 from plainchant.trace.properties import BLOCK_PROPERTIES
-from plainchant.trace.reference import verify
 from plainchant.trace.validation import validate
 
 from .blocks import AB, apply, begin, history, hold

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
-from plainchant.trace.reference import verify
+from plainchant.lab.properties import verify
 
 from .build import correct_run, joined, trace
 
@@ -46,8 +46,7 @@ def swap(random: Random, histories: Histories, *, same_sender: bool) -> str | No
     pairs = [
         place
         for place in places(events, "deliver")
-        if events[place + 1].startswith("deliver")
-        and (events[place].split()[1] == events[place + 1].split()[1]) is same_sender
+        if events[place + 1].startswith("deliver") and (events[place].split()[1] == events[place + 1].split()[1]) is same_sender
     ]
     if not pairs:
         return None

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
-from plainchant.trace.reference import verify
+from plainchant.lab.properties import verify
 
 from .build import trace
 
@@ -112,9 +112,7 @@ class Oracle:
             return False
         if other == q:
             return True
-        mine = [
-            i for i, (_, m) in self.views(q, group) if i > since and other not in m and (not at or i <= at["index"])
-        ]
+        mine = [i for i, (_, m) in self.views(q, group) if i > since and other not in m and (not at or i <= at["index"])]
         known = [e["index"] for e in self.past(at, None) if e["process"] == other and e["kind"] == "send"] if at else []
         common = [view for index, view in self.views(q, group) if at and since < index <= at["index"]]
         known += [there for view in common if (there := self.installed(other, group, view)) is not None]

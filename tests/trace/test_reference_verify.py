@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from plainchant.model import UsageError
-from plainchant.trace.reference import PROPERTIES, verify
+from plainchant.core.model import UsageError
+from plainchant.lab.properties import PROPERTIES, verify
 from plainchant.trace.schema import SCHEMA, Malformed
 
 from .build import check, trace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.trace.reference import verify
+from plainchant.lab.properties import verify
 
 from .blocks_work import ANSWERS_WRONG, EFFECT, JOBS_RIGHT, JOBS_WRONG, ONE, PUT, QUEUE, START, queue, rows
 from .build import trace

@@ -8,53 +8,101 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, US
-from plainchant.trace.ring_words import act, broken, ground, missing, packets
+from plainchant.core.model import MS, US
+from plainchant.lab.explain.ring_words import act, broken, ground, missing, packets
 
 STREAM = {"stream": "w0", "size": 200, "deadline_ns": 90 * MS, "period_ns": 100 * MS, "used": 2_600 * US, "hold": 4 * MS}
 TURN = {"by": "token", "visit": 7, "rotation": 6 * MS, "hold": 460 * US, "bound": 40 * MS, "packets": 3}
 
 ROWS: list[tuple[str, Mapping[str, Any], str | None, str]] = [
     ("token", TURN, None, "has turn 7, by the token, 6.0 ms after its last (P is 40.0 ms); 3 packets, held for 460 us"),
-    ("token", {**TURN, "by": "timeout", "rotation": None}, None,
-     "has turn 7, by its timeout, without the token; 3 packets, held for 460 us"),
+    (
+        "token",
+        {**TURN, "by": "timeout", "rotation": None},
+        None,
+        "has turn 7, by its timeout, without the token; 3 packets, held for 460 us",
+    ),
     ("suspect", {"processes": ["b", "c"]}, None, "eliminates b and c"),
-    ("confirm", {"kinds": ["eliminate", "join"], "number": 3, "by": "c", "rotation": 40 * MS}, None,
-     "comes to change 3 by c: members are eliminated and somebody joins; P is 40.0 ms"),
-    ("confirm", {"kinds": ["reclaim"], "rotation": 30 * MS, "present": 40 * MS}, None,
-     "gives back what P has too much: 40.0 ms becomes 30.0 ms"),
+    (
+        "confirm",
+        {"kinds": ["eliminate", "join"], "number": 3, "by": "c", "rotation": 40 * MS},
+        None,
+        "comes to change 3 by c: members are eliminated and somebody joins; P is 40.0 ms",
+    ),
+    (
+        "confirm",
+        {"kinds": ["reclaim"], "rotation": 30 * MS, "present": 40 * MS},
+        None,
+        "gives back what P has too much: 40.0 ms becomes 30.0 ms",
+    ),
     ("state", {"state": "gathering"}, None, "looks for those who form the group"),
     ("state", {"state": "gathering", "gives_up": "b", "found": "a"}, None, "gives its ring up for that of a"),
     ("state", {"state": "joining", "after": "omission"}, None, "looks for the group again, after it had dropped out (omission)"),
     ("state", {"state": "crashed", "reason": "deaf"}, None, "drops out (deaf)"),
-    ("state", {"broken": "rotation", "measured": 50 * MS, "bound": 40 * MS}, None,
-     "gets the token after 50.0 ms, and P is 40.0 ms"),
+    (
+        "state",
+        {"broken": "rotation", "measured": 50 * MS, "bound": 40 * MS},
+        None,
+        "gets the token after 50.0 ms, and P is 40.0 ms",
+    ),
     ("state", {"broken": "P4", "why": "step"}, None, "does not know the time any more: its own clock was set (P4)"),
     ("request", {"to": "a", "ring": "a"}, None, "asks a for a place on the ring, in the join slot"),
-    ("query", {"joiners": ["d"], "rotation": 50 * MS, "present": 40 * MS}, None,
-     "asks all members whether P may grow from 40.0 ms to 50.0 ms, for d to join"),
+    (
+        "query",
+        {"joiners": ["d"], "rotation": 50 * MS, "present": 40 * MS},
+        None,
+        "asks all members whether P may grow from 40.0 ms to 50.0 ms, for d to join",
+    ),
     ("usend", {"vote": False, "rotation": 50 * MS}, None, "votes against P = 50.0 ms"),
     ("udeliver", {"vote": True, "source": "b"}, None, "has b's vote: yes"),
     ("collision", {"processes": ["d", "e"]}, None, "hears nothing of the requests of d and e, which collided in the join slot"),
     ("reject", {"join": True, "why": "b did not vote", "rounds": 3}, None, "is not let in, and waits 3 rotations"),
-    ("receive", {"omission": True, "missing": [["a", 7, 7], ["b", 2, -1]]}, None,
-     "has missed packet 7 of a and all packets of b from 2 on for good"),
+    (
+        "receive",
+        {"omission": True, "missing": [["a", 7, 7], ["b", 2, -1]]},
+        None,
+        "has missed packet 7 of a and all packets of b from 2 on for good",
+    ),
     ("ask", {"first": 7, "last": 9, "left": 1}, "a", "asks for packets 7 to 9 of a"),
     ("retransmit", {"to": ["c"], "number": 7, "visit": 4}, "a", "sends packet 7 of a again, of turn 4, to c"),
-    ("drop", {"why": "late", "packet": "Beat", "source": "b", "age": 9 * MS, "bound": 2 * MS}, None,
-     "throws a heartbeat of b away, which is 9.0 ms old, older than 2.0 ms"),
+    (
+        "drop",
+        {"why": "late", "packet": "Beat", "source": "b", "age": 9 * MS, "bound": 2 * MS},
+        None,
+        "throws a heartbeat of b away, which is 9.0 ms old, older than 2.0 ms",
+    ),
     ("drop", {"why": "foreign", "packet": "Data", "source": "b"}, None, "throws a packet of b away, which is not of its ring"),
-    ("admit", {**STREAM, "visits": 4, "share": 77 * US}, None,
-     "admits stream w0 (200 B, every 100.0 ms, due within 90.0 ms): 77 us in each of 4 turns; now 2.6 ms of T = 4.0 ms are "
-     "promised"),
-    ("admit", {**STREAM, "stream": "~1", "period_ns": 0, "visits": 1, "share": 77 * US}, None,
-     "admits a message (200 B, once, due within 90.0 ms): 77 us in one turn; now 2.6 ms of T = 4.0 ms are promised"),
-    ("reject", {**STREAM, "reason": "visits", "text": "n < 1"}, None,
-     "rejects stream w0 (200 B, every 100.0 ms, due within 90.0 ms)"),
-    ("release", {"stream": "w0", "used": 1 * MS, "hold": 4 * MS}, None,
-     "releases stream w0; now 1.0 ms of T = 4.0 ms are promised"),
-    ("sync", {"master": "a", "error": 800 * US, "round_trip": 2 * MS, "tries": 2}, None,
-     "has the time of a, within 800 us, by a round trip of 2.0 ms, after 2 failed readings"),
+    (
+        "admit",
+        {**STREAM, "visits": 4, "share": 77 * US},
+        None,
+        "admits stream w0 (200 B, every 100.0 ms, due within 90.0 ms): 77 us in each of 4 turns; now 2.6 ms of T = 4.0 ms are "
+        "promised",
+    ),
+    (
+        "admit",
+        {**STREAM, "stream": "~1", "period_ns": 0, "visits": 1, "share": 77 * US},
+        None,
+        "admits a message (200 B, once, due within 90.0 ms): 77 us in one turn; now 2.6 ms of T = 4.0 ms are promised",
+    ),
+    (
+        "reject",
+        {**STREAM, "reason": "visits", "text": "n < 1"},
+        None,
+        "rejects stream w0 (200 B, every 100.0 ms, due within 90.0 ms)",
+    ),
+    (
+        "release",
+        {"stream": "w0", "used": 1 * MS, "hold": 4 * MS},
+        None,
+        "releases stream w0; now 1.0 ms of T = 4.0 ms are promised",
+    ),
+    (
+        "sync",
+        {"master": "a", "error": 800 * US, "round_trip": 2 * MS, "tries": 2},
+        None,
+        "has the time of a, within 800 us, by a round trip of 2.0 ms, after 2 failed readings",
+    ),
 ]
 
 
@@ -67,10 +115,12 @@ def test_why_a_member_is_eliminated() -> None:
     detail = {"processes": ["b"], "last": {"b": 4}, "after": 10, "waited": 26 * MS, "answers": ["a", "d"]}
     assert ground("suspect", detail) == (
         "no heartbeat of it came for 26.0 ms after turn 10; a and d answered and know of no later turn; its last packet is "
-        "number 4")
+        "number 4"
+    )
     several = {"processes": ["b", "c"], "last": {"b": 4, "c": 9}, "after": 10, "waited": 26 * MS, "answers": []}
     assert ground("suspect", several) == (
-        "no heartbeats of them came for 26.0 ms after turn 10; nobody answered; their last packets: 4 of b and 9 of c")
+        "no heartbeats of them came for 26.0 ms after turn 10; nobody answered; their last packets: 4 of b and 9 of c"
+    )
 
 
 def test_why_a_stream_or_a_joiner_is_rejected() -> None:
@@ -100,7 +150,8 @@ def test_rows_of_other_protocols_are_not_of_a_ring() -> None:
 
 def test_assumptions_that_do_not_hold() -> None:
     assert broken({"broken": "P3", "source": "b", "measured": 9 * MS, "bound": 2 * MS}) == (
-        "gets a packet of b that is 9.0 ms old; at most 2.0 ms is assumed (P3)")
+        "gets a packet of b that is 9.0 ms old; at most 2.0 ms is assumed (P3)"
+    )
     assert broken({"broken": "hold", "measured": 9 * MS, "bound": 4 * MS}) == "holds the token for 9.0 ms, and its T is 4.0 ms"
     assert broken({"broken": "reaction", "measured": 9 * MS}) == "reacts 9.0 ms late"
     assert broken({"broken": "P2", "source": "b"}) == "gets a packet of b after its heartbeat, though that was sent later (P2)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from plainchant.model import TraceError
+from plainchant.core.model import TraceError
 from plainchant.trace import KINDS, SCHEMA, VERSION, Malformed, MalformedTrace
 from plainchant.trace.schema import FINAL_KINDS, MESSAGE_KINDS, REQUIRED
 

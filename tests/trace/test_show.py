@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from plainchant.model import UsageError
+from plainchant.core.model import UsageError
+from plainchant.lab.show import lines, parse_message, summarise
 from plainchant.trace import SCHEMA
-from plainchant.trace.show import lines, parse_message, summarise
 
 
 def table(*events: dict[str, Any]) -> pa.Table:

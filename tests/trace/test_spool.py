@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pytest
 
-from plainchant.model import TraceError, UsageError
+from plainchant.core.model import TraceError, UsageError
 from plainchant.trace import spool as spool_module
 from plainchant.trace.spool import BLOCK, MAGIC, Accepted, Delivered, Other, Sent, Spool
 from plainchant.trace.spool_reader import SpoolReader, open_spools

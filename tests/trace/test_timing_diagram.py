@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.cli import main
-from plainchant.model import MS, UsageError
+from plainchant.core.model import MS, UsageError
+from plainchant.lab.draw.diagram import diagram
+from plainchant.lab.draw.timing import timing, timing_diagram
 from plainchant.scenario import find, load
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
-from plainchant.trace.diagram import diagram
-from plainchant.trace.timing_diagram import timing, timing_diagram
 
 from .mailboxes import late_sender, sending
 
@@ -127,7 +127,7 @@ def test_the_space_time_diagram_has_late_operations_rejections_and_lost_modules(
 
 
 def test_a_simulated_send_keeps_its_bound_in_the_picture() -> None:
-    settings = ["protocol=mailbox", "members=3", "duration=20ms", "memory.operations=true", "workload.0.senders=[\"p2\"]"]
+    settings = ["protocol=mailbox", "members=3", "duration=20ms", "memory.operations=true", 'workload.0.senders=["p2"]']
     trace = TraceBuffer()
     run_scenario(load(find("first-steps"), settings), trace)
     table = trace.table()

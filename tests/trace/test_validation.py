@@ -17,9 +17,7 @@ Event = dict[str, Any]
 
 def history(*events: Event, run: str = "r0", process: str = "p1") -> list[Event]:
     """Events with their places: index and time count from 0."""
-    return [
-        {"run": run, "process": process, "index": at, "time": at, **event} for at, event in enumerate(events)
-    ]
+    return [{"run": run, "process": process, "index": at, "time": at, **event} for at, event in enumerate(events)]
 
 
 def event(kind: str, **values: Any) -> Event:

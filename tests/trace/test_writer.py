@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from plainchant.model import TraceError, UsageError
+from plainchant.core.model import TraceError, UsageError
 from plainchant.trace import SCHEMA, TraceBuffer, TraceWriter
 from plainchant.trace.writer import Row
 

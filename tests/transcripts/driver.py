@@ -36,8 +36,9 @@ from typing import Any, Final
 
 import msgspec
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
+from plainchant.core.engine import Engine, Host, Layer
+from plainchant.core.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
+from plainchant.lab.properties import Verification, verify
 from plainchant.protocols import dedos, mailbox
 from plainchant.protocols.dedos import packets as dedos_packets
 from plainchant.protocols.dedos.box import CHANGE, Element
@@ -52,7 +53,6 @@ from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Re
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
-from plainchant.trace.reference import Verification, verify
 from plainchant.trace.writer import TraceBuffer
 from tests.papers.newtop_members import pairs
 from tests.papers.newtop_members import told as in_words
@@ -63,8 +63,18 @@ PACKET: Final = "packet"
 _UNTOLD: Final = frozenset({"group", "epoch", "lineage", "members", "text", "why", "form"})
 """Fields that every packet has, or that a line about a view or a halt tells."""
 _USUAL: Final = {
-    "behind": 0, "floor": 0, "sender": "", "request": 0, "vector": (), "have": -1, "wanted": 0, "previous": 0, "slot": False,
-    "asks": (), "at": 0, "partial": b"",
+    "behind": 0,
+    "floor": 0,
+    "sender": "",
+    "request": 0,
+    "vector": (),
+    "have": -1,
+    "wanted": 0,
+    "previous": 0,
+    "slot": False,
+    "asks": (),
+    "at": 0,
+    "partial": b"",
 }
 """What is not worth saying while it is so."""
 _PHASES_AN_EPOCH: Final = 1 << 20

@@ -34,7 +34,8 @@ def test_transcript(file: Path, request: pytest.FixtureRequest) -> None:
         return
     name = name_of(file)
     difference = difflib.unified_diff(
-        expected.splitlines(), played.text.splitlines(), f"{name} as written", f"{name} as played", lineterm="")
+        expected.splitlines(), played.text.splitlines(), f"{name} as written", f"{name} as played", lineterm=""
+    )
     shown = "\n".join(difference)
     if shown:
         pytest.fail(f"it has changed; if that is right, run with --rewrite-transcripts\n{shown}", pytrace=False)

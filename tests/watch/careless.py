@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import plainchant
-from plainchant.engine import Host, Layer
-from plainchant.live.bench.processes import free_ports
-from plainchant.model import Batch
+from plainchant.core.engine import Host, Layer
+from plainchant.core.model import Batch
 from plainchant.protocols.sequencer import DESCRIPTION
+from plainchant_workbench.live.processes import free_ports
 
 NAMES = ("ann", "ben", "cyd")
 CARELESS = "ben"
@@ -66,9 +66,7 @@ class Careless:
 
     async def _run(self) -> None:
         peers = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)}
-        nodes = [
-            plainchant.Node(me=name, peers=peers, trace=self._spools, run="r0", description=SPOILT) for name in NAMES
-        ]
+        nodes = [plainchant.Node(me=name, peers=peers, trace=self._spools, run="r0", description=SPOILT) for name in NAMES]
         async with nodes[0], nodes[1], nodes[2]:
             await asyncio.gather(*(self._member(node) for node in nodes))
             for node in nodes:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from plainchant.watch.server import served
-from plainchant.watch.sources import Spools
-from plainchant.watch.verdict import NoVerdict, SparkVerdict, collected
+from plainchant.lab.watch.server import served
+from plainchant.lab.watch.sources import Spools
+from plainchant.lab.watch.verdict import NoVerdict, SparkVerdict, collected
 
 from .careless import careless
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from plainchant.lab.watch import picture
+from plainchant.lab.watch.picture import Picture, RunPicture, SentTimes
 from plainchant.trace.fact import Fact
-from plainchant.watch import picture
-from plainchant.watch.picture import Picture, RunPicture, SentTimes
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -47,7 +47,10 @@ def test_who_is_there_and_who_is_not_and_why() -> None:
     )
     told = shown(run, SECOND)
     assert {each["name"]: each["state"] for each in told["processes"]} == {
-        "a": "running", "b": "running", "c": "killed", "d": "stopped",
+        "a": "running",
+        "b": "running",
+        "c": "killed",
+        "d": "stopped",
     }
     (group,) = told["groups"]
     assert [(part["number"], part["members"], part["behind"]) for part in group["parts"]] == [(2, ["a", "b"], [])]

@@ -13,11 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from plainchant.model import UsageError
+from plainchant.core.model import UsageError
+from plainchant.lab.watch import server
+from plainchant.lab.watch.page import page, policy, script, style
+from plainchant.lab.watch.server import Watch, is_loopback, parse_place, served
 from plainchant.trace.fact import Fact
-from plainchant.watch import server
-from plainchant.watch.page import page, policy, script, style
-from plainchant.watch.server import Watch, is_loopback, parse_place, served
 
 EVIL = "<script>alert(1)</script>"
 
@@ -89,7 +89,7 @@ def test_the_page_needs_nothing_else_and_runs_no_other_script() -> None:
 
 
 def test_the_script_never_makes_markup_of_data() -> None:
-    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setAttribute(\"on"):
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", 'setAttribute("on'):
         assert way not in script()
 
 
@@ -185,7 +185,12 @@ def test_a_place_that_is_taken_or_is_none_is_a_sentence() -> None:
         with pytest.raises(UsageError, match="no place to listen at"):
             parse_place(wrong)
     assert [is_loopback(host) for host in ("127.0.0.9", "::1", "localhost", "0.0.0.0", "10.0.0.1", "name")] == [
-        True, True, True, False, False, False,
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
     ]
 
 

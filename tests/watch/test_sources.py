@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import plainchant
-from plainchant.live.bench.processes import free_ports
-from plainchant.model import TraceError, UsageError
+from plainchant.core.model import TraceError, UsageError
+from plainchant.lab.watch import sources, tap
+from plainchant.lab.watch.picture import Picture
+from plainchant.lab.watch.sources import Replay, Spools, source_at
+from plainchant.lab.watch.tap import Tap
 from plainchant.trace.fact import Fact
 from plainchant.trace.spool import Spool
-from plainchant.watch import sources, tap
-from plainchant.watch.picture import Picture
-from plainchant.watch.sources import Replay, Spools, source_at
-from plainchant.watch.tap import Tap
+from plainchant_workbench.live.processes import free_ports
 from tests.lab.random_traces import random_run, table
 
 

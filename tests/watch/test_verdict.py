@@ -12,8 +12,8 @@ import pytest
 from plainchant.cli import main
 from plainchant.lab import session as sessions
 from plainchant.lab.errors import LabError
+from plainchant.lab.watch.verdict import NoVerdict, SparkVerdict, collected
 from plainchant.trace.fact import Fact
-from plainchant.watch.verdict import NoVerdict, SparkVerdict, collected
 from tests.lab.mutations import duplicate_delivery, mutated
 from tests.lab.random_traces import random_run, table
 

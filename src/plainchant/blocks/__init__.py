@@ -16,7 +16,7 @@ that a block runs unchanged over all of them. Start with ``block``, then read ``
 
 from typing import TYPE_CHECKING
 
-from ..lazily import exports
+from ..core.lazily import exports
 
 if TYPE_CHECKING:
     from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver
@@ -30,17 +30,47 @@ if TYPE_CHECKING:
     from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
 
 __all__ = [
-    "Block", "Command", "CommandRefused", "Counter", "Dictionary", "Election", "Fence", "Finished", "Holding", "JobFailed",
-    "LeadershipLost", "Lock", "LockLost", "NoOutcome", "NotEnoughAnswers", "OfficeLost", "Outcome", "OutcomeUnknown", "Part",
-    "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "StaleToken", "Task", "TooManyQuestions", "WorkQueue",
+    "Block",
+    "Command",
+    "CommandRefused",
+    "Counter",
+    "Dictionary",
+    "Election",
+    "Fence",
+    "Finished",
+    "Holding",
+    "JobFailed",
+    "LeadershipLost",
+    "Lock",
+    "LockLost",
+    "NoOutcome",
+    "NotEnoughAnswers",
+    "OfficeLost",
+    "Outcome",
+    "OutcomeUnknown",
+    "Part",
+    "Question",
+    "QueueFull",
+    "Replica",
+    "ReplicaOver",
+    "Requests",
+    "StaleToken",
+    "Task",
+    "TooManyQuestions",
+    "WorkQueue",
 ]
 
-__getattr__ = exports(__name__, {
-    **dict.fromkeys(("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"), "block"),
-    **dict.fromkeys(("Fence", "Lock", "LockLost", "StaleToken"), "lock"),
-    **dict.fromkeys(("Election", "LeadershipLost"), "election"),
-    **dict.fromkeys(("Holding", "OfficeLost"), "office"),
-    "Counter": "counter", "Dictionary": "dictionary", "Replica": "replica",
-    **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
-    **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
-})
+__getattr__ = exports(
+    __name__,
+    {
+        **dict.fromkeys(("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"), "block"),
+        **dict.fromkeys(("Fence", "Lock", "LockLost", "StaleToken"), "lock"),
+        **dict.fromkeys(("Election", "LeadershipLost"), "election"),
+        **dict.fromkeys(("Holding", "OfficeLost"), "office"),
+        "Counter": "counter",
+        "Dictionary": "dictionary",
+        "Replica": "replica",
+        **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
+        **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
+    },
+)

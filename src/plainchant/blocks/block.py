@@ -51,8 +51,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from ..group import GroupError, Message
-from ..model import PlainchantError, ProcessId, Reason, UsageError, View
 
 if TYPE_CHECKING:
     from .replica import Replica

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..model import ProcessId, UsageError, View
+from ..core.model import ProcessId, UsageError, View
 from .block import Block, Command, Part
 
 LARGEST = 2**63

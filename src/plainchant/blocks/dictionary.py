@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from ..model import UsageError, View
+from ..core.model import UsageError, View
 from .block import Block, Command, CommandRefused, Part, decode, encode
 
 Merge: TypeAlias = str | Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..model import ProcessId, View
+from ..core.model import ProcessId, View
 from .block import Command, Part
 from .office import DROP, Holding, Office, OfficeLost, Quorum
 

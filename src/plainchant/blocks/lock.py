@@ -21,7 +21,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, ClassVar
 
-from ..model import PlainchantError, Reason
+from ..core.model import PlainchantError, Reason
 from .block import ReplicaOver
 from .office import ASK, DROP, Holding, Office, OfficeLost, Quorum
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..core.model import ProcessId, Reason, View
 from ..group import Message
-from ..model import ProcessId, Reason, View
 
 
 class Merge:
@@ -65,8 +65,13 @@ def _view_out(view: View) -> list[Any]:
 def _view_in(told: list[Any], group: str) -> View:
     number, members, joined, left, parts, newcomers = told
     return View(
-        group, number, tuple(members), tuple(joined), {name: Reason(code, text) for name, code, text in left},
-        parts=tuple(tuple(part) for part in parts), newcomers=tuple(newcomers),
+        group,
+        number,
+        tuple(members),
+        tuple(joined),
+        {name: Reason(code, text) for name, code, text in left},
+        parts=tuple(tuple(part) for part in parts),
+        newcomers=tuple(newcomers),
     )
 
 

@@ -39,8 +39,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from ..core.model import ProcessId, Reason, UsageError, View
 from ..group import GroupError
-from ..model import ProcessId, Reason, UsageError, View
 from .block import Block, Command, Part, digest_of
 
 Quorum: TypeAlias = Literal["majority", "part"]
@@ -217,8 +217,15 @@ class Office(Block):
 
     def snapshot(self) -> list[Any]:
         return [
-            self.owner, self.token, self._request, [list(entry) for entry in self._waiting], list(self._members),
-            list(self._quit), [[step, list(electors)] for step, electors in self._electors], self._step, list(self._acks),
+            self.owner,
+            self.token,
+            self._request,
+            [list(entry) for entry in self._waiting],
+            list(self._members),
+            list(self._quit),
+            [[step, list(electors)] for step, electors in self._electors],
+            self._step,
+            list(self._acks),
             self._confirmed,
         ]
 

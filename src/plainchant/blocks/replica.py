@@ -46,8 +46,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
+from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, StateRequest
-from ..model import PlainchantError, ProcessId, Reason, UsageError, View
 from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver, decode, encode
 from .merging import Merge, merge_in, merge_out, parts_of
 
@@ -313,7 +313,7 @@ class Replica:
                 )
             self._messages(message)
             return
-        block, number, body = decode(message.payload[len(MARK):])
+        block, number, body = decode(message.payload[len(MARK) :])
         if block == _REPLICA and body[0] == _SAY:
             self._learn(message.sender, body[1], body[2])
             self._go_on()
@@ -421,7 +421,7 @@ class Replica:
                 if isinstance(item, View):
                     self._change(item, "view")
                 else:
-                    self._apply(item, *decode(item.payload[len(MARK):]))
+                    self._apply(item, *decode(item.payload[len(MARK) :]))
 
     def _speak(self, merge: Merge) -> None:
         """Says this part's state, if it is on this process to say it: it is the first that is still there."""

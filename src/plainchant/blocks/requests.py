@@ -45,8 +45,8 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
+from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from ..group import Message
-from ..model import PlainchantError, ProcessId, Reason, UsageError, View
 from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
 
 Need: TypeAlias = Literal["first", "majority", "all"]
@@ -70,7 +70,8 @@ class NotEnoughAnswers(PlainchantError):
         heard = f"{len(outcome.answers)} of {len(outcome.asked)} have answered"
         others = [
             f"{word}: {', '.join(names)}"
-            for word, names in (("gone", outcome.gone), ("failed", outcome.failed), ("late", outcome.late)) if names
+            for word, names in (("gone", outcome.gone), ("failed", outcome.failed), ("late", outcome.late))
+            if names
         ]
         super().__init__(
             f"question {outcome.question} wanted {outcome.need!r}, and {heard} ({'; '.join(others) or 'nobody else was asked'}); "
@@ -324,15 +325,27 @@ class Requests(Block):
 
     def _close(self, question: _Open, why: str) -> None:
         outcome = Outcome(
-            question.name, question.need, tuple(question.asked), {member: value for member, value in question.answers},
-            tuple(question.gone), {member: text for member, text in question.failed}, tuple(question.pending),
+            question.name,
+            question.need,
+            tuple(question.asked),
+            {member: value for member, value in question.answers},
+            tuple(question.gone),
+            {member: text for member, text in question.failed},
+            tuple(question.pending),
             self._is_enough(question),
         )
         self._tell(
-            "outcome", question=outcome.question, need=outcome.need, asked=list(outcome.asked), why=why, enough=outcome.enough,
+            "outcome",
+            question=outcome.question,
+            need=outcome.need,
+            asked=list(outcome.asked),
+            why=why,
+            enough=outcome.enough,
             at_view=self._view,
-            answers=[[member, digest_of(value)] for member, value in question.answers], gone=list(outcome.gone),
-            failed=[[member, digest_of(text)] for member, text in question.failed], late=list(outcome.late),
+            answers=[[member, digest_of(value)] for member, value in question.answers],
+            gone=list(outcome.gone),
+            failed=[[member, digest_of(text)] for member, text in question.failed],
+            late=list(outcome.late),
         )
         self._drop(question)
         future = self._asking.get(question.name)

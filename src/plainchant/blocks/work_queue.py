@@ -43,7 +43,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeAlias
 
-from ..model import PlainchantError, ProcessId, Reason, UsageError, View
+from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
 
 CAPACITY: Final = 1_000
@@ -126,9 +126,7 @@ class WorkQueue(Block):
 
     kind: ClassVar[str] = "work-queue"
 
-    def __init__(
-        self, *, capacity: int = CAPACITY, keep: int = KEEP, attempts: int = ATTEMPTS, largest: int = LARGEST
-    ) -> None:
+    def __init__(self, *, capacity: int = CAPACITY, keep: int = KEEP, attempts: int = ATTEMPTS, largest: int = LARGEST) -> None:
         super().__init__()
         for what, number in (("capacity", capacity), ("keep", keep), ("attempts", attempts), ("largest", largest)):
             if number < 1:
@@ -401,7 +399,11 @@ class WorkQueue(Block):
         del self._jobs[job.name]
         value = digest_of([finished.value, finished.error])
         self._tell(
-            "effect", job=job.name, attempt=finished.attempt, worker=finished.worker, failed=finished.error is not None,
+            "effect",
+            job=job.name,
+            attempt=finished.attempt,
+            worker=finished.worker,
+            failed=finished.error is not None,
             value=value,
         )
         self._results[job.name] = finished
@@ -513,9 +515,7 @@ class WorkQueue(Block):
         self._waiting = [(job.place, job.name) for job in self._jobs.values()]
         self._keys = {key: name for state in reversed(states) for key, name in state["keys"]}
         self._members = list(view.members)
-        self._workers = {
-            worker: most for state in states for worker, most, _ in state["workers"] if worker in view.members
-        }
+        self._workers = {worker: most for state in states for worker, most, _ in state["workers"] if worker in view.members}
         self._hands = {worker: [] for worker in self._workers}
         self._history = digest_of([list(dataclasses.astuple(finished)) for finished in self._results.values()])
         self._tell("anew", jobs=len(self._jobs))

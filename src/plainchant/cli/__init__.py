@@ -22,10 +22,18 @@ from .console import EXIT_INTERRUPTED, complain
 from .later import Later
 
 COMMANDS: Final = (
-    Later("demo", "Show a group that survives loss and a crash, and the laboratory that proves it."),
+    Later(
+        "demo",
+        "Show a group that survives loss and a crash, and the laboratory that proves it.",
+        home="plainchant_workbench.commands.demo",
+    ),
     Later("run", "Run a scenario in the simulator and verify what it did."),
     Later("live", "Run a scenario with real processes on this machine and verify what they did."),
-    Later("chaos", "Put real members of every live protocol into trouble and look whether everything still holds."),
+    Later(
+        "chaos",
+        "Put real members of every live protocol into trouble and look whether everything still holds.",
+        home="plainchant_workbench.commands.chaos",
+    ),
     Later("sweep", "Run a scenario with many seeds and settings, and verify every run."),
     Later("verify", "Verify traces of any size: did every run keep what it promised?"),
     Later(
@@ -50,7 +58,12 @@ COMMANDS: Final = (
         "explore",
         "Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.",
     ),
-    Later("reproduce", "Re-run a document's experiments: what it claims, what was measured, and whether that holds."),
+    Later(
+        "reproduce",
+        "Re-run a document's experiments: what it claims, what was measured, and whether that holds.",
+        home="plainchant_papers.command",
+        function="reproduce",
+    ),
     Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
     Later("protocols", "List protocols, or show what one promises."),
     Later("doctor", "Look whether this machine has what groups and the laboratory need, and say what to change."),
@@ -69,12 +82,18 @@ KEYS: Final = (
     Later("drop", "Take a key out of the file: what is sealed with it is not opened any more.", home="key", function="drop"),
 )
 BENCHMARKS: Final = (
-    Later("sim", "Measure the simulator beside SimPy.", home="bench"),
-    Later("groups", "Measure many overlapping groups in the simulator (newtop).", home="bench_groups"),
-    Later("verify", "Measure verification beside DuckDB.", home="bench_verify"),
-    Later("sweep", "Measure sweeps beside a plain pool of processes.", home="bench_sweep"),
-    Later("live", "Measure live groups beside raw UDP and other systems.", home="bench_live"),
-    Later("nodes", "Measure two nodes of four processes (dedos) beside a flat group over UDP.", home="bench_nodes"),
+    Later("sim", "Measure the simulator beside SimPy.", home="plainchant_workbench.commands.bench_sim", function="bench"),
+    Later(
+        "groups", "Measure many overlapping groups in the simulator (newtop).", home="plainchant_workbench.commands.bench_groups"
+    ),
+    Later("verify", "Measure verification beside DuckDB.", home="plainchant_workbench.commands.bench_verify"),
+    Later("sweep", "Measure sweeps beside a plain pool of processes.", home="plainchant_workbench.commands.bench_sweep"),
+    Later("live", "Measure live groups beside raw UDP and other systems.", home="plainchant_workbench.commands.bench_live"),
+    Later(
+        "nodes",
+        "Measure two nodes of four processes (dedos) beside a flat group over UDP.",
+        home="plainchant_workbench.commands.bench_nodes",
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import typer
 
-from ..model import PlainchantError, ProtocolError
+from ..core.model import PlainchantError, ProtocolError
 
 if TYPE_CHECKING:
     from rich.console import Console

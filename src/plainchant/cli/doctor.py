@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from .. import __version__
-from ..model import UsageError, format_duration
+from ..core.model import UsageError, format_duration
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def doctor(
         Path | None,
         typer.Option("--config", metavar="FILE", help="A node's configuration: look at its addresses, too.", show_default=False),
     ] = None,
-    me: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which of its peers is to run here.", show_default=False)
-    ] = None,
+    me: Annotated[str | None, typer.Option(metavar="NAME", help="Which of its peers is to run here.", show_default=False)] = None,
     spool: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where spools are to go; else as the configuration says.", show_default=False),

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..model import MS, UsageError
-from ..trace.explain import Story
-from ..trace.show import parse_message
+from ..core.model import MS, UsageError
+from ..lab.explain.explainer import Story
+from ..lab.show import parse_message
 from .console import guarded
 
 
@@ -21,9 +21,7 @@ def explain(
     ],
     run: Annotated[str | None, typer.Option(help="Which run; needed if there are several.")] = None,
     message: Annotated[str | None, typer.Option(help="The life of this message: GROUP/SENDER/NUMBER.")] = None,
-    view: Annotated[
-        str | None, typer.Option(help="The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")
-    ] = None,
+    view: Annotated[str | None, typer.Option(help="The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")] = None,
     process: Annotated[
         str | None,
         typer.Option(help="What became of this process; with --view: whose view, where parts of a group have the same number."),
@@ -56,7 +54,7 @@ def explain(
         raise UsageError("explain what? Give one of --message GROUP/SENDER/NUMBER, --view GROUP/NUMBER and --process NAME")
     if process is not None and message is not None:
         raise UsageError("--process says which process, or whose view, is meant: it goes with --view GROUP/NUMBER or alone")
-    from ..trace.explain_reading import explainer_of
+    from ..lab.explain.reading import explainer_of
 
     if message is not None:
         names = parse_message(message)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..model import UsageError
+from ..core.model import UsageError
 from ..sim.explore.case import UNITS, Case, mailbox_case, rule_values
 from ..sim.explore.checks import PROMISES
 from ..sim.explore.search import Result, replay

@@ -32,9 +32,7 @@ def import_(
     mapping: Annotated[
         Path, typer.Option("--map", metavar="MAPPING.toml", help="What the lines of the log mean.", show_default=False)
     ],
-    out: Annotated[
-        Path, typer.Option(help="The trace: a new file.parquet, or a new directory.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(help="The trace: a new file.parquet, or a new directory.", show_default=False)],
 ) -> None:
     """Convert a plain log into a trace, which can then be verified, measured, listed and explained.
 

@@ -17,14 +17,14 @@ import typer
 from rich.console import Console
 
 from .. import __version__
+from ..core.model import format_duration, parse_duration
+from ..lab.properties import Verification, verify
 from ..live.crew import COMPLAINTS
 from ..live.supervisor import DRAIN_AT_MOST, LiveSummary, supervise
-from ..model import format_duration, parse_duration
 from ..scenario import Scenario, dump, find, load
 from ..scenario.load import apply_option, parse_document
 from ..trace import read
 from ..trace.collect import CollectSummary, collect
-from ..trace.reference import Verification, verify
 from ..trace.validation import validate
 from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
 from .output import staged
@@ -108,14 +108,10 @@ def live(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="New directory for the trace, the scenario and the summary.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="New directory for the trace, the scenario and the summary.")] = None,
     verify_it: Annotated[
         bool | None,
-        typer.Option(
-            "--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."
-        ),
+        typer.Option("--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."),
     ] = None,
     namespaces: Annotated[
         bool, typer.Option("--namespaces", help="A network namespace for each process; partitions are made by the kernel.")
@@ -182,9 +178,9 @@ def _watched(spools: Path, place: str | None) -> Iterator[None]:
     if place is None:
         yield
         return
-    from ..watch.server import served
-    from ..watch.sources import Spools
-    from ..watch.verdict import SparkVerdict
+    from ..lab.watch.server import served
+    from ..lab.watch.sources import Spools
+    from ..lab.watch.verdict import SparkVerdict
 
     verdict = SparkVerdict(None)
     verdict.start()

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from ..model import MS, SECOND, US, UsageError
+from ..core.model import MS, SECOND, US, UsageError
 from ..scenario.read import nearest
 from .console import guarded, output, plain_table
 from .output import OutputError, remedy, staged

@@ -12,10 +12,10 @@ from typing import Annotated, Final, TextIO
 
 import typer
 
+from ..core.model import SECOND, Reason, UsageError
 from ..group import Group, GroupError, Halted, JoinTimeout
 from ..live.config import EXAMPLE, NodeConfig, load_config
 from ..live.pipe import UNREAD, Format, Input, JsonLines, Output, OutputClosed, Text, pass_in, pass_out
-from ..model import SECOND, Reason, UsageError
 from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded
 
 EXIT_NOT_LET_IN: Final = 3
@@ -48,9 +48,7 @@ def node(
         Path | None,
         typer.Option(metavar="FILE", help="The group's key: every packet is sealed. See `plainchant key`.", show_default=False),
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Run where other machines reach us, without a key.")
-    ] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Run where other machines reach us, without a key.")] = False,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed.", show_default=False),
@@ -87,7 +85,12 @@ def node(
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
     given = {
-        "me": me, "group": group, "trace": trace, "watch": watch, "timeout": timeout, "key": key,
+        "me": me,
+        "group": group,
+        "trace": trace,
+        "watch": watch,
+        "timeout": timeout,
+        "key": key,
         "insecure": "true" if insecure else None,
     }
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
@@ -100,7 +103,11 @@ def node(
 
 
 def _tell_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
     """A warning as a sentence, and not as a place in our source."""

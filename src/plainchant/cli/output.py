@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..model import PlainchantError
+from ..core.model import PlainchantError
 
 
 class OutputError(PlainchantError):

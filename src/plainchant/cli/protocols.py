@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ..model import Duration, declarations, format_duration
+from ..core.model import Duration, declarations, format_duration
 from ..protocols import registry
 from ..scenario.read import hints
 from .console import guarded, output, plain_table

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..model import UsageError
+from ..core.model import UsageError
 from .console import guarded, moving_line
 from .output import OutputError, write_whole
 
@@ -64,5 +64,3 @@ def _target(path: str, out: Path | None) -> Path:
     if "://" not in path and not has_magic(path) and not Path(path).exists():
         raise UsageError(f"there is nothing at {path}; give the directory of a run or of a sweep, or a trace")
     raise UsageError(f"where should the report on {path} go? It is no directory: say --out FILE.html")
-
-

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from ..model import UsageError, format_duration
+from ..core.model import UsageError, format_duration
+from ..lab.properties import Verification
 from ..scenario import find, load, shipped
-from ..trace.reference import Verification
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 from .output import staged
 from .running import VERIFY_UP_TO, Result, execute
@@ -33,14 +33,10 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="New directory for the trace, the complete scenario and the summary.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="New directory for the trace, the complete scenario and the summary.")] = None,
     verify: Annotated[
         bool | None,
-        typer.Option(
-            "--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."
-        ),
+        typer.Option("--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."),
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
 ) -> None:

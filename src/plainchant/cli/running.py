@@ -18,11 +18,11 @@ import pyarrow as pa
 from rich.console import Console
 
 from .. import __version__
-from ..model import format_duration
+from ..core.model import format_duration
+from ..lab.properties import Verification, verify
 from ..scenario import Scenario, dump
 from ..sim import Simulation, Summary
 from ..trace import TraceBuffer, TraceWriter, read
-from ..trace.reference import Verification, verify
 
 VERIFY_UP_TO: Final = 200_000
 """Events that are verified at once without being asked to: some seconds' work for the reference verifier."""
@@ -77,9 +77,7 @@ class Result:
         }
 
 
-def execute(
-    scenario: Scenario, directory: Path | None = None, *, verify_it: bool | None = None, command: str = "run"
-) -> Result:
+def execute(scenario: Scenario, directory: Path | None = None, *, verify_it: bool | None = None, command: str = "run") -> Result:
     """Runs a scenario; with a directory, writes trace, scenario and summary into it.
 
     ``verify_it``: None verifies runs that are small enough, True all, False none.

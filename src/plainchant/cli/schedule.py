@@ -253,8 +253,14 @@ def _row(turn: Turn, verdict: Verdict) -> tuple[str, ...]:
     demand: Demand = verdict.demand
     period = readable(demand.period) if demand.period else "once"
     return (
-        f"  {demand.name}", readable(turn.cost(demand)), period, readable(demand.deadline), str(verdict.visits),
-        str(verdict.pieces), readable(verdict.share), "" if verdict.is_admitted else "rejected",
+        f"  {demand.name}",
+        readable(turn.cost(demand)),
+        period,
+        readable(demand.deadline),
+        str(verdict.visits),
+        str(verdict.pieces),
+        readable(verdict.share),
+        "" if verdict.is_admitted else "rejected",
     )
 
 
@@ -262,4 +268,3 @@ def _advice(verdict: Verdict) -> str:
     if verdict.nearest is None:
         return f"no deadline can be promised: {verdict.hopeless}"
     return f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
-

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from ..model import Duration, ScenarioError, UsageError, declarations, format_duration, parameter
+from ..core.model import Duration, ScenarioError, UsageError, declarations, format_duration, parameter
 from ..protocols.rtcast.analysis import Demand
 from ..protocols.rtcast.parameters import Parameters
 from ..scenario.load import apply_option, parse_document, read_text
@@ -30,9 +30,7 @@ class RingTable:
         (), "the nodes in the order of the ring; without it, those of the messages, as they come", example='["p1", "p2"]'
     )
     max_packet: int = parameter(1400, "bytes of messages that a packet may carry", unit="bytes", minimum=64, maximum=65000)
-    token: Duration = parameter(
-        Duration(0), "P, if it is not to be reckoned from the other values", unit="duration", minimum=0
-    )
+    token: Duration = parameter(Duration(0), "P, if it is not to be reckoned from the other values", unit="duration", minimum=0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

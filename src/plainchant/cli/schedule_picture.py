@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ..lab.draw.svg import Drawing, short, steps_between, width_of
 from ..protocols.rtcast.analysis import readable
-from ..trace.svg import Drawing, short, steps_between, width_of
 
 if TYPE_CHECKING:
     from .schedule import NodeVerdict, RingVerdict

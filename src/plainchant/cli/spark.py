@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..core.model import UsageError
 from ..lab.session import session
 from ..lab.session_failures import failures_as_sentences
-from ..model import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

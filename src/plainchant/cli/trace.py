@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from ..model import UsageError, parse_duration
+from ..core.model import UsageError, parse_duration
+from ..lab.export import to_chrome, to_shiviz
+from ..lab.show import between, lines, parse_message, select
 from ..scenario.read import nearest
 from ..trace import KINDS, MalformedTrace, read, validate
-from ..trace.export import to_chrome, to_shiviz
-from ..trace.show import between, lines, parse_message, select
 from .console import guarded
 from .output import OutputError, write_whole
 
@@ -29,13 +29,9 @@ class Export(StrEnum):
 
 @guarded
 def trace(
-    path: Annotated[
-        str, typer.Argument(help="The directory of a run, a Parquet file, or a glob of them.", show_default=False)
-    ],
+    path: Annotated[str, typer.Argument(help="The directory of a run, a Parquet file, or a glob of them.", show_default=False)],
     process: Annotated[str | None, typer.Option(help="Only this process.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Only events of this kind: send, deliver, view, suspect, ...")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Only events of this kind: send, deliver, view, suspect, ...")] = None,
     group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
     message: Annotated[str | None, typer.Option(help="Only this message: GROUP/SENDER/NUMBER.")] = None,
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
@@ -93,8 +89,8 @@ def trace(
     if message is not None:
         _refuse_unknown_message(table, message)
     if diagram is not None:
-        from ..trace.diagram import diagram as draw
-        from ..trace.diagram_rows import MESSAGES
+        from ..lab.draw.diagram import diagram as draw
+        from ..lab.draw.rows import MESSAGES
 
         shown = select(table, {"run": run}) if run is not None else table
         most = MESSAGES if messages is None else messages
@@ -102,7 +98,7 @@ def trace(
         print(f"drawn in {diagram}")
         return
     if timing is not None:
-        from ..trace.timing_diagram import timing_diagram
+        from ..lab.draw.timing import timing_diagram
 
         names = parse_message(message) if message is not None else None
         about = None if names is None else (names["group"], names["sender"], names["seq"])

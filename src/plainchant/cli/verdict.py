@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from ..trace.reference import Outcome, Violation
+from ..lab.properties import Outcome, Violation
 from .console import plain_table
 
 _STYLES: Final = {"holds": "green", "violated": "red"}

@@ -12,10 +12,10 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from ..model import UsageError
+from ..core.model import UsageError
+from ..lab.properties import Verification, known
+from ..lab.properties.report import MOST_SHOWN
 from ..trace.reader import find_files
-from ..trace.reference import Verification, known
-from ..trace.reference.report import MOST_SHOWN
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
 from .output import write_whole
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
@@ -142,5 +142,3 @@ def _progress() -> Iterator[Callable[[str, float], None] | None]:
         return
     with console.status("starting") as status:
         yield lambda doing, done: status.update(f"{doing}: {done:.0%} of the tasks")
-
-

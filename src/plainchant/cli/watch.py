@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ..watch.server import DEFAULT, PAUSE, Watch
-from ..watch.sources import Replay, Spools, source_at
-from ..watch.verdict import NoVerdict, SparkVerdict, Verdicts, collected
+from ..lab.watch.server import DEFAULT, PAUSE, Watch
+from ..lab.watch.sources import Replay, Spools, source_at
+from ..lab.watch.verdict import NoVerdict, SparkVerdict, Verdicts, collected
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded
 from .spark import MasterOption, MemoryOption
 
@@ -41,9 +41,7 @@ def watch(
     ] = False,
     staging: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Where facts wait for Spark; a cluster's machines must share it.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="Where facts wait for Spark; a cluster's machines must share it.", show_default=False),
     ] = None,
     master: MasterOption = None,
     memory: MemoryOption = None,

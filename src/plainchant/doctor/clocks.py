@@ -22,7 +22,8 @@ def clocks(machine: Machine, subject: Subject) -> Iterator[Finding]:
     resolution = machine.resolution()
     if resolution > FINE:
         yield warning(
-            "clocks", f"the monotonic clock shows steps of {_shown(resolution)}: latencies and time-outs are as coarse",
+            "clocks",
+            f"the monotonic clock shows steps of {_shown(resolution)}: latencies and time-outs are as coarse",
             "choose another clock source (/sys/devices/system/clocksource/clocksource0/available_clocksource)",
         )
     else:
@@ -30,7 +31,8 @@ def clocks(machine: Machine, subject: Subject) -> Iterator[Finding]:
     seen = machine.lateness(LOOKS)
     if seen.step > STEP:
         yield warning(
-            "clocks", f"the time of day jumped by {_shown(seen.step)} while it was looked at",
+            "clocks",
+            f"the time of day jumped by {_shown(seen.step)} while it was looked at",
             "let NTP slew the clock instead of stepping it (chrony: no makestep after the start), and see who else sets it",
         )
     else:
@@ -38,7 +40,8 @@ def clocks(machine: Machine, subject: Subject) -> Iterator[Finding]:
     late = f"waits of 1 ms end {_shown(seen.median)} late, 1 in 100 {_shown(seen.most)}, at the worst {_shown(seen.longest)}"
     if seen.most > LATE:
         yield warning(
-            "clocks", f"{late}: members with short time-outs would suspect each other",
+            "clocks",
+            f"{late}: members with short time-outs would suspect each other",
             "give the machine more processors or less to do, or set the protocol's suspect_after to seconds",
         )
     else:
@@ -54,7 +57,8 @@ def synchronisation(machine: Machine, subject: Subject) -> Iterator[Finding]:
         yield ok("time of day", "the kernel says that its clock is synchronised")
     else:
         yield warning(
-            "time of day", "the kernel says that nobody keeps its clock: times of several machines cannot be compared",
+            "time of day",
+            "the kernel says that nobody keeps its clock: times of several machines cannot be compared",
             "timedatectl set-ntp true, or install chrony (in a container: on its host)",
         )
 

@@ -32,7 +32,8 @@ def keys(machine: Machine, subject: Subject) -> Iterator[Finding]:
         yield ok("keys", "no key, and nobody but this machine reaches the peers that run here")
     elif config.insecure:
         yield warning(
-            "keys", f"no key, and other machines reach {reached}: they can read, change and forge all messages",
+            "keys",
+            f"no key, and other machines reach {reached}: they can read, change and forge all messages",
             f"{NEW}, and take insecure out",
         )
     else:

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..core.model import PlainchantError
 from ..live.multicast import DEFAULT_GROUP
 from ..live.names import family_of, is_here, packet_for
 from ..live.transport import Address
 from ..live.udp import enlarge
-from ..model import PlainchantError
 
 if TYPE_CHECKING:
     from ..lab.java import Java

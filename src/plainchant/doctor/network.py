@@ -30,7 +30,8 @@ def loopback(machine: Machine, subject: Subject) -> Iterator[Finding]:
         why = machine.bind(LOOPBACK, kind)
         if why:
             yield problem(
-                "loopback", f"no {kind} socket can be bound at 127.0.0.1: {why}",
+                "loopback",
+                f"no {kind} socket can be bound at 127.0.0.1: {why}",
                 _UP,
             )
             return
@@ -58,8 +59,9 @@ def peers(machine: Machine, subject: Subject) -> Iterator[Finding]:
             number, why = machine.resolve(host)
             if why:
                 yield problem(
-                    "peers", f"{table}.{name} at {text} cannot be found: {why}",
-                    f'write the number of its host in [{table}], or make {host} known (/etc/hosts, DNS)',
+                    "peers",
+                    f"{table}.{name} at {text} cannot be found: {why}",
+                    f"write the number of its host in [{table}], or make {host} known (/etc/hosts, DNS)",
                 )
             else:
                 known[name] = number, port
@@ -71,7 +73,8 @@ def _families(known: dict[str, Address], kind: str) -> Iterator[Finding]:
     if kind == "udp" and len({family_of(address) for address in known.values()}) > 1:
         kinds = ", ".join(f"{name} is {family_of(address).name[3:]}" for name, address in known.items())
         yield problem(
-            "peers", f"a UDP socket reaches addresses of one kind only, and these are of two: {kinds}",
+            "peers",
+            f"a UDP socket reaches addresses of one kind only, and these are of two: {kinds}",
             'give all peers addresses of one kind, or set transport = "tcp"',
         )
 
@@ -81,12 +84,14 @@ def _here(machine: Machine, subject: Subject, known: dict[str, Address], kind: s
     mine = {name: address for name, address in known.items() if machine.is_here(address)}
     if known and not mine:
         yield problem(
-            "peers", f"none of [{table}] is an address of this machine: {_listed(known)}",
+            "peers",
+            f"none of [{table}] is an address of this machine: {_listed(known)}",
             f"correct the addresses in [{table}], or run the doctor where a member is to run",
         )
     if subject.me and subject.me in known and subject.me not in mine:
         yield problem(
-            "peers", f"{subject.me} at {format_address(known[subject.me])} is not on this machine",
+            "peers",
+            f"{subject.me} at {format_address(known[subject.me])} is not on this machine",
             "give it an address of this machine, or start it where that address is (`ip -brief address` lists ours)",
         )
     for name, address in mine.items():
@@ -96,7 +101,8 @@ def _here(machine: Machine, subject: Subject, known: dict[str, Address], kind: s
             yield ok("peers", f"{shown} is here and free")
         elif name == subject.me:
             yield problem(
-                "peers", f"{shown} cannot be bound: {why}",
+                "peers",
+                f"{shown} cannot be bound: {why}",
                 f"end what is there (`ss -lnp{kind[0]} 'sport = :{address[1]}'` names it), or choose another port at all members",
             )
         else:
@@ -118,14 +124,16 @@ def metrics_port(machine: Machine, subject: Subject) -> Iterator[Finding]:
     why = machine.bind(address, "tcp")
     if why:
         yield problem(
-            "metrics", f"metrics cannot be served at {format_address(address)}: {why}",
+            "metrics",
+            f"metrics cannot be served at {format_address(address)}: {why}",
             f"end what is there (`ss -lnpt 'sport = :{address[1]}'` names it), or set observe.metrics to another port",
         )
         return
     number, unknown = machine.resolve(address[0])
     if not unknown and not is_loopback((number, address[1])):
         yield warning(
-            "metrics", f"{format_address(address)} is free, and whoever reaches it reads the names of groups and processes there",
+            "metrics",
+            f"{format_address(address)} is free, and whoever reaches it reads the names of groups and processes there",
             f'set observe.metrics = "{address[1]}" to be read on this machine only, or let a firewall pass Prometheus alone',
         )
     else:
@@ -150,7 +158,8 @@ def multicast(machine: Machine, subject: Subject) -> Iterator[Finding]:
         flag = "" if interface.multicast else "; the interface says that it has none"
         change = (
             f"ip link set {interface.name} multicast on; let the firewall pass {group[0]}; or use the transport udp"
-            if not interface.loopback else "name another interface in [multicast], or use the transport udp"
+            if not interface.loopback
+            else "name another interface in [multicast], or use the transport udp"
         )
         text = f"no multicasts by {shown}: {why}{flag}"
         chosen = config is not None and config.multicast.interface in ("", interface.address)
@@ -199,7 +208,8 @@ def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
     why = machine.echo(MAX_PACKET)
     if why and not machine.echo(SMALL):
         yield warning(
-            "packets", f"a packet of {MAX_PACKET:,} bytes to ourselves is lost: {why}",
+            "packets",
+            f"a packet of {MAX_PACKET:,} bytes to ourselves is lost: {why}",
             f"set packet = {DEFAULT_PACKET} in the configuration",
         )
     elif not why:
@@ -207,7 +217,8 @@ def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
     for interface in machine.interfaces():
         if interface.mtu < SMALL_MTU:
             yield warning(
-                "packets", f"{interface.name} takes no more than {interface.mtu} bytes at once: many packets for few messages",
+                "packets",
+                f"{interface.name} takes no more than {interface.mtu} bytes at once: many packets for few messages",
                 f"ip link set {interface.name} mtu 1500",
             )
         else:
@@ -225,7 +236,8 @@ def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
     if config.packet and sizes and config.packet > min(sizes.values()):
         least = min(sizes, key=lambda name: sizes[name])
         yield warning(
-            "packets", f"packet = {config.packet}, and on the way to {least} {sizes[least]} bytes go in one piece",
+            "packets",
+            f"packet = {config.packet}, and on the way to {least} {sizes[least]} bytes go in one piece",
             f"set packet = {sizes[least]}, or leave it out",
         )
     elif sizes:

@@ -26,12 +26,14 @@ def shared_memory(machine: Machine, subject: Subject) -> Iterator[Finding]:
     free, why = machine.space(shared) if machine.platform == "linux" else (0, "this system has none")
     if why:
         yield warning(
-            "shared memory", f"{shared} cannot be used ({why}), so mailboxes are files: slower",
+            "shared memory",
+            f"{shared} cannot be used ({why}), so mailboxes are files: slower",
             f"mount -t tmpfs -o mode=1777 tmpfs {shared}; for a container: --shm-size=256m",
         )
     elif free < SHARED_LEAST:
         yield warning(
-            "shared memory", f"{shared} has {size_of(free)} left; `mailbox` and `dedos` may not get what they ask for",
+            "shared memory",
+            f"{shared} has {size_of(free)} left; `mailbox` and `dedos` may not get what they ask for",
             f"mount -o remount,size=256m {shared}; for a container: --shm-size=256m",
         )
     else:
@@ -44,7 +46,8 @@ def shared_memory(machine: Machine, subject: Subject) -> Iterator[Finding]:
     if stale:
         names = ", ".join(each.register.mailbox for each in stale[:5])
         yield warning(
-            "shared memory", f"left by processes that have all died: {len(stale)} mailboxes ({names})",
+            "shared memory",
+            f"left by processes that have all died: {len(stale)} mailboxes ({names})",
             "plainchant doctor --memory --clean --seconds 0",
         )
     elif found:
@@ -75,12 +78,14 @@ def disk(machine: Machine, subject: Subject) -> Iterator[Finding]:
         )
     elif free < ROOM_LEAST:
         yield problem(
-            "disk", f"{size_of(free)} are left at {place}: a member that cannot write its spool halts",
+            "disk",
+            f"{size_of(free)} are left at {place}: a member that cannot write its spool halts",
             "make room, choose another directory, or leave the trace out",
         )
     elif free < ROOM:
         yield warning(
-            "disk", f"{size_of(free)} are left at {place}: a busy member writes some MB a second",
+            "disk",
+            f"{size_of(free)} are left at {place}: a busy member writes some MB a second",
             "make room, or choose another directory",
         )
     else:
@@ -99,7 +104,8 @@ def processors(machine: Machine, subject: Subject) -> Iterator[Finding]:
         yield warning("processors", f"{shown}: members, protocols and whoever measures them wait for each other", "use 2 or more")
     elif load > 2 * number:
         yield warning(
-            "processors", f"{shown}, and {load:.1f} processes want one: time-outs may expire without a fault",
+            "processors",
+            f"{shown}, and {load:.1f} processes want one: time-outs may expire without a fault",
             "end what else runs, or set the protocol's suspect_after to seconds",
         )
     else:
@@ -107,7 +113,8 @@ def processors(machine: Machine, subject: Subject) -> Iterator[Finding]:
     stolen = _stolen(machine)
     if stolen is not None and stolen > STEAL:
         yield warning(
-            "processors", f"{stolen:.0%} of the time since the start was taken by other virtual machines",
+            "processors",
+            f"{stolen:.0%} of the time since the start was taken by other virtual machines",
             "use a machine with processors of its own, or set the protocol's suspect_after to seconds",
         )
 

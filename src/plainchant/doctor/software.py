@@ -43,7 +43,8 @@ def event_loop(machine: Machine, subject: Subject) -> Iterator[Finding]:
         made = machine.event_loop()
     except (NotImplementedError, OSError, ValueError) as error:
         yield problem(
-            "event loop", f"asyncio's event loop cannot wait for a socket: {str(error) or type(error).__name__}",
+            "event loop",
+            f"asyncio's event loop cannot wait for a socket: {str(error) or type(error).__name__}",
             "on Windows: asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy()), or run it in a container",
         )
     else:

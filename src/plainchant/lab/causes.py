@@ -29,12 +29,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trace.reference.facts import History, Run, View
-from ..trace.reference.owing import Owing
 from .certificates import Sent
 from .columns import Ints
 from .evidence import Evidence, Place, Range
 from .order import Doubtful
+from .properties.facts import History, Run, View
+from .properties.owing import Owing
 from .woven import Woven
 
 _AT_ONCE = 1 << 20

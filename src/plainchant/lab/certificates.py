@@ -41,11 +41,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..trace.reference.timing import Moment
 from ..trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ..trace.validation import detail_problems
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
+from .properties.timing import Moment
 
 CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note"})
 """Kinds that properties look at row by row."""

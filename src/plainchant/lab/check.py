@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.reader import Part
-from ..trace.reference import PROPERTIES, Outcome, Verification, Violation, check_run, known, warnings_of
-from ..trace.reference.facts import Columns, Run, runs_of
-from ..trace.reference.report import MOST_SHOWN, Report
 from ..trace.schema import Malformed
 from ..trace.validation import validate
 from .certificates import Slice, Unit
 from .deadlines import Timed, Untimed, timed
 from .evidence import Evidence, Messages
 from .proof import prove
+from .properties import PROPERTIES, Outcome, Verification, Violation, check_run, known, warnings_of
+from .properties.facts import Columns, Run, runs_of
+from .properties.report import MOST_SHOWN, Report
 
 
 @dataclasses.dataclass(slots=True)
@@ -180,9 +180,7 @@ def together(results: Sequence[Found], properties: Sequence[str] | None = None) 
 
 
 def plus(one: Outcome, other: Outcome) -> Outcome:
-    return Outcome(
-        one.runs + other.runs, one.events + other.events, one.cases + other.cases, one.violations + other.violations
-    )
+    return Outcome(one.runs + other.runs, one.events + other.events, one.cases + other.cases, one.violations + other.violations)
 
 
 def check(table: pa.Table, properties: Sequence[str] | None = None) -> Verification:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.reference.timing import Moment
 from .columns import Coded, Ints, Mask, integers
+from .properties.timing import Moment
 
 COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")
 """What is read of the rows."""

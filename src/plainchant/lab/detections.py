@@ -28,7 +28,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.show import decode
+from .show import decode
 
 DETECTIONS: Final = pa.schema(
     [

@@ -124,8 +124,10 @@ def _judged(rows: DataFrame, stops: DataFrame, omissions: DataFrame, eliminated:
 def _eliminations(omissions: DataFrame, eliminated: DataFrame) -> DataFrame:
     sources = omissions.groupBy("run", F.col("source").alias("process")).agg(F.min("clock").alias("omitted"))
     is_provoked = _is(F.col("omitted") <= F.col("at"))
-    return eliminated.join(sources, _PLACE, "left").groupBy("run").agg(
-        F.count_if(is_provoked).alias("eliminations_provoked"), F.count_if(~is_provoked).alias("eliminations_false")
+    return (
+        eliminated.join(sources, _PLACE, "left")
+        .groupBy("run")
+        .agg(F.count_if(is_provoked).alias("eliminations_provoked"), F.count_if(~is_provoked).alias("eliminations_false"))
     )
 
 

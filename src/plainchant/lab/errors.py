@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import PlainchantError
+from ..core.model import PlainchantError
 
 
 class LabError(PlainchantError):

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trace.reference.facts import Event, History, Run, View
-from ..trace.reference.timing import between
 from .agreed import BLOCK, Blocks, hash_block
 from .certificates import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
+from .properties.facts import Event, History, Run, View
+from .properties.timing import between
 
 Range: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = tuple[Range, ...]

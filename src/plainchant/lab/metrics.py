@@ -239,9 +239,7 @@ class _Run:
         self._size, self._has_size = nullable(table.column("size"))
         self._index: Integers | None = None
         self._times: Times | None = None
-        self._of_kind = {
-            name: np.flatnonzero(self._kind.codes == code) for code, name in enumerate(self._kind.names)
-        }
+        self._of_kind = {name: np.flatnonzero(self._kind.codes == code) for code, name in enumerate(self._kind.names)}
         self._details: dict[int, Detail] = {}
 
     def metrics(self) -> Iterator[dict[str, Any]]:

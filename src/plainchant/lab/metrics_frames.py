@@ -28,17 +28,7 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .metrics import (
-    COLUMNS,
-    HISTORY_KINDS,
-    METRICS,
-    PERCENTS,
-    admission,
-    due_and_missed,
-    measure,
-    ratio,
-    share_of_packets,
-)
+from .metrics import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, admission, due_and_missed, measure, ratio, share_of_packets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -129,9 +119,7 @@ def _figures(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
         "rotations": found.get("rounds", 0) if run["token_rows"] or found["rotations"] is not None else None,
         **(admission(found["admit_rows"], found["reject_rows"]) if run["admit_rows"] or run["reject_rows"] else {}),
         **({"decisions": found["decide_rows"], "decided_against": found["against_rows"]} if run["decide_rows"] else {}),
-        **due_and_missed(
-            found.get("judged", 0) + found.get("missing", 0), found.get("late", 0) + found.get("missing", 0)
-        ),
+        **due_and_missed(found.get("judged", 0) + found.get("missing", 0), found.get("late", 0) + found.get("missing", 0)),
     }
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..model import UsageError
+from ..core.model import UsageError
 from ..trace import MalformedTrace, read, validate
 from ..trace.reader import find_files
 from ..trace.schema import SCHEMA

@@ -8,8 +8,8 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from ..trace.reference.facts import History, View
 from .evidence import Codes, Evidence
+from .properties.facts import History, View
 
 
 class Doubtful(Exception):

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..model import TraceError
+from ..core.model import TraceError
 from ..trace.reader import Part, conform, filesystem_of, find_files, newer_file, unreadable
 from ..trace.schema import Malformed, MalformedTrace
 from .certificates import COLUMNS

@@ -26,16 +26,16 @@ from itertools import pairwise
 from typing import Final
 
 from ..trace.properties import BLOCK_PROPERTIES
-from ..trace.reference import SPEAK_OF_END, check_run, is_held_to_names, names_for
-from ..trace.reference.facts import History, Run, View
-from ..trace.reference.owing import Owing, drops, parted
-from ..trace.reference.report import Report
-from ..trace.reference.timing import Moment, bounds_of, detections
 from .causes import Clocks, by_one_order
 from .certificates import Dated, Delivered
 from .deadlines import Lacking, Untimed
 from .evidence import Evidence, Messages, Range, Ranges
 from .order import Doubtful, Order, merge
+from .properties import SPEAK_OF_END, check_run, is_held_to_names, names_for
+from .properties.facts import History, Run, View
+from .properties.owing import Owing, drops, parted
+from .properties.report import Report
+from .properties.timing import Moment, bounds_of, detections
 from .sequences import Sequences
 from .woven import Woven
 

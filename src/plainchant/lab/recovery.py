@@ -34,9 +34,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import MS, SECOND
-from ..trace.show import decode
+from ..core.model import MS, SECOND
 from .metrics_arrays import NOTHING, Integers, coded, integers, nullable, percentile
+from .show import decode
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 

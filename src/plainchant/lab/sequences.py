@@ -16,10 +16,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trace.reference.facts import History
 from .columns import Ints
 from .evidence import Evidence
 from .order import Doubtful
+from .properties.facts import History
 from .woven import Woven
 
 

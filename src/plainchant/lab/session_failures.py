@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from ..model import PlainchantError, ProtocolError
+from ..core.model import PlainchantError, ProtocolError
 from .errors import LabError
 
 _Rule: TypeAlias = tuple[str, Callable[["re.Match[str]"], str]]
@@ -26,19 +26,25 @@ _RULES: Final[tuple[_Rule, ...]] = (
     (
         r"PYTHON_VERSION_MISMATCH.*?worker_version[^\d]*([\d.]+)|"
         r"Python in worker has different version:? ([\d.]+)",
-        lambda found: f"the Python of Spark's workers is {found[1] or found[2]} and ours is another one: "
-        "set PYSPARK_PYTHON to the same release on the workers",
+        lambda found: (
+            f"the Python of Spark's workers is {found[1] or found[2]} and ours is another one: "
+            "set PYSPARK_PYTHON to the same release on the workers"
+        ),
     ),
     (r"PYTHON_VERSION_MISMATCH", lambda found: _OTHER_PYTHON),
     (
         r'Cannot run program "([^"]*)"',
-        lambda found: f"Spark's workers have no {found[1]}: set PYSPARK_PYTHON to a Python that is there, "
-        "with plainchant's requirements installed",
+        lambda found: (
+            f"Spark's workers have no {found[1]}: set PYSPARK_PYTHON to a Python that is there, "
+            "with plainchant's requirements installed"
+        ),
     ),
     (
         r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'",
-        lambda found: f"the Python of Spark's workers has no module {found[1]!r}: "
-        "install what plainchant requires there, or set PYSPARK_PYTHON to a Python that has it",
+        lambda found: (
+            f"the Python of Spark's workers has no module {found[1]!r}: "
+            "install what plainchant requires there, or set PYSPARK_PYTHON to a Python that has it"
+        ),
     ),
     (
         r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|unable to create native thread",
@@ -46,8 +52,10 @@ _RULES: Final[tuple[_Rule, ...]] = (
     ),
     (
         r"(?m)^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError|numpy\.[\w.]*_ArrayMemoryError)\b",
-        lambda found: "a task's Python ran out of memory: use fewer cores at a time (--master 'local[1]'), "
-        "a machine with more, or verify less at a time",
+        lambda found: (
+            "a task's Python ran out of memory: use fewer cores at a time (--master 'local[1]'), "
+            "a machine with more, or verify less at a time"
+        ),
     ),
     (
         r"Total size of serialized results of \d+ tasks \(([^)]+)\)",
@@ -59,8 +67,10 @@ _RULES: Final[tuple[_Rule, ...]] = (
     ),
     (
         r"(?:CANNOT_READ_FILE_FOOTER|Could not read footer for file:?|CANNOT_READ_FILE)[^\n]*?((?:\w+:)?/[^\s,;\"'`]+)",
-        lambda found: f"{_plain(found[1])} cannot be read as Parquet: it is cut off, corrupt or something else; "
-        "write it again or leave it out",
+        lambda found: (
+            f"{_plain(found[1])} cannot be read as Parquet: it is cut off, corrupt or something else; "
+            "write it again or leave it out"
+        ),
     ),
     (
         r"((?:\w+:)?/[^\s,;\"'`]+) is not a Parquet file",

@@ -5,7 +5,7 @@ Theory of operation
 Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
 Parquet file. A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would
 not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
-:class:`~plainchant.trace.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of
+:class:`.properties.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of
 that run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but
 the callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
 
@@ -34,10 +34,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..model import UsageError
+from ..core.model import UsageError
 from ..trace.fact import Fact
-from ..trace.growing import Growing
 from ..trace.spool import file_name
+from .properties.growing import Growing
 from .session_failures import explain_failure
 
 if TYPE_CHECKING:

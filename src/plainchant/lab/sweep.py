@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from .. import __version__
-from ..trace.reference import PROPERTIES, Outcome, Verification, Violation
 from .errors import LabError
+from .properties import PROPERTIES, Outcome, Verification, Violation
 from .sweep_plan import Definition, define
 from .sweep_store import Store, Tally
 from .sweep_task import RESULT, Job, Perform, perform
@@ -246,9 +246,7 @@ def _outcomes(tallies: Mapping[int, Tally]) -> dict[str, Outcome]:
     for tally in tallies.values():
         for name, (runs, events, cases, violations) in tally.properties.items():
             before = sums.get(name, Outcome())
-            sums[name] = Outcome(
-                before.runs + runs, before.events + events, before.cases + cases, before.violations + violations
-            )
+            sums[name] = Outcome(before.runs + runs, before.events + events, before.cases + cases, before.violations + violations)
     return {name: sums[name] for name in PROPERTIES if name in sums}
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import __version__
-from ..model import UsageError
+from ..core.model import UsageError
 from ..scenario import Scenario, find, parse
 from ..scenario.load import load
 from ..sim import Simulation

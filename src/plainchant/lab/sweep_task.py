@@ -22,13 +22,13 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from ..model import format_duration
+from ..core.model import format_duration
 from ..scenario import Scenario
 from ..sim import Simulation, Summary
 from ..trace import TraceBuffer
-from ..trace.reference import Verification
 from .check import check_each
 from .metrics import METRICS, measure
+from .properties import Verification
 from .sweep_plan import Definition
 from .sweep_store import Store, Tally
 from .tables import OUTCOMES, RUNS, violation_rows

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..trace.reference import Violation
+from .properties import Violation
 
 OUTCOMES: Final = pa.schema(
     [

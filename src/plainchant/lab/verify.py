@@ -28,10 +28,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import TraceError
+from ..core.model import TraceError
 from ..trace.reader import Part, conform
-from ..trace.reference import PROPERTIES, Outcome, Verification, Violation, known
-from ..trace.reference.report import MOST_SHOWN
 from ..trace.schema import REQUIRED, Malformed, MalformedTrace
 from ..trace.validation import null_problems
 from . import deadlines, parts
@@ -41,6 +39,8 @@ from .columns import STRINGS
 from .deadlines import Timed, Untimed, timed
 from .evidence import Messages
 from .progress import watched
+from .properties import PROPERTIES, Outcome, Verification, Violation, known
+from .properties.report import MOST_SHOWN
 from .session import slots as slots_of
 
 if TYPE_CHECKING:
@@ -243,9 +243,7 @@ def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], optio
     _collect(spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_search_runs, work, options), TOLD), total)
 
 
-def _verify_sorted(
-    spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum
-) -> None:
+def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
     """The way through Spark's reader: sorted, certified, settled; what is left is gathered by run and searched."""
     from pyspark.sql import functions as F
 
@@ -350,9 +348,7 @@ def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
         yield first, rows
 
 
-def _whole(
-    units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options
-) -> Iterator[Found]:
+def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options) -> Iterator[Found]:
     """The runs that are all here, settled. If rows of histories stand apart in the row groups, they are sorted first."""
     found = list(proved(units, options.properties, options.most, without=split))
     if len(units) > 1 and any(run.is_loose for run in found):

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from ..core.model import MS, SECOND, Duration, UsageError, declarations, parameter
 from ..group import UNREAD
-from ..model import MS, SECOND, Duration, UsageError, declarations, parameter
 from ..protocols import registry
 from ..scenario.load import DEFAULT_GROUP, apply_option, parse_document, read_text
 from ..scenario.locate import Path

@@ -193,8 +193,26 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = (
-    Begin | Note | Doom | Spare | Spoil | Omit | Step | Slow | Laze | Fill | Enter | Leave | Form | Refuse | Close | Rename
-    | Quieten | Ask | Where | End
+    Begin
+    | Note
+    | Doom
+    | Spare
+    | Spoil
+    | Omit
+    | Step
+    | Slow
+    | Laze
+    | Fill
+    | Enter
+    | Leave
+    | Form
+    | Refuse
+    | Close
+    | Rename
+    | Quieten
+    | Ask
+    | Where
+    | End
 )
 
 

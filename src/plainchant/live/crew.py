@@ -16,13 +16,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from ..model import Duration
+from ..core.model import Duration
+from ..core.wire import FRAME_BYTES
 from ..protocols.registry import describe
 from ..scenario.model import Fault, Scenario, groups_ever
 from ..sim.clocks import clock_of
 from ..sim.network import part_of
 from ..sim.summary import describe_fault
-from ..wire import FRAME_BYTES
 from . import control
 from .host import MARGIN
 from .namespaces import PORT, Namespaces
@@ -269,21 +269,15 @@ class Crew:
     def _still_on_network(self) -> tuple[Fault, ...]:
         """The faults that a new process has to know, with the time that each has left."""
         now = time.monotonic_ns()
-        by_transport = [
-            (fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"
-        ]
-        return tuple(
-            fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now
-        )
+        by_transport = [(fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"]
+        return tuple(fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now)
 
 
 def _shortened(fault: Fault, length: int) -> Fault:
     return dataclasses.replace(fault, length=Duration(length))
 
 
-def _addresses(
-    places: Sequence[str], namespaces: Namespaces | None, lans: int
-) -> tuple[dict[str, Address], dict[str, Address]]:
+def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) -> tuple[dict[str, Address], dict[str, Address]]:
     """Where everybody is on the first network, and on the second, if there is one."""
     if namespaces is not None:
         peers = {place: namespaces.address(place) for place in places}

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from ..model import MS, SECOND, Duration, UsageError
+from ..core.model import MS, SECOND, Duration, UsageError
 from ..scenario.model import Delay, Fault, Link, Network
 from ..sim.network import HELD_BACK, link_between, part_of
 from .names import format_address

@@ -40,9 +40,8 @@ from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..engine import Engine
-from ..group import Group
-from ..model import (
+from ..core.engine import Engine
+from ..core.model import (
     PACK_OVERHEAD,
     Admit,
     Batch,
@@ -67,13 +66,14 @@ from ..model import (
     pack,
     unpack,
 )
-from ..wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES, VERSION, Stamped
+from ..core.wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES, VERSION, Stamped
+from ..group import Group
 from .presence import HELLO_TAG, LARGEST_HELLO, LONGEST_NAME, Hello, Presence
 from .refusals import Refusals
 from .transport import Address, Data, Transport, senders_of
 
 if TYPE_CHECKING:
-    from ..memory import Procedure
+    from ..core.memory import Procedure
     from ..sim.omissions import Omission
     from ..trace.spool import Spool
     from .memory.stepper import Stepper
@@ -758,9 +758,7 @@ class LiveHost:
     def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
         """A row of the application's; it is on disk before any packet leaves that the program sends from now on."""
         if self.spool is not None and self.alive:
-            self.spool.row(
-                "note", self.clock(), group=group, view=self._views.get(group), sender=sender, seq=seq, detail=detail
-            )
+            self.spool.row("note", self.clock(), group=group, view=self._views.get(group), sender=sender, seq=seq, detail=detail)
             self._ask_for_round()
 
     def enter(self, group: Group, how: Form | Join) -> None:
@@ -855,9 +853,7 @@ def _tell_rejected(host: LiveHost, group: str, stream: str, reason: Reason) -> N
     host.groups[group].rejected(stream, reason)
 
 
-def _deliver(
-    host: LiveHost, group: str, sender: str, first: int, payloads: list[bytes], rank: int | None, size: int
-) -> None:
+def _deliver(host: LiveHost, group: str, sender: str, first: int, payloads: list[bytes], rank: int | None, size: int) -> None:
     if host.spool is not None:
         host.spool.deliver(host.clock(), group, host._views.get(group), sender, first, payloads, rank)
     host.groups[group].deliver(sender, first, payloads, rank, size)

@@ -25,7 +25,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
-from ..model import MS, SECOND
+from ..core.model import MS, SECOND
 from ..scenario.model import Fault, RandomFaults
 from ..sim.summary import describe_fault
 from . import control

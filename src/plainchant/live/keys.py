@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from ..model import UsageError
+from ..core.model import UsageError
 
 KEY_BYTES: Final = 32
 ID_BYTES: Final = 4

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..model import UsageError
+from ..core.model import UsageError
 from .transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver
 
 

@@ -26,7 +26,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from ..model import UsageError
+from ..core.model import UsageError
 from .names import family_of, format_address
 from .transport import READ_AT_ONCE, Address, Data, Limits, Receive, TurnOver
 from .udp import LARGEST, WANTED_BUFFER, UdpTransport, enlarge

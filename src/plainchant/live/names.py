@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Final
 
-from ..model import UsageError
+from ..core.model import UsageError
 from .transport import Address
 
 DEFAULT_PACKET: Final = 1400
@@ -40,9 +40,9 @@ def parse_address(text: str) -> Address:
     if bracketed:
         host = host[1:-1]
     elif ":" in host:
-        raise UsageError(f"{text!r} is not an address: put an IPv6 host into brackets, such as \"[::1]:7001\"")
+        raise UsageError(f'{text!r} is not an address: put an IPv6 host into brackets, such as "[::1]:7001"')
     if not colon or not host or any(sign in host for sign in "[] \t/"):
-        raise UsageError(f"{text!r} is not an address: write a host and a port, such as \"127.0.0.1:7001\"")
+        raise UsageError(f'{text!r} is not an address: write a host and a port, such as "127.0.0.1:7001"')
     if bracketed and not _is_numeric(host, 6):
         raise UsageError(f"{text!r} is not an address: {host!r} in brackets is no IPv6 host; check it, or take the brackets away")
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from ..model import PlainchantError
+from ..core.model import PlainchantError
 from .transport import Address
 
 PORT: Final = 7000
@@ -64,9 +64,7 @@ class Namespaces:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
     def address(self, place: str) -> Address:

@@ -32,21 +32,8 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..engine import Engine, Host
-from ..fragmentation import Fragmentation
-from ..group import (
-    LARGEST_MESSAGE,
-    OUTGOING,
-    UNREAD,
-    Group,
-    Guarantees,
-    Halted,
-    JoinTimeout,
-    LeaveTimeout,
-    NotFormed,
-    check_buffers,
-)
-from ..model import (
+from ..core.engine import Engine, Host
+from ..core.model import (
     SECOND,
     Declared,
     Form,
@@ -61,10 +48,23 @@ from ..model import (
     declarations,
     format_duration,
 )
+from ..core.wire import Stamped
+from ..group import (
+    LARGEST_MESSAGE,
+    OUTGOING,
+    UNREAD,
+    Group,
+    Guarantees,
+    Halted,
+    JoinTimeout,
+    LeaveTimeout,
+    NotFormed,
+    check_buffers,
+)
+from ..group.state_transfer import StateEvents
+from ..layers.fragmentation import Fragmentation
+from ..layers.state import STATE_LOST, STATE_PACKETS, StateTransfer
 from ..protocols.registry import Description, Surroundings, describe
-from ..state import STATE_LOST, STATE_PACKETS, StateTransfer
-from ..state_events import StateEvents
-from ..wire import Stamped
 from .host import LiveHost, check_name
 from .lans import Lans, check_lans
 from .names import family_of, format_address, is_here, is_loopback, packet_for, parse_address, resolve
@@ -76,8 +76,8 @@ from .udp import UdpTransport
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from ..lab.watch.node import NodePage
     from ..trace.spool import Spool
-    from ..watch.node import NodePage
     from .keys import Keyring, KeySource
     from .observe.observer import Observer
     from .observe.spans import Spans
@@ -127,7 +127,7 @@ class Node:
     the places that form them: ``join`` takes the members from it and enters no others. Where groups share members some
     protocols promise less, so without it the least is promised.
 
-    ``agree`` is asked about groups that others propose (:meth:`form`): it gets an :class:`~plainchant.model.Invitation` and says
+    ``agree`` is asked about groups that others propose (:meth:`form`): it gets an :class:`~.core.model.Invitation` and says
     whether this process wants to be in the group. A node that is given it can be asked as soon as it is open, another once it
     has joined a group; that one agrees to everything. Take the groups that come of it with :meth:`next_group`, and read them.
 
@@ -196,9 +196,7 @@ class Node:
             name: parse_address(address) if isinstance(address, str) else address for name, address in (backup or {}).items()
         }
         self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
-        self._peers = {
-            name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()
-        }
+        self._peers = {name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()}
         check_lans(self._lans, self._peers, self._backup)
         self._make_transport = _transport_maker(transport)
         self._packet = packet
@@ -285,21 +283,32 @@ class Node:
                 taken = f"packets of {self._transport.limits.packet} bytes have no room for messages"
                 raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
             self._host = LiveHost(
-                self._transport, codec, random=self._random, stopped=self._on_stopped, owner=self,
-                loopback=self.description.loopback, refusals=self._refusals,
+                self._transport,
+                codec,
+                random=self._random,
+                stopped=self._on_stopped,
+                owner=self,
+                loopback=self.description.loopback,
+                refusals=self._refusals,
             )
             if self._sealed is not None:
                 self._host.place_at = self._sealed.place_at
             self._codec = codec
             self._presence = self._host.presence = Presence(
-                self.place, self._boot, peers, self._send_hello, self._on_news, incarnation=self._incarnation,
-                terms=self._terms(), refusals=self._refusals,
+                self.place,
+                self._boot,
+                peers,
+                self._send_hello,
+                self._on_news,
+                incarnation=self._incarnation,
+                terms=self._terms(),
+                refusals=self._refusals,
             )
             if self._observer is not None:
                 await self._observer.open(self)
             self._is_open = True
             if self._watch is not None:
-                from ..watch.node import NodePage  # brings aiohttp
+                from ..lab.watch.node import NodePage  # brings aiohttp
 
                 self._page = NodePage(self.place, self._watch)
                 await self._page.open()
@@ -433,8 +442,7 @@ class Node:
         remote = self.description.remote(self._parameters)
         mine = self._node_of(self.place)
         elsewhere = [
-            name for name, address in peers.items()
-            if name not in remote and self._node_of(name) == mine and not is_here(address)
+            name for name, address in peers.items() if name not in remote and self._node_of(name) == mine and not is_here(address)
         ]
         if elsewhere:
             where = ", ".join(f"{name} at {format_address(peers[name])}" for name in elsewhere)
@@ -728,19 +736,25 @@ class Node:
         several = {name: first, f"{name}, and another": first}
         return several if self._problem(self._parameters, several) is None else {name: first}
 
-    def _make_group(
-        self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Mapping[str, Any]
-    ) -> Group:
+    def _make_group(self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Mapping[str, Any]) -> Group:
         """What the application sees of a group that this process enters; ``groups`` are those that there are."""
         description, host = self.description, self._host
         guarantees = Guarantees(description.promises(self.parameters, groups), description.faults)
         settle = max(SHORTEST_SETTLE, description.settle(self.parameters) / SECOND)
         self._entered.add(name)
         return Group(
-            host, name, host.me, guarantees, formed=formed, changes=self._changes, proposes=self.proposes,
-            admits=description.admits(self.parameters), settle=settle,
+            host,
+            name,
+            host.me,
+            guarantees,
+            formed=formed,
+            changes=self._changes,
+            proposes=self.proposes,
+            admits=description.admits(self.parameters),
+            settle=settle,
             largest=host.max_packet if host.only_sends else LARGEST_MESSAGE,
-            node=self, **buffers,
+            node=self,
+            **buffers,
         )
 
     def _begin(self, groups: dict[str, tuple[str, ...]]) -> None:
@@ -748,8 +762,11 @@ class Node:
         description = self.description
         limits = self._transport.limits
         surroundings = Surroundings(
-            members=len(self._peers), packet=limits.packet, buffer=limits.buffer // max(1, len(self._groups or ())),
-            given=frozenset(self._given), live=True,
+            members=len(self._peers),
+            packet=limits.packet,
+            buffer=limits.buffer // max(1, len(self._groups or ())),
+            given=frozenset(self._given),
+            live=True,
         )
         self.parameters = description.tune(self._parameters, surroundings)
         # Who only joins need not know who forms a group.
@@ -1101,9 +1118,24 @@ def join(
 
     def make_node() -> Node:
         return Node(
-            protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, transport=transport, packet=packet,
-            trace=trace, run=run, incarnation=incarnation, groups={group: first}, memory=memory,
-            backup=backup, watch=watch, metrics=metrics, spans=spans, key=key, insecure=insecure,
+            protocol=protocol,
+            me=me,
+            peers=peers,
+            parameters=parameters,
+            state=state,
+            transport=transport,
+            packet=packet,
+            trace=trace,
+            run=run,
+            incarnation=incarnation,
+            groups={group: first},
+            memory=memory,
+            backup=backup,
+            watch=watch,
+            metrics=metrics,
+            spans=spans,
+            key=key,
+            insecure=insecure,
         )
 
     joining = make_node().join(
@@ -1206,4 +1238,3 @@ def _transport_maker(transport: str | MakeTransport) -> MakeTransport:
 
         return lambda address, packet: MulticastTransport(address, packet=packet)
     raise UsageError(f"there is no transport {transport!r}; there are udp, tcp and multicast, or give a function that makes one")
-

@@ -27,8 +27,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from ..core.model import PlainchantError, Reason, View
 from ..group import Event, Group, Message, Refused
-from ..model import PlainchantError, Reason, View
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from typing import Final
 
 import msgspec
 
-from ..model import Form, GroupId, Join, Packet, ProcessId
+from ..core.model import Form, GroupId, Join, Packet, ProcessId
 from .names import format_address, is_numeric
 from .refusals import Refusals
 from .transport import Address
@@ -184,9 +184,7 @@ class Presence:
         """Whether our name is in use and cannot change any more."""
         self.taken = False
         """Whether somebody knows that name as another's after all."""
-        self.peers: dict[str, Peer] = {
-            name: Peer(name, address) for name, address in peers.items() if name != base
-        }
+        self.peers: dict[str, Peer] = {name: Peer(name, address) for name, address in peers.items() if name != base}
         self._named = frozenset(peers)
         """Those whom the configuration names; the others are strangers."""
         self.standing: dict[GroupId, Standing] = {}
@@ -215,9 +213,7 @@ class Presence:
             self._send(addresses, self._hello(answer))
 
     def _hello(self, answer: bool) -> Hello:
-        known = {
-            peer.base: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard
-        }
+        known = {peer.base: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard}
         return Hello(self.base, self.incarnation, self.boot, answer, dict(self.standing), known, self.terms)
 
     def on_hello(self, source: Address, hello: Hello) -> None:
@@ -472,8 +468,10 @@ class Presence:
         certain = {peer.base: peer for peer in self._certain()}
         if mine.state == BOUND:
             wait = [
-                name for name in _asked(mine.first)
-                if name != self.name and not any(
+                name
+                for name in _asked(mine.first)
+                if name != self.name
+                and not any(
                     p.name == name and group in p.groups and p.groups[group].first == mine.first for p in certain.values()
                 )
             ]

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..model import SECOND, PlainchantError
+from ..core.model import SECOND, PlainchantError
 from ..scenario.model import SLICE
 from ..sim.summary import ProcessEnd
 from . import control

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from ..wire import FRAME_BYTES, MAX_BYTES, VERSION
+from ..core.wire import FRAME_BYTES, MAX_BYTES, VERSION
 
 SEALED: Final = 0xC2
 """The first byte of a sealed packet."""

@@ -39,8 +39,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ..core.wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES
 from ..protocols.buffers import charge
-from ..wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES
 from .keys import Keyring
 from .refusals import PROOF, SEALED, Refusals
 from .sessions import (
@@ -435,7 +435,8 @@ class Sealed:
         what proved them must not count again. (Half of them, because a new session of ours is one more at everybody else: if each
         made room for one, they would begin new ones for ever.)"""
         unused = [
-            session for session in self._sessions.values()
+            session
+            for session in self._sessions.values()
             if session.address is not None and self._at.get(session.address) is not session
         ]
         for session in unused[: 1 + len(unused) // 2]:

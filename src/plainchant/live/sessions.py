@@ -31,7 +31,7 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 
-from ..model import ProtocolError
+from ..core.model import ProtocolError
 from .keys import ID_BYTES, Key
 from .refusals import PROOF, SEALED
 from .transport import Address, Data

@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from ..model import MS, SECOND, Duration, UsageError, format_duration
+from ..core.model import MS, SECOND, Duration, UsageError, format_duration
 from ..protocols.registry import describe
 from ..scenario.model import Fault, Network, Scenario
 from ..sim.faults import draw_faults, units_of
@@ -194,8 +194,15 @@ class _Supervisor:
         """Runs to the end and says what happened."""
         scenario = self._scenario
         self._crew = Crew(
-            scenario, spools, processes, namespaces=namespaces, given=given, run=run, duration=scenario.duration,
-            memory=self._memory, key=self.key,
+            scenario,
+            spools,
+            processes,
+            namespaces=namespaces,
+            given=given,
+            run=run,
+            duration=scenario.duration,
+            memory=self._memory,
+            key=self.key,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)
@@ -271,9 +278,7 @@ class _Supervisor:
             await self._ask_all()
             now = time.monotonic_ns()
             waiting = {
-                process.name: process.status.waiting
-                for process in self._crew.all_running
-                if process.status.waiting is not None
+                process.name: process.status.waiting for process in self._crew.all_running if process.status.waiting is not None
             }
             settle = self._settle()
             self._not_quiet = waiting

@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from ..model import UsageError
+from ..core.model import UsageError
 from .names import family_of, format_address, parse_address
 from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, TurnOver
 

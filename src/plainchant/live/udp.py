@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ..model import UsageError
+from ..core.model import UsageError
 from .transport import READ_AT_ONCE, READ_BYTES, Address, Counters, Data, Limits, Receive, TurnOver
 
 LARGEST: Final = 65_507

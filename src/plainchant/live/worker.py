@@ -27,10 +27,10 @@ from collections.abc import Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..engine import Engine, Host
+from ..core.engine import Engine, Host
+from ..core.memory import Operate
+from ..core.model import SECOND, Invitation, PlainchantError, UsageError
 from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
-from ..memory import Operate
-from ..model import SECOND, Invitation, PlainchantError, UsageError
 from ..protocols.registry import Description, describe
 from ..scenario.model import Workload
 from ..sim.omissions import Omission
@@ -191,9 +191,7 @@ class Worker:
         node, task = self._node, self._task
         first = task.groups[name] if forms else ()
         try:
-            group = await node.enter(
-                name, first, FORM_SECONDS if forms else JOIN_SECONDS, {"outgoing": self._outgoing(name)}
-            )
+            group = await node.enter(name, first, FORM_SECONDS if forms else JOIN_SECONDS, {"outgoing": self._outgoing(name)})
         except Halted as halted:
             self._finish(control.Over("halted", str(halted)))
             return

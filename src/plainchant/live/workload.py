@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from ..core.model import SECOND, format_duration
 from ..group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Rejected
-from ..model import SECOND, format_duration
 from ..scenario.model import Workload
 from ..sim.workload import WAITING, payload_of
 

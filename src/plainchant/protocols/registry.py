@@ -11,9 +11,9 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..engine import Engine, Host
-from ..memory import Layout
-from ..model import GroupId, Packet, ProcessId, UsageError
+from ..core.engine import Engine, Host
+from ..core.memory import Layout
+from ..core.model import GroupId, Packet, ProcessId, UsageError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, TypeAlias
 
-from ..model import SECOND, Duration, format_duration
+from ..core.model import SECOND, Duration, format_duration
 from ..protocols.registry import Description
 from ..trace.properties import PROPERTIES
 from .locate import Path
@@ -88,7 +88,11 @@ def fault_keys(kind: str) -> tuple[str, ...]:
 
 
 _LOSES: Final = {
-    "partition": "a partition", "cut": "a cut", "clog": "a clog", "loss": "a loss", "omit": "an omission",
+    "partition": "a partition",
+    "cut": "a cut",
+    "clog": "a clog",
+    "loss": "a loss",
+    "omit": "an omission",
     "lan": "a network that crashes",
 }
 """Faults with which packets are lost or overtake each other."""
@@ -147,17 +151,13 @@ class _Check:
             for number, name in enumerate(names):
                 if name not in members:
                     hint = nearest(name, self.scenario.members)
-                    self.reader.fail(
-                        ("groups", group, number), f'"{name}" of group {group} is not among the members; {hint}'
-                    )
+                    self.reader.fail(("groups", group, number), f'"{name}" of group {group} is not among the members; {hint}')
         if self.description.idle:
             return
         in_groups = {name for names in self.scenario.groups.values() for name in names}
         for number, name in enumerate(self.scenario.members):
             if name not in in_groups:
-                self.reader.fail(
-                    ("members", number), f'"{name}" is in no group; name it in [groups] or leave it out of members'
-                )
+                self.reader.fail(("members", number), f'"{name}" is in no group; name it in [groups] or leave it out of members')
 
     def _no_changes(self) -> None:
         """Groups that are formed once and stay so."""
@@ -192,7 +192,7 @@ class _Check:
 
     def _lossless(self) -> None:
         """A protocol that was told that the network is a lossless stream."""
-        network, told = self.scenario.network, "is what parameters.transport = \"fifo\" excludes"
+        network, told = self.scenario.network, 'is what parameters.transport = "fifo" excludes'
         links = (((), network), *((("link", number), link) for number, link in enumerate(network.link)))
         for path, link in links:
             for rate in ("loss", "duplicate", "reorder", "corrupt"):
@@ -312,8 +312,7 @@ class _Check:
         if workload.stop and workload.stop <= workload.start:
             self.reader.fail(
                 (*path, "stop"),
-                f"sending stops at {format_duration(workload.stop)}, before it starts "
-                f"at {format_duration(workload.start)}",
+                f"sending stops at {format_duration(workload.stop)}, before it starts at {format_duration(workload.start)}",
             )
 
     def _fits(self, workload: Workload, path: Path) -> None:
@@ -344,7 +343,7 @@ class _Check:
         if workload.arrivals == "regular" and workload.burst > 1:
             self.reader.fail(
                 path,
-                'a regular workload with a deadline sends one message a period: leave burst out, write several workloads, or '
+                "a regular workload with a deadline sends one message a period: leave burst out, write several workloads, or "
                 'take arrivals = "poisson", where each message is asked for on its own',
             )
         if workload.arrivals == "regular" and workload.deadline > int(SECOND / workload.rate):
@@ -414,16 +413,12 @@ class _Check:
         if fault.group and fault.group not in self.scenario.groups:
             return
         groups = [fault.group] if fault.group else list(self.scenario.groups)
-        is_in = all(
-            fault.process in self.scenario.groups[group] for group in groups if not self._is_other(fault, group)
-        )
+        is_in = all(fault.process in self.scenario.groups[group] for group in groups if not self._is_other(fault, group))
         kinds = {other.kind for other in self.scenario.fault if other.process == fault.process}
         if fault.kind == "join" and is_in and "leave" not in kinds and not self.scenario.random.leave:
             self.reader.fail(path, f'"{fault.process}" is a member from the start; name who joins in `later` instead')
         if fault.kind == "leave" and fault.process in self.scenario.later and "join" not in kinds:
-            self.reader.fail(
-                path, f'"{fault.process}" is not a member: it needs a fault of kind join before it can leave'
-            )
+            self.reader.fail(path, f'"{fault.process}" is not a member: it needs a fault of kind join before it can leave')
 
     def _is_other(self, fault: Fault, group: str) -> bool:
         """A group that the fault leaves alone: a member that names no group joins its own groups, not all."""
@@ -435,9 +430,7 @@ class _Check:
         allowed = fault_keys(fault.kind)
         for key in table:
             if key not in allowed:
-                self.reader.fail(
-                    (*path, key), f'a fault of kind {fault.kind} has no "{key}"; it has: {", ".join(allowed[1:])}'
-                )
+                self.reader.fail((*path, key), f'a fault of kind {fault.kind} has no "{key}"; it has: {", ".join(allowed[1:])}')
         defaults = {field.name: field.default for field in dataclasses.fields(Fault)}
         for key in _NEEDS[fault.kind]:
             missing = key not in table if key == "at" else getattr(fault, key) == defaults[key]

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..model import Declared, Duration, declarations, format_duration
+from ..core.model import Declared, Duration, declarations, format_duration
 from ..protocols import registry
 from .check import fault_keys
 from .model import Delay, Fault, LinkOverride, Scenario

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from ..model import ScenarioError, UsageError, declarations
+from ..core.model import ScenarioError, UsageError, declarations
 from ..protocols import registry
 from .check import check
 from .locate import Path, split_key
@@ -79,14 +79,10 @@ def parse_document(text: str, filename: str, what: str = "scenario") -> dict[str
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = found[1] if found else str(text.count("\n") + 1)
-        problem = (
-            str(error)[: found.start()].strip() if found else str(error).replace("(at end of document)", "").strip()
-        )
+        problem = str(error)[: found.start()].strip() if found else str(error).replace("(at end of document)", "").strip()
         raise ScenarioError(f"{filename}:{line}: this is not TOML: {problem}") from None
     except (ValueError, RecursionError):
-        raise ScenarioError(
-            f"{filename}: this is not a {what}: a number or a nesting in it is far too large"
-        ) from None
+        raise ScenarioError(f"{filename}: this is not a {what}: a number or a nesting in it is far too large") from None
 
 
 # --- --set ----------------------------------------------------------------------------------------------------------
@@ -219,9 +215,7 @@ class _Assembly:
                 f"(`plainchant protocols` lists them)",
             )
         if not isinstance(name, str):
-            self._reader.fail(
-                ("protocol",), f"protocol must be a name in quotes, one of: {', '.join(registry.protocols())}"
-            )
+            self._reader.fail(("protocol",), f"protocol must be a name in quotes, one of: {', '.join(registry.protocols())}")
         try:
             return registry.describe(name)
         except UsageError as error:
@@ -251,9 +245,7 @@ class _Assembly:
     def _groups(self) -> dict[str, tuple[str, ...]]:
         table = self._document.get("groups", {})
         if not isinstance(table, dict):
-            self._reader.fail(
-                ("groups",), 'groups must be a table of lists: write [groups] and, below it, g = ["p1", "p2"]'
-            )
+            self._reader.fail(("groups",), 'groups must be a table of lists: write [groups] and, below it, g = ["p1", "p2"]')
         groups = {}
         for name, given in table.items():
             self._checked_name(name, ("groups", name))
@@ -290,9 +282,7 @@ class _Assembly:
         for number, name in enumerate(given):
             self._checked_name(name, (*path, number))
             if name in seen:
-                self._reader.fail(
-                    (*path, number), f'"{name}" is named twice in {dotted(path)}; every process is named once'
-                )
+                self._reader.fail((*path, number), f'"{name}" is named twice in {dotted(path)}; every process is named once')
             seen[name] = None
         return tuple(seen)
 

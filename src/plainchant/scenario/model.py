@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
-from ..model import MS, SECOND, Duration, parameter
+from ..core.model import MS, SECOND, Duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -264,9 +264,7 @@ class RandomFaults:
         0.0, "processes whose applications take no messages for a while", unit="1/s", minimum=0, maximum=_MOST_FAULTS
     )
     sluggish_length: Duration = parameter(Duration(50 * MS), "mean length of that", unit="duration", minimum=0)
-    busy: float = parameter(
-        0.0, "processes that get a share of a processor only", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
+    busy: float = parameter(0.0, "processes that get a share of a processor only", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
     busy_length: Duration = parameter(Duration(500 * MS), "mean length of that", unit="duration", minimum=0)
     disk: float = parameter(
         0.0,

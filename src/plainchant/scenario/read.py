@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..model import Declared, Duration, ScenarioError, UsageError, declarations, format_duration, parse_duration
+from ..core.model import Declared, Duration, ScenarioError, UsageError, declarations, format_duration, parse_duration
 from .locate import Path, lines
 from .model import Delay
 
@@ -113,9 +113,7 @@ class Reader:
         if typing.get_origin(hint) is Mapping:
             return self._mapping(typing.get_args(hint)[1], declared, given, path)
         if hint is Duration or declared.unit == "duration":
-            return self.duration(
-                given, path, declared.about, signed=hint is not Duration, minimum=declared.minimum or 0
-            )
+            return self.duration(given, path, declared.about, signed=hint is not Duration, minimum=declared.minimum or 0)
         return self._scalar(hint, declared, given, path)
 
     def _sequence(self, item: Any, declared: Declared, given: Any, path: Path) -> tuple[Any, ...]:
@@ -182,9 +180,7 @@ class Reader:
         if abs(length) >= _LONGEST:
             self.fail(path, f'{dotted(path)} is longer than 146 years: "{given}"')
         if not signed and length < minimum:
-            self.fail(
-                path, f'{dotted(path)} must be {"above 0" if minimum else "0 or more"}, not "{given}"{_about(about)}'
-            )
+            self.fail(path, f'{dotted(path)} must be {"above 0" if minimum else "0 or more"}, not "{given}"{_about(about)}')
         return length
 
     def _delay(self, given: Any, path: Path) -> Delay:
@@ -197,8 +193,7 @@ class Reader:
         if len(kinds) != 1 or ("minimum" in table and kinds != ["exponential"]):
             self.fail(
                 path,
-                f'{dotted(path)} must be "1ms", {{uniform = ["1ms", "5ms"]}} or '
-                f'{{exponential = "2ms", minimum = "1ms"}}',
+                f'{dotted(path)} must be "1ms", {{uniform = ["1ms", "5ms"]}} or {{exponential = "2ms", minimum = "1ms"}}',
             )
         kind = kinds[0]
         inside = (*path, kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..model import ScenarioError
+from ..core.model import ScenarioError
 from .read import nearest
 
 
@@ -32,6 +32,4 @@ def find(name: str) -> Path:
         return known[name]
     if path.parent.name == "scenarios" and path.stem in known and path.suffix == ".toml":
         return known[path.stem]
-    raise ScenarioError(
-        f"there is no scenario file {name}, and no shipped scenario of that name; {nearest(path.stem, known)}"
-    )
+    raise ScenarioError(f"there is no scenario file {name}, and no shipped scenario of that name; {nearest(path.stem, known)}")

@@ -8,7 +8,7 @@ trace only as something that gives histories. Start reading with ``simulation``,
 
 from typing import TYPE_CHECKING
 
-from ..lazily import exports
+from ..core.lazily import exports
 
 if TYPE_CHECKING:
     from .application import Application, ApplicationError, Member, functions
@@ -37,12 +37,15 @@ __all__ = [
     "run_scenario",
 ]
 
-__getattr__ = exports(__name__, {
-    **dict.fromkeys(("Application", "ApplicationError", "Member", "functions"), "application"),
-    **dict.fromkeys(("Result", "Unfinished", "run"), "asynchronous"),
-    "draw_faults": "faults",
-    **dict.fromkeys(("Outcome", "Standstill"), "program"),
-    **dict.fromkeys(("Simulation", "run_scenario"), "simulation"),
-    **dict.fromkeys(("ProcessEnd", "Summary"), "summary"),
-    "NotSimulated": "virtual_loop",
-})
+__getattr__ = exports(
+    __name__,
+    {
+        **dict.fromkeys(("Application", "ApplicationError", "Member", "functions"), "application"),
+        **dict.fromkeys(("Result", "Unfinished", "run"), "asynchronous"),
+        "draw_faults": "faults",
+        **dict.fromkeys(("Outcome", "Standstill"), "program"),
+        **dict.fromkeys(("Simulation", "run_scenario"), "simulation"),
+        **dict.fromkeys(("ProcessEnd", "Summary"), "summary"),
+        "NotSimulated": "virtual_loop",
+    },
+)

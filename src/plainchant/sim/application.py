@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..model import Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
+from ..core.model import Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 
 METHODS: Final = (
-    "on_start", "on_deliver", "on_view", "on_invited", "on_refused", "on_renamed", "on_left", "on_admitted",
+    "on_start",
+    "on_deliver",
+    "on_view",
+    "on_invited",
+    "on_refused",
+    "on_renamed",
+    "on_left",
+    "on_admitted",
     "on_rejected",
 )
 
@@ -71,8 +78,15 @@ def functions(
 ) -> Any:
     """An application made of plain functions."""
     given = {
-        "on_start": on_start, "on_deliver": on_deliver, "on_view": on_view, "on_invited": on_invited, "on_refused": on_refused,
-        "on_renamed": on_renamed, "on_left": on_left, "on_admitted": on_admitted, "on_rejected": on_rejected,
+        "on_start": on_start,
+        "on_deliver": on_deliver,
+        "on_view": on_view,
+        "on_invited": on_invited,
+        "on_refused": on_refused,
+        "on_renamed": on_renamed,
+        "on_left": on_left,
+        "on_admitted": on_admitted,
+        "on_rejected": on_rejected,
     }
     return SimpleNamespace(**{name: function for name, function in given.items() if function is not None})
 

@@ -30,9 +30,8 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from ..engine import Engine, Host
-from ..group import OUTGOING, UNREAD, Guarantees
-from ..model import (
+from ..core.engine import Engine, Host
+from ..core.model import (
     MS,
     SECOND,
     Duration,
@@ -44,15 +43,16 @@ from ..model import (
     format_duration,
     parse_duration,
 )
+from ..group import OUTGOING, UNREAD, Guarantees
+from ..lab.properties import Verification, Violation, verify
+from ..layers.state import STATE_PACKETS, StateTransfer
 from ..protocols.registry import describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
 from ..scenario.read import Reader, as_document
 from ..scenario.shipped import find
-from ..state import STATE_PACKETS, StateTransfer
 from ..trace import History as TraceHistory
 from ..trace import TraceBuffer, TraceWriter, read
-from ..trace.reference import Verification, Violation, verify
 from .host import History, SimHost
 from .program import Main, MemberHost, Outcome, Program, Terms
 from .simulation import Simulation, Trace
@@ -113,9 +113,7 @@ class _Simulation(Simulation):
     def __init__(self, scenario: Scenario, trace: Trace, terms: Terms, *, ends_by_itself: bool, state: bool) -> None:
         if scenario.random.sluggish or any(fault.kind == "sluggish" for fault in scenario.fault):
             raise UsageError("a program takes messages when it reads them: let it wait instead of a fault of kind sluggish")
-        super().__init__(
-            scenario, trace=trace, wrap=self._with_state if state else None, packets=STATE_PACKETS if state else ()
-        )
+        super().__init__(scenario, trace=trace, wrap=self._with_state if state else None, packets=STATE_PACKETS if state else ())
         self._terms = terms
         self._ends_by_itself = ends_by_itself
         self._changes = self.description.changes(self.parameters)
@@ -314,8 +312,16 @@ def run(
     if not callable(main):
         raise UsageError("main is an async function with one parameter, the group: async def main(group): ...")
     described: dict[str, Any] = {
-        "members": members, "protocol": protocol, "group": group, "groups": groups, "later": later, "parameters": parameters,
-        "network": network, "memory": memory, "faults": faults, "random": random,
+        "members": members,
+        "protocol": protocol,
+        "group": group,
+        "groups": groups,
+        "later": later,
+        "parameters": parameters,
+        "network": network,
+        "memory": memory,
+        "faults": faults,
+        "random": random,
     }
     if scenario is not None:
         whole = _given_scenario(scenario, [name for name, value in described.items() if value is not None])
@@ -423,7 +429,9 @@ def _scenario_of(
     if parameters is not None:
         document["parameters"] = as_document(describe(document["protocol"]).parameters, parameters)
     tables: tuple[tuple[str, Any, type[Any]], ...] = (
-        ("network", network, Network), ("memory", memory, Memory), ("random", random, RandomFaults),
+        ("network", network, Network),
+        ("memory", memory, Memory),
+        ("random", random, RandomFaults),
     )
     document |= {key: _lists(given) for key, given, cls in tables if given is not None and not isinstance(given, cls)}
     whole = build(document, "sim.run")
@@ -455,7 +463,7 @@ def _lists(value: Any) -> Any:
 
 def _ns(given: str, what: str) -> Duration:
     if not isinstance(given, str):
-        raise UsageError(f"{what} is {given!r}: write a number and a unit, such as \"1.5s\" or \"200ms\"")
+        raise UsageError(f'{what} is {given!r}: write a number and a unit, such as "1.5s" or "200ms"')
     length = parse_duration(given)
     if length < 0 or (length < MS and what != "drain"):
         raise UsageError(f"{what} is {format_duration(length)}: it must be at least 1ms")

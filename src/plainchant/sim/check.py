@@ -13,7 +13,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..model import Declared, ScenarioError, declarations
+from ..core.model import Declared, ScenarioError, declarations
 from ..protocols.registry import Description, describe
 from ..scenario.check import check
 from ..scenario.locate import Path
@@ -27,7 +27,10 @@ _OWN: Final = ("members", "later", "groups", "parameters")
 """Keys that are more, or less, than their type says."""
 _ONE: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "random": RandomFaults}
 _SEVERAL: Final[dict[str, type[Any]]] = {
-    "network.link": LinkOverride, "workload": Workload, "clock": Clock, "fault": Fault,
+    "network.link": LinkOverride,
+    "workload": Workload,
+    "clock": Clock,
+    "fault": Fault,
 }
 _TYPES: Final[dict[type[Any], dict[str, Any]]] = {}
 _DECLARED: Final[dict[type[Any], dict[str, Declared]]] = {}
@@ -72,7 +75,7 @@ class _PythonReader(Reader):
 
     def duration(self, given: Any, path: Path, about: str, *, signed: bool = False, minimum: float = 0) -> int:
         if isinstance(given, bool) or not isinstance(given, int):
-            self.fail(path, f"a duration is a whole number of nanoseconds, not {given!r}: parse_duration reads \"50ms\"")
+            self.fail(path, f'a duration is a whole number of nanoseconds, not {given!r}: parse_duration reads "50ms"')
         if not signed and given < minimum:
             self.fail(path, f"must be {'above 0' if minimum else '0 or more'}, not {given} ({about})")
         if abs(given) >= _LONGEST:

@@ -17,13 +17,27 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
-from ..model import MS, SECOND, Duration
+from ..core.model import MS, SECOND, Duration
 from ..protocols.registry import Description
 from ..scenario.model import Fault, RandomFaults, Scenario
 
 _KINDS: Final = (
-    "crash", "pause", "partition", "cut", "clog", "leave", "step", "omit", "module", "slow", "node", "processor", "lan",
-    "sluggish", "busy", "disk",
+    "crash",
+    "pause",
+    "partition",
+    "cut",
+    "clog",
+    "leave",
+    "step",
+    "omit",
+    "module",
+    "slow",
+    "node",
+    "processor",
+    "lan",
+    "sluggish",
+    "busy",
+    "disk",
 )
 _FOREVER: Final = 1 << 62
 _CLOG: Final = 20 * MS
@@ -188,9 +202,7 @@ class _Schedule:
 
     def _crash_unit(self, time: Duration, processes: list[str], fault: Fault) -> None:
         """Crashes a node or a processor; its processes come back one by one."""
-        back = {
-            name: self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER for name in processes
-        }
+        back = {name: self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER for name in processes}
         if self._lose(processes, time, max(back.values()), counts=fault.kind != "node"):
             for absence in self._absences[-len(processes) :]:
                 absence.end = back[absence.process]
@@ -285,9 +297,7 @@ def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], uni
         if fault.kind in ("crash", "leave", "disk"):
             absences.append(_Absence(fault.process, fault.at, _FOREVER))
         elif fault.kind == "node":
-            absences += [
-                _Absence(name, fault.at, _FOREVER, counts=False) for name in members if units.nodes[name] == fault.node
-            ]
+            absences += [_Absence(name, fault.at, _FOREVER, counts=False) for name in members if units.nodes[name] == fault.node]
         elif fault.kind == "processor":
             absences += [_Absence(name, fault.at, _FOREVER) for name in members if units.processors[name] == fault.processor]
         elif fault.kind in ("pause", "slow"):

@@ -27,9 +27,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
 
-from ..engine import Engine
-from ..memory import Procedure
-from ..model import (
+from ..core.engine import Engine
+from ..core.memory import Procedure
+from ..core.model import (
     PACK_OVERHEAD,
     Admit,
     Batch,
@@ -128,11 +128,60 @@ class SimHost:
     """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
 
     __slots__ = (
-        "_calls", "_lans", "_names", "_network", "_routes", "_routes_over", "_sends", "_sequence", "_settling", "_to",
-        "_windows", "_world", "alive", "base", "clock_", "countdown", "delivered", "doom", "dropped", "effects", "end",
-        "engine", "groups", "history", "inside", "joined", "last_route", "leaving", "local", "marks", "max_packet", "me",
-        "memory", "mid_crash", "now", "omissions", "out", "owed", "processor", "queues", "random", "receive", "refusing",
-        "restart_waits", "rows", "sent", "special", "streams", "timers", "unread", "views", "watch_all", "watcher", "work",
+        "_calls",
+        "_lans",
+        "_names",
+        "_network",
+        "_routes",
+        "_routes_over",
+        "_sends",
+        "_sequence",
+        "_settling",
+        "_to",
+        "_windows",
+        "_world",
+        "alive",
+        "base",
+        "clock_",
+        "countdown",
+        "delivered",
+        "doom",
+        "dropped",
+        "effects",
+        "end",
+        "engine",
+        "groups",
+        "history",
+        "inside",
+        "joined",
+        "last_route",
+        "leaving",
+        "local",
+        "marks",
+        "max_packet",
+        "me",
+        "memory",
+        "mid_crash",
+        "now",
+        "omissions",
+        "out",
+        "owed",
+        "processor",
+        "queues",
+        "random",
+        "receive",
+        "refusing",
+        "restart_waits",
+        "rows",
+        "sent",
+        "special",
+        "streams",
+        "timers",
+        "unread",
+        "views",
+        "watch_all",
+        "watcher",
+        "work",
     )
 
     def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
@@ -297,9 +346,7 @@ class SimHost:
         digest, size = crc32(payload), len(payload)
         self._sequence[group] = seq
         window.times.append(now)
-        self.out.append(
-            ("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, extra)
-        )
+        self.out.append(("send", self.local, now, group, self.views.get(group), self.me, seq, None, None, digest, size, extra))
         self.sent += 1
         if not seq % STRETCH:
             self._sends.prune(group, self.me)
@@ -439,9 +486,7 @@ class SimHost:
         if "deadline" in detail:
             extra["deadline"] = detail.pop("deadline")
         if detail:
-            extra["detail"] = {
-                name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()
-            }
+            extra["detail"] = {name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()}
         self._row(kind, group, sender=sender, seq=seq, rank=rank, extra=extra or None)
 
     def halt(self, reason: Reason) -> None:

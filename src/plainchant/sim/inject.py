@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Final, Protocol
 
-from ..model import MS, Form, Join, UsageError
+from ..core.model import MS, Form, Join, UsageError
 from ..scenario.model import SLICE, Fault, RandomFaults
 from .clocks import ProcessClock
 from .host import SimHost

@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from ..model import ProtocolError, format_duration
+from ..core.model import ProtocolError, format_duration
 
 if TYPE_CHECKING:
     from .host import SimHost

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-**Procedures.** A procedure (:mod:`plainchant.memory`) is resumed in a turn of its host: what it asks of the host until its next
+**Procedures.** A procedure (:mod:`.core.memory`) is resumed in a turn of its host: what it asks of the host until its next
 request is applied like what an engine asks for. A request is one entry in the kernel's heap, which resumes the procedure when
 it is over. An operation has its effect at the instant at which it is over, in the same turn in which the procedure gets the
 result, and counts as an event of the process. So a process can crash between any two operations, and one that crashes while an
@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..memory import (
+from ..core.memory import (
     FAILED,
     Connect,
     Connection,
@@ -49,7 +49,7 @@ from ..memory import (
     Procedure,
     Until,
 )
-from ..model import Failure, ProtocolError, UsageError
+from ..core.model import Failure, ProtocolError, UsageError
 from ..scenario.model import Memory
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from ..model import SECOND, Batch, Packet, ProtocolError, WireError
+from ..core.model import SECOND, Batch, Packet, ProtocolError, WireError
 from ..scenario.model import Delay, Fault, Link, Network
 from .processor import Core, cores
 
@@ -301,9 +301,7 @@ class SimNetwork:
             self._codec.decode(bytes(flipped))
         except WireError:
             return
-        raise ProtocolError(
-            "a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it"
-        )
+        raise ProtocolError("a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it")
 
     def _draw(self, delay: Delay) -> int:
         if delay.kind == "uniform":

@@ -38,7 +38,15 @@ class Processor:
     """What a process has to do, and when it gets to it."""
 
     __slots__ = (
-        "_core", "_idle_again", "_inbox", "_kernel", "_packets", "_pumping", "_settings", "_token", "paused_until",
+        "_core",
+        "_idle_again",
+        "_inbox",
+        "_kernel",
+        "_packets",
+        "_pumping",
+        "_settings",
+        "_token",
+        "paused_until",
     )
 
     def __init__(self, kernel: Kernel, settings: Network, idle_again: Callable[[], None], core: Core) -> None:

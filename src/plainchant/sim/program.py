@@ -24,6 +24,19 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from ..core.model import (
+    Batch,
+    Invitation,
+    Packet,
+    PlainchantError,
+    Pressure,
+    Reason,
+    Stream,
+    UsageError,
+    View,
+    format_duration,
+    unpack,
+)
 from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
@@ -37,20 +50,7 @@ from ..group import (
     NotFormed,
     check_buffers,
 )
-from ..model import (
-    Batch,
-    Invitation,
-    Packet,
-    PlainchantError,
-    Pressure,
-    Reason,
-    Stream,
-    UsageError,
-    View,
-    format_duration,
-    unpack,
-)
-from ..state_events import StateEvents
+from ..group.state_transfer import StateEvents
 from .host import SimHost
 from .summary import EndState
 from .virtual_loop import VirtualLoop
@@ -256,9 +256,18 @@ class Program:
 
     def _make_group(self, name: str, promised: Guarantees, formed: bool, buffers: Mapping[str, Any]) -> Group:
         group = self.groups[name] = Group(
-            self, name, self.name, promised, formed=formed, changes=self._changes, proposes=self._proposes,
-            admits=self._host.admits, settle=self._settle, node=self,
-            largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE, **buffers,
+            self,
+            name,
+            self.name,
+            promised,
+            formed=formed,
+            changes=self._changes,
+            proposes=self._proposes,
+            admits=self._host.admits,
+            settle=self._settle,
+            node=self,
+            largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE,
+            **buffers,
         )
         self._sizes[name] = deque()
         return group

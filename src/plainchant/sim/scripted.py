@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..memory import Entry, Operate
+from ..core.memory import Entry, Operate
 from ..scenario.model import Fault, Scenario
 from .memory import SimMailbox, SimMemory
 from .simulation import Simulation

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from ..model import Batch, ProtocolError, unpack
+from ..core.model import Batch, ProtocolError, unpack
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -37,8 +37,20 @@ class SendTimes:
     """
 
     __slots__ = (
-        "_hosts", "_parts", "_recent", "_windows", "batch", "group", "local", "milestone", "now", "rank", "row", "rows",
-        "sender", "view",
+        "_hosts",
+        "_parts",
+        "_recent",
+        "_windows",
+        "batch",
+        "group",
+        "local",
+        "milestone",
+        "now",
+        "rank",
+        "row",
+        "rows",
+        "sender",
+        "view",
     )
 
     def __init__(self, hosts: Iterable[SimHost]) -> None:
@@ -75,9 +87,7 @@ class SendTimes:
             recent.clear()
         recent[id(batch)] = (batch, group, sender, [part])
 
-    def write(
-        self, group: str, sender: str, batch: Batch, rank: int | None, view: int | None, now: int, local: int
-    ) -> None:
+    def write(self, group: str, sender: str, batch: Batch, rank: int | None, view: int | None, now: int, local: int) -> None:
         """Makes the rows of a batch that is delivered: ``row`` if it holds one message, else ``rows``."""
         if batch is not self.batch or sender != self.sender or group != self.group:
             self._open(group, sender, batch)
@@ -92,8 +102,7 @@ class SendTimes:
             return
         self.row = None
         self.rows = [
-            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
-            for seq, sent, digest, size in parts
+            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None) for seq, sent, digest, size in parts
         ]
 
     def _open(self, group: str, sender: str, batch: Batch) -> None:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
-from ..engine import Engine, Host
-from ..fragmentation import Fragmentation
-from ..model import MS, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.engine import Engine, Host
+from ..core.model import MS, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.wire import Codec
+from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe
 from ..scenario.model import Fault, Scenario, Workload, groups_ever
-from ..wire import Codec
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing, clock_of
@@ -401,17 +401,19 @@ class Simulation:
     def _make_networks(self, packets: tuple[type[Packet], ...]) -> Networks:
         network = self.scenario.network
         codec = Codec((*self.description.packets, *packets)) if network.wire else None
-        return Networks([
-            SimNetwork(
-                network,
-                self._kernel,
-                self._stream("network" if number == 1 else f"network/{number}"),
-                codec,
-                loopback=self.description.loopback,
-                number=number,
-            )
-            for number in range(1, max(1, self.description.lans(self.parameters)) + 1)
-        ])
+        return Networks(
+            [
+                SimNetwork(
+                    network,
+                    self._kernel,
+                    self._stream("network" if number == 1 else f"network/{number}"),
+                    codec,
+                    loopback=self.description.loopback,
+                    number=number,
+                )
+                for number in range(1, max(1, self.description.lans(self.parameters)) + 1)
+            ]
+        )
 
     # --- small things -------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ..model import Due, Stream
+from ..core.model import Due, Stream
 
 
 class Waiting:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model import Timer
+from ..core.model import Timer
 
 if TYPE_CHECKING:
     from .host import SimHost

@@ -32,7 +32,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from ..model import SECOND, UsageError
+from ..core.model import SECOND, UsageError
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ..model import SECOND, US, Reason, Stream
+from ..core.model import SECOND, US, Reason, Stream
 from ..scenario.model import Workload
 
 if TYPE_CHECKING:
@@ -52,8 +52,23 @@ class Source:
     """One process's share of one ``[[workload]]`` in one group."""
 
     __slots__ = (
-        "_first_tick", "_gap", "_host", "_kernel", "_left", "_numbering", "_pending", "_poisson", "_random",
-        "_refilled", "_stop", "_ticks", "_under_way", "_workload", "group", "stopped", "stream",
+        "_first_tick",
+        "_gap",
+        "_host",
+        "_kernel",
+        "_left",
+        "_numbering",
+        "_pending",
+        "_poisson",
+        "_random",
+        "_refilled",
+        "_stop",
+        "_ticks",
+        "_under_way",
+        "_workload",
+        "group",
+        "stopped",
+        "stream",
     )
 
     def __init__(

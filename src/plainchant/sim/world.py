@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..model import Invitation
+    from ..core.model import Invitation
     from .host import SimHost
     from .kernel import Kernel
     from .memory import SimMemory

@@ -12,7 +12,7 @@ Start reading with ``schema``, then ``writer.History`` (what hosts append to).
 
 from typing import TYPE_CHECKING
 
-from ..lazily import exports
+from ..core.lazily import exports
 
 if TYPE_CHECKING:
     from .reader import Trace, read
@@ -34,9 +34,12 @@ __all__ = [
     "validate",
 ]
 
-__getattr__ = exports(__name__, {
-    **dict.fromkeys(("Trace", "read"), "reader"),
-    **dict.fromkeys(("KINDS", "SCHEMA", "VERSION", "Malformed", "MalformedTrace"), "schema"),
-    "validate": "validation",
-    **dict.fromkeys(("History", "TraceBuffer", "TraceWriter"), "writer"),
-})
+__getattr__ = exports(
+    __name__,
+    {
+        **dict.fromkeys(("Trace", "read"), "reader"),
+        **dict.fromkeys(("KINDS", "SCHEMA", "VERSION", "Malformed", "MalformedTrace"), "schema"),
+        "validate": "validation",
+        **dict.fromkeys(("History", "TraceBuffer", "TraceWriter"), "writer"),
+    },
+)

@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import TraceError
+from ..core.model import TraceError
 from .schema import FINAL_KINDS, VERSION
 from .spool import Accepted, Delivered, Other, Sent
 from .spool_reader import DIGEST_BYTES, SpoolBlock, SpoolReader, open_spools

@@ -52,9 +52,21 @@ def facts_of(table: pa.Table) -> Iterator[Fact]:
         *columns, strict=True
     ):
         yield Fact(
-            run, process, index, kind, time, group, view, sender, seq, 1,
+            run,
+            process,
+            index,
+            kind,
+            time,
+            group,
+            view,
+            sender,
+            seq,
+            1,
             None if members is None else tuple(members),
-            detail, deadline, true, sent,
+            detail,
+            deadline,
+            true,
+            sent,
             None if digest is None else (digest,),
             size,
         )

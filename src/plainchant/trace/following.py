@@ -27,7 +27,7 @@ from zlib import crc32
 
 import msgspec
 
-from ..model import TraceError
+from ..core.model import TraceError
 from .fact import Fact
 from .schema import FINAL_KINDS
 from .spool import ALL_BITS, BLOCK, FORMAT, MAGIC, SUFFIX, Accepted, Block, Delivered, Header, Other, Record, Sent
@@ -218,13 +218,19 @@ class Tail:
         names, run, me = self._names, self.header.run, self.header.process
         if isinstance(record, Other):
             return Fact(
-                run, me, self._index, names[record.kind], record.time,
+                run,
+                me,
+                self._index,
+                names[record.kind],
+                record.time,
                 None if record.group is None else names[record.group],
                 record.view,
                 None if record.sender is None else names[record.sender],
-                record.seq, 1,
+                record.seq,
+                1,
                 None if record.members is None else tuple(names[member] for member in record.members),
-                record.detail, record.deadline,
+                record.detail,
+                record.deadline,
             )
         digests = self._integers(record.digests)
         size = record.sizes if isinstance(record.sizes, int) else max(self._integers(record.sizes))
@@ -236,8 +242,17 @@ class Tail:
             )
         if isinstance(record, Sent):
             return Fact(
-                run, me, self._index, "send", record.time, group, record.view, me, record.first,
-                deadline=record.deadline, **common,
+                run,
+                me,
+                self._index,
+                "send",
+                record.time,
+                group,
+                record.view,
+                me,
+                record.first,
+                deadline=record.deadline,
+                **common,
             )
         assert isinstance(record, Accepted)
         return Fact(run, me, self._index, "accept", record.time, group, None, me, **common)
@@ -267,9 +282,7 @@ class Tail:
         assert self.header is not None
         self._final = True
         if not (self._left and not self._groups):
-            yield Fact(
-                self.header.run, self.header.process, self._index, "crash", self._time, detail='{"by":"collector"}'
-            )
+            yield Fact(self.header.run, self.header.process, self._index, "crash", self._time, detail='{"by":"collector"}')
 
     def _path(self, number: int) -> Path:
         return self.directory / f"{number:05d}{SUFFIX}"

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ..model import TraceError
+from ..core.model import TraceError
 from .schema import VERSION
 
 MEANT: Final = frozenset(
@@ -118,7 +118,7 @@ class Mapping:
         if line.kind is not None:
             constants["kind"] = line.kind
         if "kind" not in constants and "kind" not in expression.groupindex:
-            raise ImportProblem(f"{self._where}: {where} says nothing about its kind; add kind = \"deliver\" or the like")
+            raise ImportProblem(f'{self._where}: {where} says nothing about its kind; add kind = "deliver" or the like')
         both = sorted(set(constants) & set(expression.groupindex))
         if both:
             raise ImportProblem(f"{self._where}: {where} has {both[0]!r} both in the pattern and as a constant; keep one")
@@ -141,7 +141,7 @@ class Mapping:
                     "there or in files.name"
                 )
         if self.by_time and not all("time" in pattern.expression.groupindex for pattern in self.patterns):
-            raise ImportProblem(f"{self._where}: time.order = \"time\" needs a group (?P<time>...) in every [[line]]")
+            raise ImportProblem(f'{self._where}: time.order = "time" needs a group (?P<time>...) in every [[line]]')
 
     def nanoseconds(self, text: str) -> int:
         """A time as the log writes it. Raises ValueError if it is none."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..model import TraceError
+from ..core.model import TraceError
 from .schema import REQUIRED, SCHEMA, VERSION, VERSION_KEY, Malformed, MalformedTrace
 
 

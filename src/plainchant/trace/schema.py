@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ..model import TraceError
+from ..core.model import TraceError
 
 VERSION: Final = 1
 """The version of the format, in the ``detail`` of ``start`` rows and in the metadata of files."""

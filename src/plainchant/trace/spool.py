@@ -40,7 +40,7 @@ from zlib import crc32
 
 import msgspec
 
-from ..model import TraceError, UsageError
+from ..core.model import TraceError, UsageError
 
 MAGIC: Final = b"plainchant.spool\n"
 FORMAT: Final = 1
@@ -219,9 +219,7 @@ class Spool:
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
     def send(
@@ -241,9 +239,7 @@ class Spool:
             self._rows += len(payloads)
             names = self._names
             digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(
-                Delivered(time, names[group], view, names[sender], first, rank, _sizes(payloads), digests)
-            )
+            self._records.append(Delivered(time, names[group], view, names[sender], first, rank, _sizes(payloads), digests))
 
     def accept(self, time: int, group: str, payloads: Sequence[bytes]) -> None:
         """The API accepted messages; they have no numbers yet."""
@@ -353,9 +349,7 @@ class Spool:
             os.close(self._file)
         self._file = file
         written = list(self._names)[: len(self._names) - len(self._names.new)]
-        header = Header(
-            FORMAT, self._run, self._process, self._booted, self._files, self._index, sys.byteorder, written
-        )
+        header = Header(FORMAT, self._run, self._process, self._booted, self._files, self._index, sys.byteorder, written)
         self._files += 1
         self._written = 0
         self._write(_encode(header), before=MAGIC)

@@ -20,7 +20,7 @@ from zlib import crc32
 
 import msgspec
 
-from ..model import TraceError
+from ..core.model import TraceError
 from .spool import ALL_BITS, BLOCK, FORMAT, MAGIC, SUFFIX, Block, Delivered, Header, Other, Record
 
 DIGEST_BYTES: Final = 4

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..model import GroupId, ProcessId, TraceError, UsageError
+from ..core.model import GroupId, ProcessId, TraceError, UsageError
 from .schema import SCHEMA, VERSION, VERSION_KEY
 
 Row: TypeAlias = tuple[
@@ -133,9 +133,7 @@ class TraceWriter(TraceBuffer):
     rows make ``flush_if_full`` write; ``file_bytes`` how large a file gets before the next one is begun.
     """
 
-    def __init__(
-        self, directory: str | Path, *, row_group: int = 131_072, file_bytes: int = _FILE_BYTES
-    ) -> None:
+    def __init__(self, directory: str | Path, *, row_group: int = 131_072, file_bytes: int = _FILE_BYTES) -> None:
         super().__init__()
         self._row_group = row_group
         self._file_bytes = file_bytes
@@ -154,9 +152,7 @@ class TraceWriter(TraceBuffer):
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if kind is None:
             self.close()
         else:
@@ -357,8 +353,7 @@ def _merge(tables: list[pa.Table]) -> pa.Table:
 def _file_schema() -> pa.Schema:
     """SCHEMA with dictionaries for strings."""
     fields = [
-        pa.field(field.name, pa.dictionary(pa.int32(), pa.string())) if field.name in _STRINGS else field
-        for field in SCHEMA
+        pa.field(field.name, pa.dictionary(pa.int32(), pa.string())) if field.name in _STRINGS else field for field in SCHEMA
     ]
     return pa.schema(fields)
 

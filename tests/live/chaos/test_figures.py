@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from plainchant.live.chaos.figures import ALL, FLOORS, MIB, Figure, Sampler, of_process
-from plainchant.live.chaos.trend import FEWEST
+from plainchant.core.memory import Layout
 from plainchant.live.memory.server import MailboxServer
 from plainchant.live.process import LiveError
-from plainchant.memory import Layout
+from plainchant_workbench.chaos.figures import ALL, FLOORS, MIB, Figure, Sampler, of_process
+from plainchant_workbench.chaos.trend import FEWEST
 
 LEAKY = """
 import os, sys, threading
@@ -156,6 +156,6 @@ def test_floors_are_of_figures_that_there_are() -> None:
 
 
 def test_without_proc_nobody_pretends_to_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("plainchant.live.chaos.figures._PROC", tmp_path)
+    monkeypatch.setattr("plainchant_workbench.chaos.figures._PROC", tmp_path)
     with pytest.raises(LiveError, match="where there is /proc"):
         Sampler()

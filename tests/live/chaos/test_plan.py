@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from plainchant.live.chaos.plan import BESIDE, DIETS, LONGEST, SHORTEST, Round, rounds
+from plainchant.core.model import UsageError
 from plainchant.live.supervisor import stretched
-from plainchant.model import UsageError
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import RandomFaults
+from plainchant_workbench.chaos.plan import BESIDE, DIETS, LONGEST, SHORTEST, Round, rounds
 
 ASSUMED = {"step": ("step", "clock steps"), "omit": ("omit", "loss")}
 """What protocols call some kinds of fault in their assumptions."""

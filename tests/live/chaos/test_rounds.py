@@ -21,23 +21,23 @@ import pyarrow as pa
 import pytest
 
 from plainchant.cli.live import LiveResult
+from plainchant.core.model import MS, Duration
+from plainchant.lab.properties import verify
+from plainchant.lab.properties.accepted import accepted_once
 from plainchant.live import control, process, supervisor
-from plainchant.live.chaos import rounds
-from plainchant.live.chaos.figures import Figure
-from plainchant.live.chaos.plan import DIETS, Round
-from plainchant.live.chaos.rounds import Result, run_round
-from plainchant.live.chaos.trend import Trend
 from plainchant.live.inject import Injector
 from plainchant.live.memory.server import MailboxServer
 from plainchant.live.process import Process
 from plainchant.live.supervisor import LiveSummary
-from plainchant.model import MS, Duration
 from plainchant.scenario.model import Fault, Network, RandomFaults
 from plainchant.sim.summary import ProcessEnd
 from plainchant.trace import read, validate
-from plainchant.trace.accepted import accepted_once
 from plainchant.trace.collect import collect
-from plainchant.trace.reference import verify
+from plainchant_workbench.chaos import rounds
+from plainchant_workbench.chaos.figures import Figure
+from plainchant_workbench.chaos.plan import DIETS, Round
+from plainchant_workbench.chaos.rounds import Result, run_round
+from plainchant_workbench.chaos.trend import Trend
 
 from ..test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
 
@@ -83,9 +83,7 @@ def test_what_went_wrong_is_kept_with_the_command_that_runs_it_again(
         kept = table.select(["process", "kind", "sender", "seq", "group"]).to_pylist()
         survivor = next(row["process"] for row in kept if row["kind"] == "end")
         lost = max(
-            index
-            for index, row in enumerate(kept)
-            if row["kind"] == "deliver" and row["process"] == row["sender"] == survivor
+            index for index, row in enumerate(kept) if row["kind"] == "deliver" and row["process"] == row["sender"] == survivor
         )
         seen.append(kept[lost])
         return pa.concat_tables([table.slice(0, lost), table.slice(lost + 1)])
@@ -129,9 +127,25 @@ def test_a_worker_that_leaks_is_found_in_a_round(tmp_path: Path, started: Starte
 
 def summary_of(**changes: Any) -> LiveSummary:
     plain = LiveSummary(
-        run="r0", protocol="mailbox", seed=1, elapsed=1, processes={"p1": ProcessEnd("alive")}, unexpected={}, parameters={},
-        packets_lost=0, packets_duplicated=0, packets_corrupted=0, faults=(), skipped=(), partitions="transport", not_applied=(),
-        time_scale=1.0, drained=True, drain=1, quiet=True, not_quiet={},
+        run="r0",
+        protocol="mailbox",
+        seed=1,
+        elapsed=1,
+        processes={"p1": ProcessEnd("alive")},
+        unexpected={},
+        parameters={},
+        packets_lost=0,
+        packets_duplicated=0,
+        packets_corrupted=0,
+        faults=(),
+        skipped=(),
+        partitions="transport",
+        not_applied=(),
+        time_scale=1.0,
+        drained=True,
+        drain=1,
+        quiet=True,
+        not_quiet={},
     )
     return dataclasses.replace(plain, **changes)
 
@@ -165,15 +179,17 @@ def test_what_is_left_in_common_memory_is_a_problem_where_somebody_ended_in_orde
 
 
 def test_an_engine_that_raises_is_a_problem_and_a_reason_is_none() -> None:
-    table = pa.table({
-        "kind": ["crash", "crash", "crash"],
-        "process": ["p1", "p2", "p3"],
-        "detail": [
-            '{"by":"protocol","reason":"excluded","text":"it was not heard"}',
-            '{"by":"protocol","reason":"exception","text":"KeyError: 3"}',
-            '{"by":"collector"}',
-        ],
-    })
+    table = pa.table(
+        {
+            "kind": ["crash", "crash", "crash"],
+            "process": ["p1", "p2", "p3"],
+            "detail": [
+                '{"by":"protocol","reason":"excluded","text":"it was not heard"}',
+                '{"by":"protocol","reason":"exception","text":"KeyError: 3"}',
+                '{"by":"collector"}',
+            ],
+        }
+    )
     codes, raised = rounds._halts(table)
     assert codes == {"excluded": 1, "exception": 1}
     assert raised == ["p2 was halted by a defect: KeyError: 3"]
@@ -383,8 +399,20 @@ def test_what_is_said_before_a_process_can_be_spoken_to_comes_after_its_task(tmp
     """Between its being listed and its being connected others speak to it: nothing is lost, and nothing comes first."""
     each = Process(tmp_path / "errors.txt")
     task = control.Task(
-        place="p1", incarnation=0, peers={}, protocol="newtop", parameters={}, packet=1, groups={}, enter=(), forms=False,
-        network=Network(), duration=1, seed="1", trace="", run="r0",
+        place="p1",
+        incarnation=0,
+        peers={},
+        protocol="newtop",
+        parameters={},
+        packet=1,
+        groups={},
+        enter=(),
+        forms=False,
+        network=Network(),
+        duration=1,
+        seed="1",
+        trace="",
+        run="r0",
     )
     written: list[bytes] = []
 
@@ -407,7 +435,9 @@ def test_what_is_said_before_a_process_can_be_spoken_to_comes_after_its_task(tmp
         each.dismiss()
     lines = b"".join(written).splitlines()
     assert [control.decode_task(lines[0]).place, *map(control.decode_command, lines[1:])] == [
-        "p1", control.Quieten(), control.Begin(7)
+        "p1",
+        control.Quieten(),
+        control.Begin(7),
     ]
 
 

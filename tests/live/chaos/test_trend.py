@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from plainchant.live.chaos.trend import BLOCKS, FEWEST, Floor, mann_kendall, trend
+from plainchant_workbench.chaos.trend import BLOCKS, FEWEST, Floor, mann_kendall, trend
 
 MIB = 1 << 20
 MEMORY = Floor(MIB, 0.02)

@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import plainchant
 from plainchant import Group, Halted, Node, UsageError
+from plainchant.core.model import Reason
 from plainchant.live.keys import Keyring
 from plainchant.live.observe import extra
 from plainchant.live.observe.endpoint import PIECE
@@ -29,7 +30,6 @@ from plainchant.live.observe.metrics import COUNTER, GAUGE, HISTOGRAM, METRICS, 
 from plainchant.live.observe.observer import TICK, Observer
 from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Counters
-from plainchant.model import Reason
 
 from ..endpoints import until
 from ..test_api import CALM, HASTY, Cables, addresses, full, members, read, run
@@ -106,9 +106,7 @@ def test_the_figures_are_what_happened(tmp_path: Path) -> None:
             assert said("packets_sent_total") > 0 < said("packets_received_bytes_total")
             assert said("spool_rows_total") > 16 < said("spool_bytes_total") < said("spool_free_bytes")
             assert said.samples[("process_open_fds",)] > 3
-            assert said("spool_bytes_total") == sum(
-                path.stat().st_size for path in (tmp_path / "r0" / "a").glob("*.spool")
-            )
+            assert said("spool_bytes_total") == sum(path.stat().st_size for path in (tmp_path / "r0" / "a").glob("*.spool"))
 
     run(main())
 
@@ -120,7 +118,10 @@ def test_what_is_told_is_what_is_declared_and_documented() -> None:
         of_ours = {name for name in said.families if name.startswith("plainchant_")}
         assert of_ours == {metric.name.removesuffix("_total") for metric in METRICS}
         assert {name for name in said.families if not name.startswith("plainchant_")} >= {
-            "process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds", "python_info"
+            "process_cpu_seconds",
+            "process_resident_memory_bytes",
+            "process_open_fds",
+            "python_info",
         }
         for metric in METRICS:
             family = said.families[metric.name.removesuffix("_total")]
@@ -168,8 +169,12 @@ def naming_problems(metrics: tuple[Metric, ...]) -> list[str]:
 def test_names_are_as_prometheus_wants_them() -> None:
     assert naming_problems(METRICS) == []
     for name, kind in (
-        ("plainchant_x", COUNTER), ("plainchant_x_total", GAUGE), ("x_total", COUNTER), ("plainchant_x_ms", GAUGE),
-        ("plainchant_x", HISTOGRAM), ("plainchant_X", GAUGE),
+        ("plainchant_x", COUNTER),
+        ("plainchant_x_total", GAUGE),
+        ("x_total", COUNTER),
+        ("plainchant_x_ms", GAUGE),
+        ("plainchant_x", HISTOGRAM),
+        ("plainchant_X", GAUGE),
     ):
         assert naming_problems((Metric(name, kind, (), "", lambda snapshot: []),)) == [name]
 
@@ -312,7 +317,13 @@ def test_kinds_of_refused_packets_need_not_be_named_here() -> None:
     transport = {"sent": 1, "received": 1, "sent_bytes": 1, "received_bytes": 1, "dropped": 7, "oversized": 8}
     statistics = {"packets_sent": 1, "packets_foreign": 2, "packets_dropped": 7, "packets_unproved": 6, "bytes_sent": 8}
     assert refused_packets(Counting(), transport, statistics) == {
-        "transport_dropped": 7, "transport_oversized": 8, "damaged": 2, "unproved": 6, "late": 5, "noise": 3, "replays": 4
+        "transport_dropped": 7,
+        "transport_oversized": 8,
+        "damaged": 2,
+        "unproved": 6,
+        "late": 5,
+        "noise": 3,
+        "replays": 4,
     }
     assert dataclasses.asdict(Counters()).keys() >= {"sent", "sent_bytes", "received", "received_bytes"}
 
@@ -445,8 +456,9 @@ def test_many_groups_are_told_piece_by_piece() -> None:
 
             def encode(families: Any) -> bytes:
                 nonlocal longest
-                longest = max(longest, *(len({sample.labels.get("group") for sample in each.samples})
-                                         for each in families.collect()))
+                longest = max(
+                    longest, *(len({sample.labels.get("group") for sample in each.samples}) for each in families.collect())
+                )
                 return prometheus_client.generate_latest(families)
 
             for name in others:

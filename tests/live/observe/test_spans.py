@@ -242,8 +242,12 @@ def test_all_members_trace_the_same_messages_and_few() -> None:
             await until(lambda: a.metrics()["delivered"] == b.metrics()["delivered"] == 240)
         sent = {(of(span, "sender"), of(span, "seq")) for span in told("message")}
         assert sent == {(of(span, "sender"), of(span, "seq")) for span in told("deliver")}
-        wanted = {(who, seq) for who, last in (("a", 210), ("b", 30)) for seq in range(1, last + 1)
-                  if next_traced(seq, "g", who, 20) == seq}
+        wanted = {
+            (who, seq)
+            for who, last in (("a", 210), ("b", 30))
+            for seq in range(1, last + 1)
+            if next_traced(seq, "g", who, 20) == seq
+        }
         assert sent == wanted
         assert len(wanted) in (11, 12)  # 240 / 20, as it falls
 

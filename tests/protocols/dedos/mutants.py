@@ -20,8 +20,8 @@ from unittest import mock
 
 import msgspec
 
-from plainchant.memory import Copy, Nap, Operate, Procedure, Request
-from plainchant.model import ProcessId
+from plainchant.core.memory import Copy, Nap, Operate, Procedure, Request
+from plainchant.core.model import ProcessId
 from plainchant.protocols.dedos import box as boxes
 from plainchant.protocols.dedos import maker
 from plainchant.protocols.dedos.box import Box, Element

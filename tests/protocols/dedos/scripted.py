@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plainchant.model import MS, SECOND, US, Duration
+from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.scripted import Script
 from tests.papers.dedos_runs import ONE_EACH, crash, fault, messages, modules, slow

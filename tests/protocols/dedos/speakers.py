@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plainchant.engine import Engine, Host
-from plainchant.model import MS, Duration, Form, Join, Packet, Propose, Reason, Timer, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import MS, Duration, Form, Join, Packet, Propose, Reason, Timer, View
 from plainchant.protocols.dedos.nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
 from plainchant.protocols.dedos.nodes_packets import PACKETS, Claim
 from plainchant.protocols.dedos.parameters import Parameters
@@ -130,10 +130,7 @@ class Town:
         self._begin(speaker)
 
     def of(self, kind: str, process: str | None = None, node: str | None = None) -> list[Told]:
-        return [
-            told for told in self.log
-            if told.kind == kind and process in (None, told.process) and node in (None, told.node)
-        ]
+        return [told for told in self.log if told.kind == kind and process in (None, told.process) and node in (None, told.node)]
 
     def groups(self, process: str) -> list[tuple[int, int, tuple[str, ...]]]:
         """The processor groups that a process was in: identity, clock time at which it was formed, members."""

@@ -39,9 +39,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host
-from plainchant.memory import Operate
-from plainchant.model import MS, SECOND, US, Duration, GroupId, Packet, ProcessId
+from plainchant.core.engine import Engine, Host
+from plainchant.core.memory import Operate
+from plainchant.core.model import MS, SECOND, US, Duration, GroupId, Packet, ProcessId
+from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.box import is_restored
 from plainchant.protocols.dedos.invariants import consecutive
@@ -52,14 +53,23 @@ from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, Scen
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 from .. import sweeping
 from ..sweeping import Make, ms
 
 FAMILIES = (
-    "steady", "crashes", "boxes", "primitives", "nodes", "churn", "pressure", "lans", "pauses", "within", "primitives within",
+    "steady",
+    "crashes",
+    "boxes",
+    "primitives",
+    "nodes",
+    "churn",
+    "pressure",
+    "lans",
+    "pauses",
+    "within",
+    "primitives within",
     "boxes",
 )
 SEEDS = 96
@@ -68,13 +78,39 @@ REGRESSIONS: tuple[int, ...] = (2420, 2816, 2864, 3030, 3104, 4615)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 
 SITUATIONS = (
-    "relay replaced", "distributor replaced", "distributor gone before it began", "distributor gone in a synchronisation phase",
-    "node crashed", "node back", "processor crashed", "all networked processes of a node crashed", "box crashed",
-    "box crashed while recovering", "all boxes but one crashed", "synchronisation phase", "numbers void", "node fenced",
-    "full for a message with a number", "full for a sender", "gap after recovery", "sender gone before its message had a number",
-    "other network", "join", "join from a new node", "leave", "restart", "only sends", "serves only", "several groups", "pieces",
-    "paused", "application does not read", "recovery within a node", "box crashed while recovering within a node",
-    "leave within a node", "crash inside a primitive",
+    "relay replaced",
+    "distributor replaced",
+    "distributor gone before it began",
+    "distributor gone in a synchronisation phase",
+    "node crashed",
+    "node back",
+    "processor crashed",
+    "all networked processes of a node crashed",
+    "box crashed",
+    "box crashed while recovering",
+    "all boxes but one crashed",
+    "synchronisation phase",
+    "numbers void",
+    "node fenced",
+    "full for a message with a number",
+    "full for a sender",
+    "gap after recovery",
+    "sender gone before its message had a number",
+    "other network",
+    "join",
+    "join from a new node",
+    "leave",
+    "restart",
+    "only sends",
+    "serves only",
+    "several groups",
+    "pieces",
+    "paused",
+    "application does not read",
+    "recovery within a node",
+    "box crashed while recovering within a node",
+    "leave within a node",
+    "crash inside a primitive",
 )
 """What has to occur; see :func:`situations`."""
 
@@ -258,9 +294,7 @@ class Outcome(sweeping.Outcome):
                     found.append(f"{process} in {group} has {views[-1].members} in the end")
         for group, numbers in spans.items():
             longest = max(numbers.values(), key=len)
-            found += [
-                f"{process} in {group} misses views" for process, seen in numbers.items() if seen != longest[-len(seen) :]
-            ]
+            found += [f"{process} in {group} misses views" for process, seen in numbers.items() if seen != longest[-len(seen) :]]
         return found
 
 
@@ -513,9 +547,7 @@ class _Plan:
         if len(self.receivers) < 3 or self.random.random() > 0.25:
             return ()
         senders = self.random.sample(self.receivers, 1 if len(self.receivers) < 5 else 2)
-        self.groups = {
-            group: members for group, members in self.groups.items() if any(name not in senders for name in members)
-        }
+        self.groups = {group: members for group, members in self.groups.items() if any(name not in senders for name in members)}
         return tuple(senders)
 
     def _who_stays(self) -> set[ProcessId]:
@@ -587,11 +619,13 @@ class _Plan:
             "crashes": self.random.choices(("crash", "crash", "relay", "processor"), k=several),
             "boxes": ["box", *self.random.choices(("box", "box_again", "box_again", "crash", "relay", "gap"), k=several)],
             "primitives": [
-                *self.random.choices(("crash_inside", "box_inside"), k=several + 1), *self.random.choices(("crash", "box"), k=1)
+                *self.random.choices(("crash_inside", "box_inside"), k=several + 1),
+                *self.random.choices(("crash", "box"), k=1),
             ],
             "nodes": ["node", *self.random.choices(("node", "crash", "relay", "box"), k=several - 1)],
             "churn": [
-                *["join" for _ in self.later], *self.random.choices(("leave", "crash", "box", "leave", "relay"), k=several)
+                *["join" for _ in self.later],
+                *self.random.choices(("leave", "crash", "box", "leave", "relay"), k=several),
             ],
             "pressure": [
                 *self.random.choices(("sluggish", "sluggish", "sluggish", "short_pause"), k=several),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, SECOND, US, Duration
+from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.scenario.model import Fault, Memory, Scenario, Workload
 from plainchant.sim.scripted import Script
 
@@ -20,7 +20,10 @@ from .within import WithinRun, fault, message, run, run_scenario, us
 
 LOAD = (
     Workload(senders=("a",), closed=2, count=3, start=us(300), size=150),
-    message("b", 305), message("s", 310), message("c", 330), message("s", 360),
+    message("b", 305),
+    message("s", 310),
+    message("c", 330),
+    message("s", 360),
 )
 """Enough for messages to be stored, read by some, and removed."""
 SETTINGS: dict[str, Any] = {"senders": ("s",), "elements": 3, "length": 1200}
@@ -73,7 +76,10 @@ def test_a_process_crashes_after_each_operation_and_the_mailbox_soon_after(proce
     ends = [row["true_time"] for row in plain.of("operation", process)]
     runs = {
         step: run(
-            "s a b c", *LOAD, script=Script(usual=1, after={step: process}), faults=[fault("module", end / US + after, module=1)],
+            "s a b c",
+            *LOAD,
+            script=Script(usual=1, after={step: process}),
+            faults=[fault("module", end / US + after, module=1)],
             **SETTINGS,
         )
         for step, end in zip(_steps(process), ends, strict=True)
@@ -158,7 +164,10 @@ def test_there_is_no_place_left() -> None:
 
 def test_several_groups_do_not_disturb_each_other() -> None:
     scenario = dataclasses.replace(
-        mixture(3), groups={"g": ("p1", "p2"), "h": ("p2", "p3"), "k": ("p1", "p3")}, members=("p1", "p2", "p3"), later=(),
+        mixture(3),
+        groups={"g": ("p1", "p2"), "h": ("p2", "p3"), "k": ("p1", "p3")},
+        members=("p1", "p2", "p3"),
+        later=(),
         fault=(fault("module", 2000, module=1),),
     )
     scenario = dataclasses.replace(scenario, parameters={**scenario.parameters, "boxes": 2, "senders": ()})

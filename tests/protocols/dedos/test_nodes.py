@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, Duration, Packet
+from plainchant.core.model import MS, Duration, Packet
+from plainchant.core.wire import Codec
 from plainchant.protocols.dedos.nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
 from plainchant.protocols.dedos.nodes_packets import PACKETS, Claim, NewGroup, Present
 from plainchant.protocols.dedos.parameters import Parameters
 from plainchant.protocols.dedos.rules import RULES
 from plainchant.scenario.model import Delay, Network
-from plainchant.wire import Codec
 
 from ...fakes import FakeHost, as_host
 from .speakers import DELTA, PI, Town, fault, town_of
@@ -29,8 +29,14 @@ JITTER = Delay("uniform", Duration(0), Duration(20 * MS))
 def test_lost_packets_do_not_look_like_crashes(seed: int) -> None:
     """A quarter of all packets is lost. Nobody is reported but who has crashed, and that by everybody."""
     town = Town(
-        town_of(6), fault("join", 700, process="n7.a"), fault("crash", 1200, process="n2.a"), later=("n7.a",),
-        network=Network(delay=JITTER, loss=0.25, duplicate=0.1, reorder=0.1), misses=9, length=3000, seed=seed,
+        town_of(6),
+        fault("join", 700, process="n7.a"),
+        fault("crash", 1200, process="n2.a"),
+        later=("n7.a",),
+        network=Network(delay=JITTER, loss=0.25, duplicate=0.1, reorder=0.1),
+        misses=9,
+        length=3000,
+        seed=seed,
     )
     alive = [process for process in town.speakers if process != "n2.a"]
     assert {gone.node for gone in town.log if gone.kind == "Gone"} == {"n2"}
@@ -57,7 +63,7 @@ def test_a_node_that_was_wrongly_reported_is_told_so_and_not_taken_in() -> None:
     """n2 is stopped for six rounds."""
     town = Town(town_of(3), fault("pause", 320, process="n2.a", length=600), misses=3, length=1500)
     for process in ("n1.a", "n3.a"):
-        gone, = town.of("Gone", process)
+        (gone,) = town.of("Gone", process)
         assert gone.node == "n2"
         assert town.alive(process) == ["n1", "n3"]
         returned = town.of("Returned", process)
@@ -86,10 +92,13 @@ def test_a_new_life_ends_the_old_one() -> None:
 def test_another_relay_speaks_at_once() -> None:
     """n2.a dies, and n2.b, which has only listened, is the relay 20 ms later."""
     town = Town(
-        "n1.a n2.a n2.b n3.a", fault("crash", 320, process="n2.a"), seats={"n2": ((0, "n2.a"), (340, "n2.b"))}, misses=2,
+        "n1.a n2.a n2.b n3.a",
+        fault("crash", 320, process="n2.a"),
+        seats={"n2": ((0, "n2.a"), (340, "n2.b"))},
+        misses=2,
     )
     for process in ("n1.a", "n3.a"):
-        replaced, = town.of("Replaced", process)
+        (replaced,) = town.of("Replaced", process)
         assert replaced.clock == 341 * MS
         state = town.speakers[process].nodes.alive["n2"]
         assert (state.relay, state.networked) == ("n2.b", ("n2.b",))
@@ -114,7 +123,12 @@ def test_a_listener_that_comes_later_learns_the_group_from_presents() -> None:
             speaker.nodes.local("n2.a", ("n2.a", "n2.b"))
 
     town = Town(
-        "n1.a n2.a n3.a", fault("join", 410, process="n2.b"), later=("n2.b",), seats={"n2": ((0, "n2.a"),)}, misses=2, begin=tell,
+        "n1.a n2.a n3.a",
+        fault("join", 410, process="n2.b"),
+        later=("n2.b",),
+        seats={"n2": ((0, "n2.a"),)},
+        misses=2,
+        begin=tell,
     )
     assert town.alive("n2.b") == ["n1", "n2", "n3"]
     assert {speaker.nodes.identity for speaker in town.speakers.values()} == {DELTA}
@@ -176,7 +190,14 @@ class Bench:
         clock = self.host.clock() if time is None else time
         node = source.partition(".")[0]
         given: dict[str, Any] = {
-            "formed": 0, "networked": (source,), "load": 0, "claims": (), "part": 0, "parts": 1, "lan": 0, **fields,
+            "formed": 0,
+            "networked": (source,),
+            "load": 0,
+            "claims": (),
+            "part": 0,
+            "parts": 1,
+            "lan": 0,
+            **fields,
         }
         assert self.nodes.receive(source, Present(node, life, clock, **given))
 
@@ -192,7 +213,7 @@ def test_new_group_goes_to_all_that_may_be_there_and_twice() -> None:
     sent = list(bench.sent(NewGroup))
     assert {to for to, _ in sent} == {("n1.b", "n2.a", "n2.b", "n3.a")}
     assert [packet.time for _, packet in sent] == [10 * MS, 10 * MS]
-    (_, present), = bench.sent(Present)
+    ((_, present),) = bench.sent(Present)
     assert (present.time, present.networked, present.load) == (60 * MS, ("n1.a", "n1.b"), 7)
     assert bench.nodes.identity == 0
     bench.run(111 * MS)

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from plainchant.engine import Engine, Host, Layer, PerGroup
-from plainchant.memory import Operate
-from plainchant.model import MS, SECOND, US, Duration, GroupId, View
+from plainchant.core.engine import Engine, Host, Layer, PerGroup
+from plainchant.core.memory import Operate
+from plainchant.core.model import MS, SECOND, US, Duration, GroupId, View
+from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.intra import Intra
 from plainchant.protocols.dedos.invariants import WITHIN
@@ -24,7 +25,6 @@ from plainchant.sim import Summary
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 PROMISES = ("integrity", "fifo", "identical", "validity", "agreement")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-from plainchant.memory import FAILED, Connection, Copy, Disconnect, Entry, Operate, Procedure, Request, Step, Until
-from plainchant.model import ProcessId
+from plainchant.core.memory import FAILED, Connection, Copy, Disconnect, Entry, Operate, Procedure, Request, Step, Until
+from plainchant.core.model import ProcessId
 from plainchant.protocols.mailbox import first, maker, membership, second, sending
 from plainchant.protocols.mailbox.box import Box, Key, changed, find, majority, receivers
 from plainchant.protocols.mailbox.engine import Mailbox
@@ -426,8 +426,7 @@ def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:
 def _search(name: str) -> tuple[int, list[str]] | None:
     found = MUTANTS[name]
     likely = [
-        seed for seed in range(SEARCHED)
-        if sweep.protocol_of(seed) in found.protocols and sweep.family_of(seed) in found.families
+        seed for seed in range(SEARCHED) if sweep.protocol_of(seed) in found.protocols and sweep.family_of(seed) in found.families
     ]
 
     def run(seed: int, variant: Make | None) -> sweep.Outcome:

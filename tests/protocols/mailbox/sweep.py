@@ -37,15 +37,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host
-from plainchant.model import MS, SECOND, US, Duration, GroupId, ProcessId, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import MS, SECOND, US, Duration, GroupId, ProcessId, View
+from plainchant.lab.properties import verify
 from plainchant.protocols.mailbox import DESCRIPTION
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 
 from .. import sweeping
@@ -64,9 +64,27 @@ TIMELESS = frozenset({"integrity", "identical", "agreement", "unanimity"})
 """What the second protocol keeps for all that do not stop, late or not."""
 
 SITUATIONS = (
-    "crash in a Send", "accepted from the dead", "rejected from the dead", "module", "all modules but one", "late and rejected",
-    "late and accepted", "sent again", "halted by a rejection", "no slot", "pieces", "join", "leave", "restart", "only sends",
-    "schedule", "several groups", "paused", "slow", "clock set", "clock wrong",
+    "crash in a Send",
+    "accepted from the dead",
+    "rejected from the dead",
+    "module",
+    "all modules but one",
+    "late and rejected",
+    "late and accepted",
+    "sent again",
+    "halted by a rejection",
+    "no slot",
+    "pieces",
+    "join",
+    "leave",
+    "restart",
+    "only sends",
+    "schedule",
+    "several groups",
+    "paused",
+    "slow",
+    "clock set",
+    "clock wrong",
 )
 """What has to occur; see :func:`situations`."""
 
@@ -85,8 +103,13 @@ class Outcome(sweeping.Outcome):
         """The promises that are not kept, and whatever else is wrong."""
         names = super().violated
         found: dict[str, Sequence[object]] = {
-            "halted": self.halted(), "untimely": self.untimely(), "rejected": self.rejected(), "views": self.views(),
-            "unread": self.unread(), "left over": self.watched.left_over, "shut out": self.shut_out(),
+            "halted": self.halted(),
+            "untimely": self.untimely(),
+            "rejected": self.rejected(),
+            "views": self.views(),
+            "unread": self.unread(),
+            "left over": self.watched.left_over,
+            "shut out": self.shut_out(),
         }
         names += [name for name, troubles in found.items() if troubles]
         names += self.broken_by_late()
@@ -332,9 +355,19 @@ def scenario_of(seed: int) -> Scenario:
     plan = _Plan(random, family, declared, members, later, duration, _base(seed))
     plan.draw()
     scenario = Scenario(
-        protocol="mailbox", name=f"mailbox-{seed}", about=f"{family}, {declared.tolerate}, {declared.copies} copies", seed=seed,
-        duration=duration, drain=Duration(1 * SECOND), members=members, later=later, groups=plan.groups, parameters=parameters,
-        memory=plan.memory, workload=_workload(random, family, declared, plan.groups), clock=tuple(plan.clocks),
+        protocol="mailbox",
+        name=f"mailbox-{seed}",
+        about=f"{family}, {declared.tolerate}, {declared.copies} copies",
+        seed=seed,
+        duration=duration,
+        drain=Duration(1 * SECOND),
+        members=members,
+        later=later,
+        groups=plan.groups,
+        parameters=parameters,
+        memory=plan.memory,
+        workload=_workload(random, family, declared, plan.groups),
+        clock=tuple(plan.clocks),
         fault=plan.sorted(),
     )
     return _aim(scenario, plan) if family in AIMED else scenario
@@ -405,8 +438,14 @@ class _Plan:
     protocol), somebody does, and a copy does."""
 
     def __init__(
-        self, random: Random, family: str, declared: Parameters, members: Sequence[ProcessId], later: Sequence[ProcessId],
-        duration: Duration, base: int,
+        self,
+        random: Random,
+        family: str,
+        declared: Parameters,
+        members: Sequence[ProcessId],
+        later: Sequence[ProcessId],
+        duration: Duration,
+        base: int,
     ) -> None:
         self.random = random
         self.family = family

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from plainchant.memory import Copy, Operate, Request, Until
-from plainchant.model import MS, SECOND, Batch, Due, Duration, Failure, Pressure, Reason, ScenarioError, UsageError
+from plainchant.core.memory import Copy, Operate, Request, Until
+from plainchant.core.model import MS, SECOND, Batch, Due, Duration, Failure, Pressure, Reason, ScenarioError, UsageError
+from plainchant.lab.properties import verify
 from plainchant.protocols.mailbox import DESCRIPTION
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.remote_link import WINDOW, Link, silence
@@ -31,7 +32,6 @@ from plainchant.scenario import find
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
 from tests.fakes import FakeHost, as_host
 
 PARAMETERS = Parameters(remote={"p4": "p1"})

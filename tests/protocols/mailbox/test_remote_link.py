@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, SECOND, Batch, Duration, Packet, Reason, View, WireError
+from plainchant.core.model import MS, SECOND, Batch, Duration, Packet, Reason, View, WireError
+from plainchant.core.wire import Codec
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.remote_link import PIECE, WINDOW, Link, silence
 from plainchant.protocols.mailbox.remote_packets import (
@@ -24,7 +25,6 @@ from plainchant.protocols.mailbox.remote_packets import (
     item_from_bytes,
     item_to_bytes,
 )
-from plainchant.wire import Codec
 from tests.fakes import FakeHost, as_host
 
 PARAMETERS = Parameters(remote={"p4": "p1"}, datagram=Duration(100 * MS), room=4 * WINDOW * PIECE)
@@ -38,9 +38,7 @@ class Side:
         self.heard: list[AnyItem] = []
         self.lost: list[Reason] = []
         self.overdue: list[int] = []
-        self.link = Link(
-            as_host(self.host), "g", peer, 7, PARAMETERS, self.heard.append, self.lost.append, self.overdue.append
-        )
+        self.link = Link(as_host(self.host), "g", peer, 7, PARAMETERS, self.heard.append, self.lost.append, self.overdue.append)
 
 
 class Channel:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from plainchant.lab.properties import verify
+from plainchant.lab.show import decode
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
-from plainchant.trace.show import decode
 
 
 class Shown:

@@ -18,8 +18,11 @@ LEAST = 2
 @pytest.mark.sweep
 def test_every_run_keeps_every_promise_and_comes_to_rest_and_every_situation_occurs(times: int) -> None:
     occurred = sweeping.run_all(
-        partial(sweeping.examine, sweep.run, sweep.situations), seeds(times), lambda seed: sweep.scenario_of(seed).about,
-        sweep.__name__, chunksize=4,
+        partial(sweeping.examine, sweep.run, sweep.situations),
+        seeds(times),
+        lambda seed: sweep.scenario_of(seed).about,
+        sweep.__name__,
+        chunksize=4,
     )
     sweeping.demand(occurred, dict.fromkeys(sweep.SITUATIONS, LEAST))
 
@@ -35,7 +38,10 @@ def test_the_seeds_cover_what_is_promised() -> None:
     assert {len(scenario.members) for scenario in scenarios} == {2, 3, 4, 5, 6, 8}
     assert {len(scenario.groups) for scenario in scenarios} == {1, 2, 3}
     for key, values in (
-        ("copies", (1, 2, 3, 4)), ("rejected", ("again", "halt")), ("slots", (1, 2, 3, 8)), ("room", (100, 300, 65_536)),
+        ("copies", (1, 2, 3, 4)),
+        ("rejected", ("again", "halt")),
+        ("slots", (1, 2, 3, 8)),
+        ("room", (100, 300, 65_536)),
     ):
         for value in values:
             assert sum(scenario.parameters[key] == value for scenario in scenarios) >= 3, (key, value)

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from plainchant.engine import Host
-from plainchant.model import GroupId, ProcessId, Reason
+from plainchant.core.engine import Host
+from plainchant.core.model import GroupId, ProcessId, Reason
 from plainchant.protocols.newtop import Process
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.flow import Flow
@@ -361,7 +361,11 @@ class _Solitary(Formations):
 
 class _AgainFirst(Formations):
     def make_plan(
-        self, group: GroupId, number: int, members: tuple[ProcessId, ...], parts: tuple[tuple[ProcessId, ...], ...] = (),
+        self,
+        group: GroupId,
+        number: int,
+        members: tuple[ProcessId, ...],
+        parts: tuple[tuple[ProcessId, ...], ...] = (),
         newcomers: tuple[ProcessId, ...] = (),
     ) -> Plan:
         return super().make_plan(group, 1 if parts else number, members, parts, newcomers)
@@ -386,7 +390,11 @@ class _Reused(Process):
 @with_formations("a formation's tag is the number of its view")
 class _NumberAsTag(Formations):
     def make_plan(
-        self, group: GroupId, number: int, members: tuple[ProcessId, ...], parts: tuple[tuple[ProcessId, ...], ...] = (),
+        self,
+        group: GroupId,
+        number: int,
+        members: tuple[ProcessId, ...],
+        parts: tuple[tuple[ProcessId, ...], ...] = (),
         newcomers: tuple[ProcessId, ...] = (),
     ) -> Plan:
         plan = super().make_plan(group, number, members, parts, newcomers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plainchant.model import MS, SECOND, Duration, ProcessId
+from plainchant.core.model import MS, SECOND, Duration, ProcessId
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 
 from .membership_sweep import TIMES
@@ -33,12 +33,25 @@ def _slow(source: ProcessId, target: ProcessId, milliseconds: float) -> LinkOver
 
 
 def _scenario(
-    name: str, members: str, parameters: dict[str, Any], faults: tuple[Fault, ...], *loads: Workload,
-    links: tuple[LinkOverride, ...] = (), seed: int = 0,
+    name: str,
+    members: str,
+    parameters: dict[str, Any],
+    faults: tuple[Fault, ...],
+    *loads: Workload,
+    links: tuple[LinkOverride, ...] = (),
+    seed: int = 0,
 ) -> Scenario:
     return Scenario(
-        protocol="newtop", name=name, seed=seed, duration=_time(120), drain=Duration(3 * SECOND), members=tuple(members),
-        groups={"g": tuple(members)}, parameters={**TIMES, **parameters}, workload=loads, fault=faults,
+        protocol="newtop",
+        name=name,
+        seed=seed,
+        duration=_time(120),
+        drain=Duration(3 * SECOND),
+        members=tuple(members),
+        groups={"g": tuple(members)},
+        parameters={**TIMES, **parameters},
+        workload=loads,
+        fault=faults,
         network=Network(delay=Delay("constant", Duration(300_000)), link=links),
     )
 
@@ -46,8 +59,14 @@ def _scenario(
 def _whisper(name: str, **parameters: Any) -> Scenario:
     """s is heard by r alone, who delivers it and sends something more; then both crash: what r sent after it cannot count."""
     return _scenario(
-        name, "abrs", parameters, (_cut("s", "a", 49.5, 60), _cut("s", "b", 49.5, 60), _crash("s", 50.2), _crash("r", 53.2)),
-        _sends("a", 45, 20), _sends("b", 45.5, 20), _sends("s", 50), _sends("r", 53),
+        name,
+        "abrs",
+        parameters,
+        (_cut("s", "a", 49.5, 60), _cut("s", "b", 49.5, 60), _crash("s", 50.2), _crash("r", 53.2)),
+        _sends("a", 45, 20),
+        _sends("b", 45.5, 20),
+        _sends("s", 50),
+        _sends("r", 53),
     )
 
 
@@ -63,20 +82,38 @@ SCENARIOS: Mapping[str, Scenario] = {
     # k's messages come to p later than p may wait, and to r sooner. While r's refutation is on its way to p, more of k comes to p
     # than r had when it refuted.
     "more comes before the refutation": _scenario(
-        "pending", "kpr", {"transport": "fifo"}, (), _sends("k", 10, 60), _sends("p", 5),
+        "pending",
+        "kpr",
+        {"transport": "fifo"},
+        (),
+        _sends("k", 10, 60),
+        _sends("p", 5),
         links=(_slow("k", "p", 25), _slow("k", "r", 18), _slow("r", "p", 10)),
     ),
     # a and b have the view, and a sends in it, when b's Remove is still on its way to c.
     "the last Remove comes late": _scenario(
-        "late-remove", "abck", {"order": "fast"}, (_crash("k", 50),), _sends("a", 45, 60), links=(_slow("b", "c", 10),),
+        "late-remove",
+        "abck",
+        {"order": "fast"},
+        (_crash("k", 50),),
+        _sends("a", 45, 60),
+        links=(_slow("b", "c", 10),),
     ),
     # Only r has k's last message. It refutes p's suspicion, and crashes before q has heard that; then p suspects r.
     "the refuter crashes": _scenario(
-        "refuter-crashes", "kpqr", {},
+        "refuter-crashes",
+        "kpqr",
+        {},
         (
-            _cut("k", "p", 49.8, 60), _cut("k", "q", 49.8, 60), _crash("k", 50.1),
+            _cut("k", "p", 49.8, 60),
+            _cut("k", "q", 49.8, 60),
+            _crash("k", 50.1),
             Fault(kind="crash", at=_time(REFUTES), process="r", mid_broadcast=True),
         ),
-        _sends("p", 45, 8), _sends("q", 45.5, 8), _sends("k", 50), links=(_slow("q", "r", 3),), seed=REACHES_P,
+        _sends("p", 45, 8),
+        _sends("q", 45.5, 8),
+        _sends("k", 50),
+        links=(_slow("q", "r", 3),),
+        seed=REACHES_P,
     ),
 }

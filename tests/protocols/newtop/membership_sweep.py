@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.model import MS, SECOND, Duration, GroupId, ProcessId
+from plainchant.core.model import MS, SECOND, Duration, GroupId, ProcessId
 from plainchant.protocols.newtop.formation import ENTRY_PATIENCE
 from plainchant.scenario.model import Clock, Delay, Fault, LinkOverride, Network, Scenario, Workload
 
@@ -37,7 +37,17 @@ from .sweep import ORDERS
 KINDS = (*ORDERS, "mixed")
 """Of order."""
 TROUBLES = (
-    "crashes", "partitions", "nested", "churn", "pauses", "links", "packets", "forming", "avalanche", "merges", "all",
+    "crashes",
+    "partitions",
+    "nested",
+    "churn",
+    "pauses",
+    "links",
+    "packets",
+    "forming",
+    "avalanche",
+    "merges",
+    "all",
 )
 LOSSLESS = ("crashes", "churn", "pauses", "avalanche")
 """Where nothing is lost but with a process."""
@@ -46,9 +56,15 @@ RECEPTIONS = 250
 MAX_PACKET = 200
 """Bytes of a packet in runs with messages of several packets."""
 TIMES: Mapping[str, Duration] = {
-    "silence": Duration(2 * MS), "tick": Duration(1 * MS), "stability_after": Duration(5 * MS), "ask_after": Duration(2 * MS),
-    "probe_after": Duration(6 * MS), "announce_after": Duration(10 * MS), "suspect_after": Duration(20 * MS),
-    "alive_every": Duration(8 * MS), "merge_after": Duration(10 * MS),
+    "silence": Duration(2 * MS),
+    "tick": Duration(1 * MS),
+    "stability_after": Duration(5 * MS),
+    "ask_after": Duration(2 * MS),
+    "probe_after": Duration(6 * MS),
+    "announce_after": Duration(10 * MS),
+    "suspect_after": Duration(20 * MS),
+    "alive_every": Duration(8 * MS),
+    "merge_after": Duration(10 * MS),
 }
 OMEGA = TIMES["suspect_after"]
 SEEDS = 1_001
@@ -57,22 +73,59 @@ REGRESSIONS = (0, 20, 83, 125, 144, 187, 237, 306, 325, 331, 335, 374, 463, 957,
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 
 SITUATIONS = (
-    "null: alive", "suspects", "suspects several", "suspected by another", "mutual suspicion", "refutes",
-    "refuted", "confirms", "takes a detection over", "cascade", "member leaves", "stopped: moving", "stopped: leaving",
-    "stopped: view change", "moves", "move during a view change", "calls", "follows a call", "refuses a call", "proposes",
-    "lets joiners in", "plan of 2 parts", "enters with 2 parts", "joiner gives up",
+    "null: alive",
+    "suspects",
+    "suspects several",
+    "suspected by another",
+    "mutual suspicion",
+    "refutes",
+    "refuted",
+    "confirms",
+    "takes a detection over",
+    "cascade",
+    "member leaves",
+    "stopped: moving",
+    "stopped: leaving",
+    "stopped: view change",
+    "moves",
+    "move during a view change",
+    "calls",
+    "follows a call",
+    "refuses a call",
+    "proposes",
+    "lets joiners in",
+    "plan of 2 parts",
+    "enters with 2 parts",
+    "joiner gives up",
 )
 """What the protocol has a name for where members fail, come and go."""
 FURTHER = (
-    "suspects the absent", "suspects the living", "false suspicion refuted", "refuted too late", "messages discarded",
-    "fail together", "different cuts", "concurrent calls", "join during a view change", "cut off during agreement",
-    "plan given up", "merge of three parts",
+    "suspects the absent",
+    "suspects the living",
+    "false suspicion refuted",
+    "refuted too late",
+    "messages discarded",
+    "fail together",
+    "different cuts",
+    "concurrent calls",
+    "join during a view change",
+    "cut off during agreement",
+    "plan given up",
+    "merge of three parts",
 )
 """What several rows together show."""
 RARE = (
-    "keeps a detection", "move given up", "rename refused", "plan of 3 parts", "enters with 3 parts",
-    "leave during a view change", "cut off while parts meet", "pause during agreement", "crash during agreement",
-    "crash while parts meet", "crash in a view change",
+    "keeps a detection",
+    "move given up",
+    "rename refused",
+    "plan of 3 parts",
+    "enters with 3 parts",
+    "leave during a view change",
+    "cut off while parts meet",
+    "pause during agreement",
+    "crash during agreement",
+    "crash while parts meet",
+    "crash in a view change",
 )
 
 
@@ -192,9 +245,20 @@ def scenario_of(seed: int) -> Scenario:
     if random.random() < 0.2:
         network, size = dataclasses.replace(network, max_packet=MAX_PACKET), random.choice((300, 900))
     return Scenario(
-        protocol="newtop", name=f"membership-{seed}", about=f"{kind}, {trouble}", seed=seed, duration=duration,
-        drain=Duration(3 * SECOND), members=members, later=later, groups=groups, parameters=parameters, network=network,
-        workload=_workload(random, groups, duration, size), fault=faults, clock=_clocks(random, members),
+        protocol="newtop",
+        name=f"membership-{seed}",
+        about=f"{kind}, {trouble}",
+        seed=seed,
+        duration=duration,
+        drain=Duration(3 * SECOND),
+        members=members,
+        later=later,
+        groups=groups,
+        parameters=parameters,
+        network=network,
+        workload=_workload(random, groups, duration, size),
+        fault=faults,
+        clock=_clocks(random, members),
     )
 
 
@@ -242,19 +306,28 @@ def _parameters(random: Random, kind: str, groups: Mapping[GroupId, Any], faults
 
 
 def _network(random: Random, trouble: str) -> Network:
-    delay = random.choice((
-        Delay("constant", Duration(200_000)),
-        Delay("uniform", Duration(100_000), Duration(1 * MS)),
-        Delay("exponential", Duration(100_000), Duration(500_000)),
-    ))
+    delay = random.choice(
+        (
+            Delay("constant", Duration(200_000)),
+            Delay("uniform", Duration(100_000), Duration(1 * MS)),
+            Delay("exponential", Duration(100_000), Duration(500_000)),
+        )
+    )
     if trouble == "packets":
         return Network(
-            delay=delay, loss=random.choice((0.05, 0.15, 0.3)), duplicate=random.choice((0.0, 0.1)),
-            corrupt=random.choice((0.0, 0.05)), reorder=random.choice((0.0, 0.2)), wire=random.random() < 0.3,
+            delay=delay,
+            loss=random.choice((0.05, 0.15, 0.3)),
+            duplicate=random.choice((0.0, 0.1)),
+            corrupt=random.choice((0.0, 0.05)),
+            reorder=random.choice((0.0, 0.2)),
+            wire=random.random() < 0.3,
         )
     return Network(
-        delay=delay, loss=random.choice((0.0, 0.0, 0.05)), duplicate=random.choice((0.0, 0.0, 0.05)),
-        reorder=random.choice((0.0, 0.0, 0.1)), wire=random.random() < 0.05,
+        delay=delay,
+        loss=random.choice((0.0, 0.0, 0.05)),
+        duplicate=random.choice((0.0, 0.0, 0.05)),
+        reorder=random.choice((0.0, 0.0, 0.1)),
+        wire=random.random() < 0.05,
     )
 
 
@@ -311,8 +384,12 @@ class _Schedule:
     """Draws the faults of a scenario."""
 
     def __init__(
-        self, random: Random, members: Sequence[ProcessId], later: Sequence[ProcessId],
-        groups: Mapping[GroupId, Sequence[ProcessId]], duration: Duration,
+        self,
+        random: Random,
+        members: Sequence[ProcessId],
+        later: Sequence[ProcessId],
+        groups: Mapping[GroupId, Sequence[ProcessId]],
+        duration: Duration,
     ) -> None:
         self.random = random
         self.members = list(members)
@@ -580,7 +657,8 @@ class _Reading:
     def _crash(self, process: ProcessId, group: GroupId, detail: dict[str, Any]) -> None:
         self.gone[process] = None
         under_ways = {
-            "crash during agreement": self.agreeing, "crash while parts meet": self.meeting,
+            "crash during agreement": self.agreeing,
+            "crash while parts meet": self.meeting,
             "crash in a view change": self.changing,
         }
         for name, under_way in under_ways.items():

@@ -15,8 +15,8 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from plainchant.engine import Host
-from plainchant.model import GroupId, ProcessId
+from plainchant.core.engine import Host
+from plainchant.core.model import GroupId, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
 from plainchant.protocols.newtop.asymmetric import Office
 from plainchant.protocols.newtop.delivery import Delivery

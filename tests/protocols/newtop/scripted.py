@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from plainchant.model import MS, SECOND, Duration, Form, GroupId, ProcessId
+from plainchant.core.model import MS, SECOND, Duration, Form, GroupId, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from tests.papers.newtop_by_hand import ByHand, link
@@ -32,9 +32,14 @@ def _scenario(
 ) -> Scenario:
     members = {group: tuple(names) for group, names in groups.items()}
     return Scenario(
-        protocol="newtop", name=name, duration=Duration(200 * MS), drain=Duration(20 * SECOND), groups=members,
+        protocol="newtop",
+        name=name,
+        duration=Duration(200 * MS),
+        drain=Duration(20 * SECOND),
+        groups=members,
         members=tuple(sorted({name for names in members.values() for name in names})),
-        parameters={"suspect_after": Duration(0), **parameters}, workload=loads,
+        parameters={"suspect_after": Duration(0), **parameters},
+        workload=loads,
         network=Network(delay=Delay("constant", Duration(1 * MS)), link=links),
     )
 
@@ -44,18 +49,30 @@ SCENARIOS: Mapping[str, Scenario] = {
     # other's group. With a counter for each group, m and n have number 1: at i, m waits for y up to 7, n among it, and n for x up
     # to 6, m among it.
     "relative, two groups": _scenario(
-        "relative-two-groups", {"x": "acei", "y": "acdi"},
+        "relative-two-groups",
+        {"x": "acei", "y": "acdi"},
         {
-            "order": "relative", "pack": False, "silence_by": "timeout", "silence": Duration(200 * MS),
+            "order": "relative",
+            "pack": False,
+            "silence_by": "timeout",
+            "silence": Duration(200 * MS),
             "probe_after": Duration(250 * MS),
         },
         (_slow("e", "a", 60), _slow("d", "c", 60)),
-        _at(0, "d", "y", 7), _at(0, "e", "x", 6), _at(20, "a", "x"), _at(20, "c", "y"),
+        _at(0, "d", "y", 7),
+        _at(0, "e", "x", 6),
+        _at(20, "a", "x"),
+        _at(20, "c", "y"),
     ),
     # k's message to i is slow. j has it, and what j then says to l, and l to i, overtakes it; l shares no group with k.
     "round a cycle of groups": _scenario(
-        "round-a-cycle", {"g1": "ijk", "g2": "jl", "g3": "il"}, {"order": "fast", "vectors": "compact"}, (_slow("k", "i", 60),),
-        _at(0, "k", "g1"), _at(10, "j", "g2"), _at(20, "l", "g3"),
+        "round-a-cycle",
+        {"g1": "ijk", "g2": "jl", "g3": "il"},
+        {"order": "fast", "vectors": "compact"},
+        (_slow("k", "i", 60),),
+        _at(0, "k", "g1"),
+        _at(10, "j", "g2"),
+        _at(20, "l", "g3"),
     ),
 }
 

@@ -26,8 +26,8 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, SECOND, Batch, Duration, GroupId, Packet, Pressure, ProcessId, Timer
+from plainchant.core.engine import Engine, Host, Layer
+from plainchant.core.model import MS, SECOND, Batch, Duration, GroupId, Packet, Pressure, ProcessId, Timer
 from plainchant.protocols.newtop import Process, make
 from plainchant.protocols.newtop.packets import Data, Null, Status
 from plainchant.scenario.model import Delay, LinkOverride, Network, RandomFaults, Scenario, Workload
@@ -40,8 +40,20 @@ RECEPTIONS = 900
 """So many copies of messages arrive in a run, roughly; null messages and repairs come on top."""
 
 FAMILIES = (
-    "total", "slow", "keyed", "compact", "relative", "cbcast", "mixed", "asymmetric", "flow", "fifo", "silence", "distances",
-    "faults", "unread",
+    "total",
+    "slow",
+    "keyed",
+    "compact",
+    "relative",
+    "cbcast",
+    "mixed",
+    "asymmetric",
+    "flow",
+    "fifo",
+    "silence",
+    "distances",
+    "faults",
+    "unread",
 )
 LARGE = ("mixed", "asymmetric", "flow")
 """Families of which every second run has messages of many packets."""
@@ -208,9 +220,18 @@ def scenario_of(seed: int) -> Scenario:
     parameters = _parameters(random, family, groups)
     duration = ms(400, 900, random) if family != "distances" else ms(900, 1400, random)
     scenario = Scenario(
-        protocol="newtop", name=f"sweep-{seed}", about=family, seed=seed, duration=duration, drain=Duration(30 * SECOND),
-        members=members, groups=groups, parameters=parameters, network=_network(random, family, members),
-        workload=_workload(random, family, groups, duration), random=_faults(random, family),
+        protocol="newtop",
+        name=f"sweep-{seed}",
+        about=family,
+        seed=seed,
+        duration=duration,
+        drain=Duration(30 * SECOND),
+        members=members,
+        groups=groups,
+        parameters=parameters,
+        network=_network(random, family, members),
+        workload=_workload(random, family, groups, duration),
+        random=_faults(random, family),
     )
     return _with_large_messages(scenario) if has_large_messages(seed) else scenario
 
@@ -291,11 +312,13 @@ def _network(random: Random, family: str, members: Sequence[ProcessId]) -> Netwo
     wire = random.random() < 0.12
     if family == "fifo":  # what is sent first arrives first, on every link
         return Network(delay=Delay("constant", Duration(1 * MS)), wire=wire, link=_links(random, members, 0.1, 20, 0.6))
-    delay = random.choice((
-        Delay("constant", Duration(1 * MS)),
-        Delay("uniform", Duration(200_000), Duration(3 * MS)),
-        Delay("exponential", Duration(500_000), Duration(2 * MS)),
-    ))
+    delay = random.choice(
+        (
+            Delay("constant", Duration(1 * MS)),
+            Delay("uniform", Duration(200_000), Duration(3 * MS)),
+            Delay("exponential", Duration(500_000), Duration(2 * MS)),
+        )
+    )
     link: tuple[LinkOverride, ...] = ()
     loss = random.choice((0.0, 0.02, 0.08, 0.2))
     if family == "distances":
@@ -303,8 +326,13 @@ def _network(random: Random, family: str, members: Sequence[ProcessId]) -> Netwo
     elif random.random() < 0.5:
         link = _links(random, members, 0.1, 30, 0.3, loss)
     return Network(
-        delay=delay, loss=loss, duplicate=random.choice((0.0, 0.05, 0.1)), reorder=random.choice((0.0, 0.1, 0.3)),
-        corrupt=random.choice((0.0, 0.0, 0.02)), wire=wire, link=link,
+        delay=delay,
+        loss=loss,
+        duplicate=random.choice((0.0, 0.05, 0.1)),
+        reorder=random.choice((0.0, 0.1, 0.3)),
+        corrupt=random.choice((0.0, 0.0, 0.02)),
+        wire=wire,
+        link=link,
         receive_cost=Duration(random.choice((0, 0, 300_000) if family == "flow" else (0,))),
     )
 
@@ -318,8 +346,9 @@ def _links(
         for target in members:
             if source != target and random.random() < share:
                 delay = low * (high / low) ** random.random()
-                found.append(LinkOverride(
-                    source=source, target=target, delay=Delay("constant", Duration(round(delay * MS))), loss=loss))
+                found.append(
+                    LinkOverride(source=source, target=target, delay=Delay("constant", Duration(round(delay * MS))), loss=loss)
+                )
     return tuple(found)
 
 
@@ -328,9 +357,7 @@ def _faults(random: Random, family: str) -> RandomFaults:
         return RandomFaults(pause=random.choice((0.0, 3.0)), pause_length=ms(10, 80, random))
     if family == "faults":
         pause, network = ms(30, 200, random), ms(30, 200, random)
-        return RandomFaults(
-            pause=2.0, partition=2.0, cut=2.0, clog=2.0, step=0.5, pause_length=pause, network_length=network
-        )
+        return RandomFaults(pause=2.0, partition=2.0, cut=2.0, clog=2.0, step=0.5, pause_length=pause, network_length=network)
     if family == "flow":
         return RandomFaults(pause=4.0, pause_length=ms(20, 150, random))
     if random.random() < 0.3:
@@ -356,9 +383,7 @@ def _workload(
     return tuple(loads)
 
 
-def _load(
-    random: Random, family: str, group: GroupId, senders: tuple[ProcessId, ...], each: int, duration: Duration
-) -> Workload:
+def _load(random: Random, family: str, group: GroupId, senders: tuple[ProcessId, ...], each: int, duration: Duration) -> Workload:
     rate = each * SECOND / duration
     if family in ("flow", "unread"):
         kind = random.choice(("greedy", "burst", "regular"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import Batch
+from plainchant.core.model import Batch
 from plainchant.protocols.newtop.flow import Flow, OneWay
 from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Data

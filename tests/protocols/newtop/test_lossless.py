@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import ScenarioError
+from plainchant.core.model import ScenarioError
 from plainchant.scenario import parse
 
 

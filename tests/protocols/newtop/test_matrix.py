@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from plainchant.model import Batch
+from plainchant.core.model import Batch
 from plainchant.protocols.newtop.matrix import BlockMatrix, Column, Multicast
 from plainchant.protocols.newtop.packets import Data, Null
 

@@ -9,7 +9,7 @@ from itertools import product
 import pyarrow as pa
 import pytest
 
-from plainchant.model import MS
+from plainchant.core.model import MS
 
 from .. import sweeping
 from . import membership_sweep as sweep
@@ -24,8 +24,11 @@ RARE = 4
 @pytest.mark.sweep
 def test_every_run_keeps_every_promise_and_comes_to_rest_and_every_situation_occurs(times: int) -> None:
     occurred = sweeping.run_all(
-        partial(sweeping.examine, sweep.run, sweep.situations), seeds(times),
-        lambda seed: f"{sweep.kind_of(seed)}, {sweep.trouble_of(seed)}", sweep.__name__, chunksize=16,
+        partial(sweeping.examine, sweep.run, sweep.situations),
+        seeds(times),
+        lambda seed: f"{sweep.kind_of(seed)}, {sweep.trouble_of(seed)}",
+        sweep.__name__,
+        chunksize=16,
     )
     usual = dict.fromkeys((*sweep.SITUATIONS, *sweep.FURTHER), LEAST)
     sweeping.demand(occurred, {**usual, **dict.fromkeys(sweep.RARE, RARE)})
@@ -40,8 +43,14 @@ def test_the_seeds_cover_what_is_promised() -> None:
     assert max(sizes) == 15
     assert len(sizes) >= 12
     for key, value, least in (
-        ("same_view", True, 250), ("signatures", True, 250), ("partitions", "majority", 90), ("blocks", 3, 120),
-        ("pack", False, 300), ("silence_by", "ticks", 200), ("silence_by", "timeout", 200), ("transport", "fifo", 60),
+        ("same_view", True, 250),
+        ("signatures", True, 250),
+        ("partitions", "majority", 90),
+        ("blocks", 3, 120),
+        ("pack", False, 300),
+        ("silence_by", "ticks", 200),
+        ("silence_by", "timeout", 200),
+        ("transport", "fifo", 60),
     ):
         assert sum(scenario.parameters.get(key) == value for scenario in scenarios) >= least, key
     assert sum(scenario.network.max_packet == sweep.MAX_PACKET for scenario in scenarios) >= 150
@@ -50,7 +59,19 @@ def test_the_seeds_cover_what_is_promised() -> None:
     assert {scenario.about for scenario in scenarios} == {f"{kind}, {of}" for kind, of in product(sweep.KINDS, sweep.TROUBLES)}
     kinds = Counter(fault.kind for scenario in scenarios for fault in scenario.fault)
     assert set(kinds) == {
-        "crash", "restart", "join", "leave", "form", "refuse", "close", "rename", "pause", "partition", "cut", "clog", "step",
+        "crash",
+        "restart",
+        "join",
+        "leave",
+        "form",
+        "refuse",
+        "close",
+        "rename",
+        "pause",
+        "partition",
+        "cut",
+        "clog",
+        "step",
     }
     assert min(kinds.values()) >= 20
     assert sum(fault.mid_broadcast for scenario in scenarios for fault in scenario.fault) >= 200

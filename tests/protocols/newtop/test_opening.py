@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Form
+from plainchant.core.model import Form
 from plainchant.protocols.newtop.packets import Null
 from tests.papers.newtop_by_hand import ByHand, name_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, SECOND, Duration, Form, Pressure
+from plainchant.core.model import MS, SECOND, Duration, Form, Pressure
 from plainchant.protocols.newtop import process
 from plainchant.protocols.newtop.packets import Again, Ask, Data, Null, Request, Status
 from plainchant.protocols.newtop.parameters import Parameters
@@ -43,8 +43,10 @@ def test_a_message_that_flow_control_stops_half_way_is_not_overtaken(parameters:
     """Every message of x has about 20 packets, and its number is that of the last: no later one of y may be smaller."""
     run = simulate(
         {"x": "a b c", "y": "a b c"},
-        Workload(group="x", rate=30.0, size=3000), Workload(group="y", rate=200.0, size=20),
-        parameters={**LOSSY, **parameters, "blocks": blocks}, duration=Duration(100 * MS),
+        Workload(group="x", rate=30.0, size=3000),
+        Workload(group="y", rate=200.0, size=20),
+        parameters={**LOSSY, **parameters, "blocks": blocks},
+        duration=Duration(100 * MS),
         network=Network(max_packet=200, delay=Delay("uniform", Duration(500_000), Duration(2 * MS))),
     )
     assert clean(run), run.violated
@@ -56,10 +58,13 @@ def test_later_fragments_do_not_wait_for_what_was_delivered_since_the_first(orde
     """a delivers b's messages while its large ones are under way; c gets b's 50 ms later, and a's need not wait for them."""
     run = simulate(
         {"x": "a c", "y": "a b c"},
-        Workload(group="x", senders=("a",), count=2, size=3000), Workload(group="y", senders=("b",), rate=200.0),
-        parameters={**LOSSY, "order": order, "blocks": 4}, duration=Duration(100 * MS),
+        Workload(group="x", senders=("a",), count=2, size=3000),
+        Workload(group="y", senders=("b",), rate=200.0),
+        parameters={**LOSSY, "order": order, "blocks": 4},
+        duration=Duration(100 * MS),
         network=dataclasses.replace(
-            NEAR, max_packet=200,
+            NEAR,
+            max_packet=200,
             link=(LinkOverride(source="b", target="c", delay=Delay("constant", Duration(50 * MS))),),
         ),
     )
@@ -72,10 +77,14 @@ def test_nothing_waits_for_fragments_of_a_message_that_its_sender_had_not_delive
     """b has some of a's fragments when it sends in y; c gets them 50 ms later, and b's message need not wait for them."""
     run = simulate(
         {"x": "a b c", "y": "b c"},
-        Workload(group="x", senders=("a",), count=2, size=3000), Workload(group="y", senders=("b",), rate=200.0),
-        parameters={**LOSSY, "order": order, "blocks": 64}, duration=Duration(50 * MS),
+        Workload(group="x", senders=("a",), count=2, size=3000),
+        Workload(group="y", senders=("b",), rate=200.0),
+        parameters={**LOSSY, "order": order, "blocks": 64},
+        duration=Duration(50 * MS),
         network=dataclasses.replace(
-            NEAR, max_packet=200, send_cost=Duration(MS),
+            NEAR,
+            max_packet=200,
+            send_cost=Duration(MS),
             link=(LinkOverride(source="a", target="c", delay=Delay("constant", Duration(50 * MS))),),
         ),
     )
@@ -91,8 +100,11 @@ def test_steady_sending_to_a_sequencer_leaves_other_groups_their_turn(sequencers
     """a sends as fast as it may in y, and every 10 ms in x."""
     run = simulate(
         {"x": "a b", "y": "a b c"},
-        Workload(group="y", senders=("a",)), Workload(group="x", senders=("a",), rate=100.0),
-        parameters={**LOSSY, "sequencers": sequencers}, duration=Duration(50 * MS), network=NEAR,
+        Workload(group="y", senders=("a",)),
+        Workload(group="x", senders=("a",), rate=100.0),
+        parameters={**LOSSY, "sequencers": sequencers},
+        duration=Duration(50 * MS),
+        network=NEAR,
     )
     assert clean(run)
     moments = [row["true_time"] for row in run.of("send") if row["group"] == "x"]
@@ -175,10 +187,15 @@ def test_a_late_status_does_not_take_a_wish_back() -> None:
 def test_one_greedy_sender_is_as_fast_in_every_order(parameters: dict[str, Any], blocks: int) -> None:
     """What listeners have is waited for where the order waits for nothing, too."""
     sent = [
-        len(simulate(
-            {"g": "a b c"}, Workload(senders=("a",)), parameters={**LOSSY, **one, "blocks": blocks},
-            duration=Duration(50 * MS), network=NEAR,
-        ).of("send"))
+        len(
+            simulate(
+                {"g": "a b c"},
+                Workload(senders=("a",)),
+                parameters={**LOSSY, **one, "blocks": blocks},
+                duration=Duration(50 * MS),
+                network=NEAR,
+            ).of("send")
+        )
         for one in ({"order": "total"}, parameters)
     ]
     assert sent[1] >= sent[0] / 2 > 0
@@ -197,7 +214,8 @@ def test_a_total_message_does_not_wait_for_stability_in_a_group_that_is_not_eage
         Workload(group="x", senders=("a",), rate=50.0, arrivals="poisson"),
         Workload(group="f", senders=("d",), rate=100.0, arrivals="poisson"),
         parameters={**LOSSY, "pack": True, "orders": {"f": order}, "stability_after": Duration(200 * MS)},
-        duration=Duration(SECOND), network=Network(delay=Delay("uniform", Duration(1 * MS), Duration(3 * MS))),
+        duration=Duration(SECOND),
+        network=Network(delay=Delay("uniform", Duration(1 * MS), Duration(3 * MS))),
     )
     assert clean(run)
     waits = [row["true_time"] - row["sent"] for row in run.of("deliver") if row["group"] == "x"]
@@ -209,7 +227,10 @@ def test_a_total_message_does_not_wait_for_stability_in_a_group_that_is_not_eage
 
 PATIENT = {"announce_after": Duration(100 * MS)}
 KINDS: tuple[dict[str, Any], ...] = (
-    {"order": "total"}, {"order": "fast"}, {"sequencers": {"g": "a"}}, {"sequencers": {"g": "c"}},
+    {"order": "total"},
+    {"order": "fast"},
+    {"sequencers": {"g": "a"}},
+    {"sequencers": {"g": "c"}},
 )
 
 
@@ -217,7 +238,10 @@ KINDS: tuple[dict[str, Any], ...] = (
 def test_what_is_only_on_its_way_is_not_sent_again(parameters: dict[str, Any]) -> None:
     """Links are longer than a probe waits, and lose nothing. (Of 200 requests some are repeated, as nothing tells that.)"""
     run = simulate(
-        {"g": "a b c"}, Workload(rate=100.0), parameters={**LOSSY, **PATIENT, **parameters}, network=FAR,
+        {"g": "a b c"},
+        Workload(rate=100.0),
+        parameters={**LOSSY, **PATIENT, **parameters},
+        network=FAR,
         duration=Duration(SECOND),
     )
     assert clean(run)
@@ -232,8 +256,11 @@ def test_a_long_silence_of_one_member_is_no_storm(parameters: dict[str, Any], ki
     """Thirty seconds: each of the 60 messages is sent again once to who lacks it, and the rest is said ever more rarely."""
     away: dict[str, Any] = {"process": "c"} if kind == "pause" else {"parts": (("a", "b"), ("c",))}
     run = simulate(
-        {"g": "a b c"}, Workload(rate=100.0, stop=Duration(200 * MS)), parameters={**LOSSY, **PATIENT, **parameters},
-        network=NEAR, duration=Duration(31 * SECOND),
+        {"g": "a b c"},
+        Workload(rate=100.0, stop=Duration(200 * MS)),
+        parameters={**LOSSY, **PATIENT, **parameters},
+        network=NEAR,
+        duration=Duration(31 * SECOND),
         fault=(Fault(kind, at=Duration(50 * MS), length=Duration(30 * SECOND), **away),),
     )
     assert clean(run)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import MS, Duration
+from plainchant.core.model import MS, Duration
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.protocols.newtop.silence import Silence
 from tests.fakes import FakeHost, as_host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plainchant.model import Batch
+from plainchant.core.model import Batch
 from plainchant.protocols.newtop.matrix import Column
 from plainchant.protocols.newtop.packets import Data, Vector
 from plainchant.protocols.newtop.parameters import Parameters

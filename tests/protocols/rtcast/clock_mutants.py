@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from plainchant.model import ProcessId
+from plainchant.core.model import ProcessId
 from plainchant.protocols.rtcast.clocks import ClockSync, Reading, Steady
 
 from .clock_runs import course_of, run

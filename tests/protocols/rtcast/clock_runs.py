@@ -12,8 +12,8 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from plainchant.engine import Engine, Host, PerGroup
-from plainchant.model import MS, SECOND, US, Duration, Form, GroupId, Join, Packet, ProcessId, Propose, Timer, View
+from plainchant.core.engine import Engine, Host, PerGroup
+from plainchant.core.model import MS, SECOND, US, Duration, Form, GroupId, Join, Packet, ProcessId, Propose, Timer, View
 from plainchant.protocols.registry import Description
 from plainchant.protocols.rtcast.clocks import CLOCK_PACKETS, ClockSync
 from plainchant.protocols.rtcast.parameters import Parameters

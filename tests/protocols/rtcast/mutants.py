@@ -18,7 +18,7 @@ from unittest import mock
 
 import msgspec
 
-from plainchant.model import Batch, GroupId, ProcessId
+from plainchant.core.model import Batch, GroupId, ProcessId
 from plainchant.protocols.rtcast import DESCRIPTION, analysis
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.analysis import NUMBER, Item
@@ -94,7 +94,8 @@ def _all_silent(self: Ring, path: Sequence[ProcessId]) -> list[ProcessId]:
     if not _SILENT(self, path):
         return []
     return [
-        process for process in self.ring
+        process
+        for process in self.ring
         if process != self.me and ((beat := self._beats.get(process)) is None or beat.visit <= self.visit)
     ]
 

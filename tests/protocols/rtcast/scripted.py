@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
-from plainchant.model import MS, SECOND, Duration, ProcessId
+from plainchant.core.model import MS, SECOND, Duration, ProcessId
 from plainchant.protocols.rtcast.analysis import Demand, Turn
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
@@ -28,9 +28,7 @@ class Script:
     def violated(self, outcome: Outcome) -> list[str]:
         """The promises that are not kept, ``halted`` if others stop than those who have to, and ``taken back`` if what was
         promised is not any more."""
-        stopped = {
-            row["process"]: row["detail"]["reason"] for row in outcome.rows("crash") if row["detail"].get("by") != "fault"
-        }
+        stopped = {row["process"]: row["detail"]["reason"] for row in outcome.rows("crash") if row["detail"].get("by") != "fault"}
         names = outcome.broken()
         if stopped != dict(self.stops):
             names.append("halted")
@@ -60,27 +58,52 @@ def _slow(source: ProcessId, target: ProcessId) -> LinkOverride:
 
 
 def _scenario(
-    name: str, members: str, parameters: dict[str, Any], faults: tuple[Fault, ...], *loads: Workload, later: str = "",
-    network: Network | None = None, duration: float = 300, seed: int = 0,
+    name: str,
+    members: str,
+    parameters: dict[str, Any],
+    faults: tuple[Fault, ...],
+    *loads: Workload,
+    later: str = "",
+    network: Network | None = None,
+    duration: float = 300,
+    seed: int = 0,
 ) -> Scenario:
     names = tuple(members)
     return Scenario(
-        protocol="rtcast", name=name, seed=seed, duration=_time(duration), drain=Duration(10 * SECOND), members=names,
-        later=tuple(later), groups={GROUP: names}, parameters={"idle_hold": _time(2), "gather": _time(120), **parameters},
-        fault=faults, workload=loads or (Workload(rate=50.0),), network=network or Network(delay=Delay("constant", _time(1))),
+        protocol="rtcast",
+        name=name,
+        seed=seed,
+        duration=_time(duration),
+        drain=Duration(10 * SECOND),
+        members=names,
+        later=tuple(later),
+        groups={GROUP: names},
+        parameters={"idle_hold": _time(2), "gather": _time(120), **parameters},
+        fault=faults,
+        workload=loads or (Workload(rate=50.0),),
+        network=network or Network(delay=Delay("constant", _time(1))),
     )
 
 
 def _long_hold(*loads: Workload, duration: float, gather: float = 120) -> Scenario:
     """q joins, and keeps the token for up to 60 ms; the others, for 4."""
     return _scenario(
-        "long-hold", "abc",
+        "long-hold",
+        "abc",
         {
-            "retransmissions": 0, "crashes": 0, "heartbeats": 1, "hold": _time(60), "holds": dict.fromkeys("abc", _time(4)),
+            "retransmissions": 0,
+            "crashes": 0,
+            "heartbeats": 1,
+            "hold": _time(60),
+            "holds": dict.fromkeys("abc", _time(4)),
             "gather": _time(gather),
         },
-        (Fault(kind="join", at=_time(60), process="q"),), *loads, Workload(senders=("q",), rate=800.0, size=1300), later="q",
-        network=SHARED, duration=duration,
+        (Fault(kind="join", at=_time(60), process="q"),),
+        *loads,
+        Workload(senders=("q",), rate=800.0, size=1300),
+        later="q",
+        network=SHARED,
+        duration=duration,
     )
 
 
@@ -93,18 +116,26 @@ _ELIMINATOR_DIES = (_crash("b", 100), Fault(kind="crash", process="c", at=_time(
 
 SCENARIOS: Mapping[str, Script] = {
     # h hears nothing of d's heartbeats for some rotations, and everybody else does; then f and g die, and h times out.
-    "Fig. 5": Script(_scenario(
-        "figure-5", "abcdefgh", {"heartbeats": 1, "crashes": 2},
-        (_omit("h", "d", "Beat", 80, 6), _crash("f", 110), _crash("g", 110)), duration=140,
-    )),
+    "Fig. 5": Script(
+        _scenario(
+            "figure-5",
+            "abcdefgh",
+            {"heartbeats": 1, "crashes": 2},
+            (_omit("h", "d", "Beat", 80, 6), _crash("f", 110), _crash("g", 110)),
+            duration=140,
+        )
+    ),
     # b hears itself and nobody else, and everybody hears b.
     "the deaf": Script(
-        _scenario("deaf", "abcd", {}, tuple(_cut(other, "b", 120, 200) for other in "acd")), {"b": "deaf"},
+        _scenario("deaf", "abcd", {}, tuple(_cut(other, "b", 120, 200) for other in "acd")),
+        {"b": "deaf"},
     ),
     # Two of five are cut off: one finds out and stops, and then the other hears nobody.
     "two parts": Script(
         _scenario(
-            "parts", "abcde", {"partitions": "majority"},
+            "parts",
+            "abcde",
+            {"partitions": "majority"},
             (Fault(kind="partition", at=_time(120), parts=(("a", "b"), ("c", "d", "e")), length=_time(180)),),
         ),
         {"a": "minority", "b": "deaf"},
@@ -112,18 +143,26 @@ SCENARIOS: Mapping[str, Script] = {
     # With r = 0, c dies in the middle of a packet that only d has heard, whose turn it is next: one has to stop, and it is d.
     "half said, r = 0": Script(
         _scenario(
-            "half-said", "abcd", {"retransmissions": 0},
-            (Fault(kind="crash", at=_time(150), process="c", mid_broadcast=True),), duration=180, seed=REACHES_D,
+            "half-said",
+            "abcd",
+            {"retransmissions": 0},
+            (Fault(kind="crash", at=_time(150), process="c", mid_broadcast=True),),
+            duration=180,
+            seed=REACHES_D,
         ),
         {"d": "omission"},
     ),
     # b dies right after its turn, and nobody has heard its heartbeat; d has the first two of its three packets.
     "d misses the end of b's last turn": Script(
         _scenario(
-            "unfinished", "abcd", {"retransmissions": 0, "heartbeats": 1, "hold": _time(8)},
+            "unfinished",
+            "abcd",
+            {"retransmissions": 0, "heartbeats": 1, "hold": _time(8)},
             (_omit("d", "b", "Data", 114.8), *(_omit(process, "b", "Beat", 112) for process in "acd"), _crash("b", 116)),
             Workload(senders=("b",), rate=60.0, burst=3, size=1300, count=9, start=_time(60)),
-            Workload(senders=("a", "d"), rate=20.0), network=SHARED, duration=220,
+            Workload(senders=("a", "d"), rate=20.0),
+            network=SHARED,
+            duration=220,
         ),
         {"d": "omission"},
     ),
@@ -136,25 +175,44 @@ SCENARIOS: Mapping[str, Script] = {
         _scenario("eliminator-1", "abcd", {"retransmissions": 1}, _ELIMINATOR_DIES, duration=200, seed=REACHES_A),
     ),
     # q keeps the token longer than the others: what was promised with the old P cannot be kept when it is in.
-    "a joiner with a long T": Script(_long_hold(
-        *(Workload(senders=("a",), rate=0.9, size=12_000 + number, deadline=_time(1000), start=_time(20)) for number in range(9)),
-        duration=1100,
-    )),
+    "a joiner with a long T": Script(
+        _long_hold(
+            *(
+                Workload(senders=("a",), rate=0.9, size=12_000 + number, deadline=_time(1000), start=_time(20))
+                for number in range(9)
+            ),
+            duration=1100,
+        )
+    ),
     # q is in already when a asks for more than it can have with the new P.
-    "streams after a vote": Script(_long_hold(
-        *(Workload(senders=("a",), rate=1.6, size=3000 + number, deadline=_time(600), start=_time(300)) for number in range(18)),
-        duration=1500,
-    )),
+    "streams after a vote": Script(
+        _long_hold(
+            *(
+                Workload(senders=("a",), rate=1.6, size=3000 + number, deadline=_time(600), start=_time(300))
+                for number in range(18)
+            ),
+            duration=1500,
+        )
+    ),
     # a and d are far from each other, and the token comes to d quicker than what a says to it.
-    "a request is slower than the token": Script(_scenario(
-        "slow-request", "abcd", {"idle_hold": _time(0.2)}, (_omit("a", "d", "Data", 80),), duration=110,
-        network=Network(delay=Delay("constant", _time(0.1)), link=(_slow("a", "d"), _slow("d", "a"))),
-    )),
+    "a request is slower than the token": Script(
+        _scenario(
+            "slow-request",
+            "abcd",
+            {"idle_hold": _time(0.2)},
+            (_omit("a", "d", "Data", 80),),
+            duration=110,
+            network=Network(delay=Delay("constant", _time(0.1)), link=(_slow("a", "d"), _slow("d", "a"))),
+        )
+    ),
     # a has a message under way at any moment: q gets in because those that come during the vote are planned with the new P.
-    "messages without a pause": Script(_long_hold(
-        *(Workload(senders=("a",), rate=3.99, size=1000, deadline=_time(250), start=_time(start)) for start in (20, 140)),
-        duration=750, gather=60,
-    )),
+    "messages without a pause": Script(
+        _long_hold(
+            *(Workload(senders=("a",), rate=3.99, size=1000, deadline=_time(250), start=_time(start)) for start in (20, 140)),
+            duration=750,
+            gather=60,
+        )
+    ),
 }
 
 Mutated: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -181,7 +239,8 @@ def worst_turns(mutated: Mutated) -> list[str]:
             demands.append(demand)
     turns = Turns(honest, demands, max_packet=packet, phases=[0] * len(demands))
     late = [
-        sent for sent in turns.run(60, gap=rotation)
+        sent
+        for sent in turns.run(60, gap=rotation)
         if sent.is_last and sent.end - sent.arrived > honest.visits(sent.demand.deadline) * rotation
     ]
     return ["deadline"] if late else []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, cast
 
-from plainchant.engine import Engine, Host
-from plainchant.model import Admit, Batch, Due, Duration, GroupId, Reason, Release, Stream, View
+from plainchant.core.engine import Engine, Host
+from plainchant.core.model import Admit, Batch, Due, Duration, GroupId, Reason, Release, Stream, View
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.advisor import Advisor
 from plainchant.protocols.rtcast.parameters import Parameters
@@ -77,7 +77,11 @@ class Bench:
         self.host = StreamingHost(max_packet=max_packet)
         reserved = (512 + 20) + (192 + 20) + 20 + (512 + 20) + (max_packet + 20 if retransmissions else 0)
         parameters = Parameters(
-            bandwidth=8_000_000_000, header=20, idle_hold=Duration(0), heartbeats=1, retransmissions=retransmissions,
+            bandwidth=8_000_000_000,
+            header=20,
+            idle_hold=Duration(0),
+            heartbeats=1,
+            retransmissions=retransmissions,
             hold=Duration(reserved + room),
         )
         self.reserved = reserved

@@ -25,9 +25,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.engine import Engine, Host, Layer, PerGroup
+from plainchant.core.engine import Engine, Host, Layer, PerGroup
+from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
 from plainchant.lab.detections import match
-from plainchant.model import MS, SECOND, US, Duration, Packet, ProcessId
 from plainchant.protocols.rtcast import DESCRIPTION, Parameters, Ring
 from plainchant.protocols.rtcast.analysis import Demand, Turn
 from plainchant.protocols.rtcast.interface import Interface
@@ -53,9 +53,28 @@ MAX_PACKET = 400
 NUMBERS = 64
 
 SITUATIONS = (
-    "elimination", "false omission", "crash in a broadcast", "retransmission", "overtaking", "leave", "rejoin", "join",
-    "two joins at once", "vote", "collision", "reclaim", "roll-over", "admitted", "rejected", "aperiodic", "long message",
-    "omission halts", "clocks synchronised", "safe delivery", "minimal stack", "omission repaired",
+    "elimination",
+    "false omission",
+    "crash in a broadcast",
+    "retransmission",
+    "overtaking",
+    "leave",
+    "rejoin",
+    "join",
+    "two joins at once",
+    "vote",
+    "collision",
+    "reclaim",
+    "roll-over",
+    "admitted",
+    "rejected",
+    "aperiodic",
+    "long message",
+    "omission halts",
+    "clocks synchronised",
+    "safe delivery",
+    "minimal stack",
+    "omission repaired",
 )
 """What has to occur; see :func:`situations`."""
 
@@ -210,7 +229,11 @@ def _named(row: Mapping[str, Any]) -> list[str]:
 
 
 _BY_KIND: Mapping[str, str] = {
-    "retransmit": "retransmission", "query": "vote", "collision": "collision", "sync": "clocks synchronised", "leave": "leave",
+    "retransmit": "retransmission",
+    "query": "vote",
+    "collision": "collision",
+    "sync": "clocks synchronised",
+    "leave": "leave",
 }
 
 
@@ -255,10 +278,20 @@ def scenario_of(seed: int) -> Scenario:
     declared = Parameters(**parameters)
     duration = ms(380, 480, random)
     return Scenario(
-        protocol="rtcast", name=f"rtcast-{seed}", about=f"{family}, r = {retransmissions}", seed=seed, duration=duration,
-        drain=Duration(4 * SECOND), members=members, later=later, groups={GROUP: members}, parameters=parameters,
-        network=network, workload=_workload(random, family, declared, members, later, network.max_packet),
-        fault=_faults(random, family, declared, members, later, duration), random=_random_faults(random, family, declared),
+        protocol="rtcast",
+        name=f"rtcast-{seed}",
+        about=f"{family}, r = {retransmissions}",
+        seed=seed,
+        duration=duration,
+        drain=Duration(4 * SECOND),
+        members=members,
+        later=later,
+        groups={GROUP: members},
+        parameters=parameters,
+        network=network,
+        workload=_workload(random, family, declared, members, later, network.max_packet),
+        fault=_faults(random, family, declared, members, later, duration),
+        random=_random_faults(random, family, declared),
         clock=_clocks(random, declared, members),
     )
 
@@ -287,26 +320,35 @@ def _parameters(random: Random, family: str, retransmissions: int) -> dict[str, 
 
 def _network(random: Random, family: str, declared: Parameters) -> Network:
     largest = int(declared.delay_max)
-    delay = random.choice((
-        Delay("constant", Duration(1 * MS)),
-        Delay("constant", Duration(largest)),
-        Delay("uniform", Duration(largest // 10), Duration(largest)),
-        Delay("uniform", Duration(largest // 10), Duration(largest)),
-    ))
+    delay = random.choice(
+        (
+            Delay("constant", Duration(1 * MS)),
+            Delay("constant", Duration(largest)),
+            Delay("uniform", Duration(largest // 10), Duration(largest)),
+            Delay("uniform", Duration(largest // 10), Duration(largest)),
+        )
+    )
     max_packet = random.choice((MAX_PACKET, 1400))
     if family in SHARED:
         # What a turn sends leaves packet by packet, and so in the order in which it was sent; the rest of d_max is for the queue.
         slower = Delay("uniform", Duration(largest // 10), Duration(largest * 3 // 4))
         quiet = Delay("constant", Duration(random.choice((largest // 4, largest * 3 // 4))))
         return Network(
-            delay=random.choice((slower, quiet)), bandwidth=declared.bandwidth, shared=True, max_packet=max_packet,
+            delay=random.choice((slower, quiet)),
+            bandwidth=declared.bandwidth,
+            shared=True,
+            max_packet=max_packet,
         )
     wire = random.random() < 0.1
     if family != "loss":
         return Network(delay=delay, max_packet=max_packet, wire=wire, duplicate=random.choice((0.0, 0.0, 0.05)))
     return Network(
-        delay=delay, max_packet=max_packet, loss=random.choice((0.001, 0.004, 0.01)), duplicate=random.choice((0.0, 0.02)),
-        corrupt=random.choice((0.0, 0.002)), wire=wire,
+        delay=delay,
+        max_packet=max_packet,
+        loss=random.choice((0.001, 0.004, 0.01)),
+        duplicate=random.choice((0.0, 0.02)),
+        corrupt=random.choice((0.0, 0.002)),
+        wire=wire,
     )
 
 
@@ -347,14 +389,23 @@ def _streams(
         if size < 1:
             continue
         period = deadline + US + (random.randrange(rotation) if number else 0)
-        loads.append(Workload(
-            rate=SECOND / period, size=size, deadline=Duration(deadline), start=Duration(random.randrange(40) * MS),
-        ))
+        loads.append(
+            Workload(
+                rate=SECOND / period,
+                size=size,
+                deadline=Duration(deadline),
+                start=Duration(random.randrange(40) * MS),
+            )
+        )
     if random.random() < 0.7:
-        loads.append(Workload(
-            rate=random.choice((5.0, 15.0)), arrivals="poisson", size=random.choice((10, 120)),
-            deadline=Duration(turn.delay + random.choice((1, 2, 3)) * rotation),
-        ))
+        loads.append(
+            Workload(
+                rate=random.choice((5.0, 15.0)),
+                arrivals="poisson",
+                size=random.choice((10, 120)),
+                deadline=Duration(turn.delay + random.choice((1, 2, 3)) * rotation),
+            )
+        )
     loads.append(Workload(rate=random.choice((10.0, 60.0)), size=random.choice((100, max_packet)), burst=random.choice((1, 4))))
     return tuple(loads)
 
@@ -379,7 +430,11 @@ def _random_faults(random: Random, family: str, declared: Parameters) -> RandomF
     if family == "instrumented":
         most = declared.retransmissions + 1
         return RandomFaults(
-            crash=4.0, restart_after=back, restart_halted=1.0, omit=random.choice((10.0, 25.0)), omit_most=most,
+            crash=4.0,
+            restart_after=back,
+            restart_halted=1.0,
+            omit=random.choice((10.0, 25.0)),
+            omit_most=most,
             omit_packet=random.choice(("", "Data")),
         )
     if family == "loss":
@@ -388,7 +443,11 @@ def _random_faults(random: Random, family: str, declared: Parameters) -> RandomF
 
 
 def _faults(
-    random: Random, family: str, declared: Parameters, members: Sequence[ProcessId], later: Sequence[ProcessId],
+    random: Random,
+    family: str,
+    declared: Parameters,
+    members: Sequence[ProcessId],
+    later: Sequence[ProcessId],
     duration: Duration,
 ) -> tuple[Fault, ...]:
     """One after the other, each when the one before is over."""

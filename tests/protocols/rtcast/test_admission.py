@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import Batch, Pressure, ProtocolError, View
+from plainchant.core.model import Batch, Pressure, ProtocolError, View
 from plainchant.protocols.rtcast.advisor import Advisor
 from tests.protocols.rtcast.streaming import GROUP, Bench
 
@@ -44,8 +44,18 @@ def test_a_promise_is_recorded_with_everything_it_rests_on() -> None:
     assert bench.ask("a", size=100, deadline=50_000, period=60_000)
     (row,) = bench.host.rows("admit")
     assert row == {
-        "stream": "a", "size": 100, "cost": 120, "deadline_ns": 50_000, "period_ns": 60_000, "visits": 3, "pieces": 3,
-        "share": 34 + 2 + 20, "used": bench.reserved + 56, "hold": bench.reserved + 300, "rotation": 10_000, "delay": 20_000,
+        "stream": "a",
+        "size": 100,
+        "cost": 120,
+        "deadline_ns": 50_000,
+        "period_ns": 60_000,
+        "visits": 3,
+        "pieces": 3,
+        "share": 34 + 2 + 20,
+        "used": bench.reserved + 56,
+        "hold": bench.reserved + 300,
+        "rotation": 10_000,
+        "delay": 20_000,
     }
 
 
@@ -77,8 +87,13 @@ def test_the_load_can_be_read_at_any_time() -> None:
     load = bench.layer.admission(GROUP)
     hold = bench.reserved + 300
     assert load == {
-        "hold": hold, "used": bench.reserved + 70, "overhead": bench.reserved, "slack": 230,
-        "utilisation": (bench.reserved + 70) / hold, "rotation": 10_000, "delay": 10_000,
+        "hold": hold,
+        "used": bench.reserved + 70,
+        "overhead": bench.reserved,
+        "slack": 230,
+        "utilisation": (bench.reserved + 70) / hold,
+        "rotation": 10_000,
+        "delay": 10_000,
         "streams": {"a": {"visits": 1, "share": 70, "deadline": 20_000, "period": 60_000, "size": 50}},
     }
 
@@ -216,7 +231,11 @@ def piece(number: int, body: bytes, offset: int, total: int, first: int = 0) -> 
 def test_pieces_of_several_messages_and_senders_alternate() -> None:
     bench = Bench().start()
     delivered = bench.deliver(
-        "p2", piece(1, b"aa", 0, 4), piece(2, b"b", 0, 2), Batch(1, 1, b"whole"), piece(2, b"B", 1, 2, 2),
+        "p2",
+        piece(1, b"aa", 0, 4),
+        piece(2, b"b", 0, 2),
+        Batch(1, 1, b"whole"),
+        piece(2, b"B", 1, 2, 2),
         piece(1, b"AA", 2, 4, 3),
     )
     assert [(batch.first, batch.body) for batch in delivered] == [(1, b"whole"), (2, b"bB"), (3, b"aaAA")]

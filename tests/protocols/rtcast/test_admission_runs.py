@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plainchant.model import Batch, GroupId
+from plainchant.core.model import Batch, GroupId
 from plainchant.protocols import rtcast
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.scenario.load import parse

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plainchant.model import MS, US, Duration
+from plainchant.core.model import MS, US, Duration
 from plainchant.protocols.rtcast.analysis import Demand, Turn, overhead
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.parameters import Parameters
@@ -68,7 +68,14 @@ def test_the_ring_s_own_packets_are_always_in_g() -> None:
     settings = parameters(heartbeats=3, retransmissions=2, resends=2)
     items = overhead(settings, Interface(settings), MAX_PACKET)
     assert [item.name.rstrip(" 123") for item in items] == [
-        "membership", "heartbeat", "heartbeat", "heartbeat", "dummy", "join acknowledgement", "retransmission", "retransmission",
+        "membership",
+        "heartbeat",
+        "heartbeat",
+        "heartbeat",
+        "dummy",
+        "join acknowledgement",
+        "retransmission",
+        "retransmission",
     ]
     assert all(item.cost == Interface(settings).cost(item.bytes) for item in items)
     assert [item.bytes for item in items if item.name.startswith("retransmission")] == [MAX_PACKET] * 2

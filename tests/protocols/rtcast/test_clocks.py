@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Engine
-from plainchant.model import MS, SECOND, US, Duration, Packet, ProcessId, Timer, View
+from plainchant.core.engine import Engine
+from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId, Timer, View
 from plainchant.protocols.rtcast.clocks import STEP, ClockSync, Steady, TimeReply, TimeRequest
 from plainchant.protocols.rtcast.parameters import Parameters
 

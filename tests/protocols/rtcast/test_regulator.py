@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plainchant.model import ProtocolError
+from plainchant.core.model import ProtocolError
 from plainchant.protocols.rtcast.regulator import NUMBERS, Chunk, Plan, Regulator
 
 

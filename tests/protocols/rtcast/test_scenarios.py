@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from plainchant.lab.properties import verify
+from plainchant.lab.show import decode
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
-from plainchant.trace.show import decode
 
 
 class Shown:

@@ -47,9 +47,14 @@ def test_the_seeds_cover_what_is_promised() -> None:
     assert set(about) == {f"{family}, r = {r}" for family in sweep.FAMILIES for r in range(4)}
     assert {len(scenario.members) for scenario in scenarios} == {2, 3, 4, 5, 6}
     for key, values in (
-        ("admission", (True, False)), ("overtaking", (True, False)), ("clocks", ("assumed", "synchronised", "none")),
-        ("delivery", ("immediate", "safe")), ("heartbeats", (1, 2, 3)), ("numbers", (sweep.NUMBERS, 65_536)),
-        ("partitions", ("any", "majority")), ("collisions", (True, False)),
+        ("admission", (True, False)),
+        ("overtaking", (True, False)),
+        ("clocks", ("assumed", "synchronised", "none")),
+        ("delivery", ("immediate", "safe")),
+        ("heartbeats", (1, 2, 3)),
+        ("numbers", (sweep.NUMBERS, 65_536)),
+        ("partitions", ("any", "majority")),
+        ("collisions", (True, False)),
     ):
         for value in values:
             assert sum(scenario.parameters[key] == value for scenario in scenarios) >= 3, (key, value)
@@ -61,6 +66,8 @@ def test_the_seeds_cover_what_is_promised() -> None:
     assert min(kinds[kind] for kind in ("crash", "restart", "join", "leave", "omit")) >= 3
     omitted = {
         (scenario.parameters["retransmissions"], fault.count)
-        for scenario in scenarios for fault in scenario.fault if fault.kind == "omit"
+        for scenario in scenarios
+        for fault in scenario.fault
+        if fault.kind == "omit"
     }
     assert {(1, 1), (2, 2), (3, 3)} <= omitted

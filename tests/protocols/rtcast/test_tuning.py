@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from plainchant.model import MS, SECOND, Duration
+from plainchant.core.model import MS, SECOND, Duration
 from plainchant.protocols.buffers import charge
 from plainchant.protocols.registry import Surroundings, describe
 from plainchant.protocols.rtcast import Parameters

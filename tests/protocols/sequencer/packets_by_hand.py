@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plainchant.model import MS, Packet, ProcessId, Reason
+from plainchant.core.model import MS, Packet, ProcessId, Reason
 from plainchant.protocols.sequencer.packets import Elected, Fetch, Held, Invite, Promise, Refuse
 from tests.papers.by_hand import GROUP, MOST_TIMERS, ByHand, Choice, Letter, nothing
 
@@ -70,7 +70,7 @@ class Script(ByHand):
     def history(self, name: ProcessId) -> dict[int, Any]:
         """Number to what the application got under it: a message, or a view."""
         messages = {rank: (sender, batch.body) for _, sender, batch, rank in self.hosts[name].called("deliver")}
-        views = {view.rank: (view.number, view.members) for view, in self.hosts[name].called("install")}
+        views = {view.rank: (view.number, view.members) for (view,) in self.hosts[name].called("install")}
         assert not messages.keys() & views.keys(), f"{name} got two things under one number"
         return messages | views
 
@@ -82,7 +82,7 @@ class Script(ByHand):
             if name not in self.dead and not self.halted(name):
                 for number, event in self.history(name).items():
                     assert order.setdefault(number, event) == event, f"{name} has something else at number {number}"
-            for view, in self.hosts[name].called("install"):
+            for (view,) in self.hosts[name].called("install"):
                 assert views.setdefault(view.number, view.members) == view.members, f"{name} has another view {view.number}"
 
     def last_view(self, name: ProcessId) -> tuple[ProcessId, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.model import MS, SECOND, Duration
+from plainchant.core.model import MS, SECOND, Duration
 from plainchant.protocols.sequencer import Parameters
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Summary
@@ -27,8 +27,14 @@ __all__ = ["FAMILIES", "LEAST_EVENTS", "Outcome", "kinds_of_fault", "run", "scen
 
 LEAST_EVENTS = 2_000
 LOAD = {
-    "packets": 850.0, "crashes": 1_800.0, "churn": 1_300.0, "pauses": 1_900.0, "partitions": 1_500.0, "bursts": 450.0,
-    "uniform": 1_200.0, "mixed": 1_000.0,
+    "packets": 850.0,
+    "crashes": 1_800.0,
+    "churn": 1_300.0,
+    "pauses": 1_900.0,
+    "partitions": 1_500.0,
+    "bursts": 450.0,
+    "uniform": 1_200.0,
+    "mixed": 1_000.0,
 }
 """Messages a second of each sender, times the square of the group's size: so many that a run of two seconds has the events."""
 FAMILIES = tuple(LOAD)
@@ -119,9 +125,20 @@ def scenario_of(seed: int) -> Scenario:
     if family == "crashes" and random.random() < 0.25:
         faults += _heavy_loss(members[:3])
     return Scenario(
-        protocol="sequencer", name=f"sweep-{seed}", about=family, seed=seed, duration=Duration(2_000 * MS),
-        drain=Duration(20 * SECOND), members=members, later=later, groups={"g": members}, parameters=parameters,
-        network=network, workload=workload, fault=tuple(faults), random=rates,
+        protocol="sequencer",
+        name=f"sweep-{seed}",
+        about=family,
+        seed=seed,
+        duration=Duration(2_000 * MS),
+        drain=Duration(20 * SECOND),
+        members=members,
+        later=later,
+        groups={"g": members},
+        parameters=parameters,
+        network=network,
+        workload=workload,
+        fault=tuple(faults),
+        random=rates,
     )
 
 
@@ -154,7 +171,9 @@ def _heavy_loss(some: tuple[str, ...]) -> list[Fault]:
     when the sequencer crashes, and lack much of what the next one says."""
     return [
         Fault(kind="loss", at=Duration(0), length=Duration(900 * MS), source=source, target=target, rate=0.45)
-        for source in some for target in some if source != target
+        for source in some
+        for target in some
+        if source != target
     ]
 
 
@@ -184,9 +203,7 @@ def _workload(random: Random, family: str, size: int) -> tuple[Workload, ...]:
     return (Workload(rate=rate, burst=2),)
 
 
-def run(
-    seed: int, make: Make | None = None, scenario: Scenario | None = None, least_events: int = LEAST_EVENTS
-) -> Outcome:
+def run(seed: int, make: Make | None = None, scenario: Scenario | None = None, least_events: int = LEAST_EVENTS) -> Outcome:
     """Runs and verifies one seed, with the protocol or a variant of it."""
     found = sweeping.run_and_verify(seed, scenario or scenario_of(seed), make, least_events)
     found.situations.update(_halts(found.summary))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import MS
+from plainchant.core.model import MS
 from plainchant.protocols.sequencer.election import ROUNDS
 from plainchant.protocols.sequencer.packets import (
     Ack,
@@ -60,8 +60,9 @@ def _epoch_2_known_through_epoch_3() -> Script:
     begins = group.vote("a", "b", "c")
     group.carry_these(begins, lose=lambda letter: (letter.source, letter.target) != ("a", "b"))
     begins = group.vote("b", "a", "c")
-    group.carry_these(begins, lose=either(
-        outside("b", "c"), lambda letter: isinstance(letter.packet, Broadcast) and letter.packet.number == 12))
+    group.carry_these(
+        begins, lose=either(outside("b", "c"), lambda letter: isinstance(letter.packet, Broadcast) and letter.packet.number == 12)
+    )
     return group
 
 
@@ -121,8 +122,12 @@ def test_numbers_are_accepted_only_from_the_sequencer_that_is_followed() -> None
     # epoch 2. p1 follows p2 and takes nothing from p4, whose epoch bears the same number.
     group = Script("p1", "p2", "p3", "p4", "p5")
     group.broadcast("a", "b", "c")
-    group.leave_together("p1", "p4", "p5", lose=either(
-        to("p3"), of_type(Excluded), lambda letter: isinstance(letter.packet, Announce) and letter.target != "p2"))
+    group.leave_together(
+        "p1",
+        "p4",
+        "p5",
+        lose=either(to("p3"), of_type(Excluded), lambda letter: isinstance(letter.packet, Announce) and letter.target != "p2"),
+    )
     assert [len(group.views(name)) for name in group.members] == [2, 2, 1, 1, 1]
     theirs = group.vote("p3", "p4", "p5")
     ours = group.vote("p2", "p1")
@@ -149,8 +154,12 @@ def _two_others_hold_number_4(last: int) -> Script:
     begins = group.vote("s5", "s3", "s4")
     group.carry_these(begins, lose=lambda letter: (letter.source, letter.target) != ("s5", "s4"))
     begins = group.vote("s1", "s2", "s3")
-    group.carry_these(begins, lose=either(
-        outside("s1", "s2", "s3"), lambda letter: isinstance(letter.packet, Broadcast) and letter.packet.number > last))
+    group.carry_these(
+        begins,
+        lose=either(
+            outside("s1", "s2", "s3"), lambda letter: isinstance(letter.packet, Broadcast) and letter.packet.number > last
+        ),
+    )
     assert [group[name].log.contiguous for name in ("s1", "s2", "s3", "s4")] == [5, last, last, 4]
     return group
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.model import MS, Duration
+from plainchant.core.model import MS, Duration
+from plainchant.lab.properties import verify
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
-from plainchant.trace.reference import verify
 
 
 def run(scenario: Scenario) -> Summary:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from plainchant.engine import Engine, Host, Layer
-from plainchant.model import MS, SECOND, Batch, Duration, GroupId, Pressure, ProcessId, Reason, Timer, View
+from plainchant.core.engine import Engine, Host, Layer
+from plainchant.core.model import MS, SECOND, Batch, Duration, GroupId, Pressure, ProcessId, Reason, Timer, View
+from plainchant.lab.properties import verify
 from plainchant.protocols.sequencer import make
 from plainchant.protocols.sequencer.packets import Ack, Announce, Phase1
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.reference import verify
 from plainchant.trace.writer import TraceBuffer
 from tests.papers.by_hand import GROUP, Letter, request, to
 
@@ -219,7 +219,8 @@ def test_who_reads_too_little_to_go_on_with_is_excluded_too() -> None:
 
 def test_who_acknowledges_too_little_to_go_on_with_is_brought_up_to_date() -> None:
     group = three(
-        history=64, window=100, acknowledge_every=1_000, quiet_after=80 * MS, suspect_after=900 * MS, patience=2 * SECOND)
+        history=64, window=100, acknowledge_every=1_000, quiet_after=80 * MS, suspect_after=900 * MS, patience=2 * SECOND
+    )
     group.say("p2", *(str(number) for number in range(200)))
     group.carry()
     group["p1"].receive("p2", Ack(GROUP, 1, 64))
@@ -329,7 +330,7 @@ def test_views_take_effect_while_everybody_is_full() -> None:
         fill(group, name, full=False)
     group.wait_until(lambda: len(group.delivered("p1")) == len(MANY))
     group.pass_time(100)
-    assert group.delivered("p4") == group.delivered("p1")[-len(group.delivered("p4")):]
+    assert group.delivered("p4") == group.delivered("p1")[-len(group.delivered("p4")) :]
 
 
 def test_a_joiner_that_is_full_before_it_is_in_holds_up_only_what_comes_after() -> None:
@@ -373,14 +374,17 @@ def test_the_last_message_is_known_to_be_everywhere_after_one_quiet_interval_and
             self.host.stable(group, rank)
 
     scenario = Scenario(
-        protocol="sequencer", members=THREE, duration=Duration(SECOND), drain=Duration(5 * SECOND),
+        protocol="sequencer",
+        members=THREE,
+        duration=Duration(SECOND),
+        drain=Duration(5 * SECOND),
         network=Network(delay=Delay("constant", Duration(journey))),
-        workload=(Workload(senders=("p2",), closed=1, count=10),))
+        workload=(Workload(senders=("p2",), closed=1, count=10),),
+    )
     for seed in range(5):
         trace = TraceBuffer()
         chosen = dataclasses.replace(scenario, seed=seed)
-        Simulation(
-            chosen, trace=trace, make=lambda host, parameters: Told(host, lambda inner: make(inner, parameters))).run()
+        Simulation(chosen, trace=trace, make=lambda host, parameters: Told(host, lambda inner: make(inner, parameters))).run()
         last = max(row["true_time"] for row in trace.table().to_pylist() if row["kind"] == "deliver")
         assert max(when.values()) - last <= 20 * MS + 2 * journey
         assert len(when) == 3
@@ -446,7 +450,8 @@ def moody(seed: int) -> sweep.Outcome:
     scenario = sweep.scenario_of(seed)
     history = scenario.parameters["history"]
     return sweep.run(
-        seed, lambda host, parameters: Moody(host, lambda inner: make(inner, parameters), history), scenario, least_events=0)
+        seed, lambda host, parameters: Moody(host, lambda inner: make(inner, parameters), history), scenario, least_events=0
+    )
 
 
 @pytest.mark.sweep
@@ -478,8 +483,15 @@ def test_an_application_that_never_reads_again_costs_the_others_nothing_but_time
         return Stuck(host, lambda inner: make(inner, parameters)) if host.me == stuck else make(host, parameters)
 
     scenario = Scenario(
-        protocol="sequencer", members=THREE, seed=seed, duration=Duration(SECOND), drain=Duration(20 * SECOND),
-        groups={"g": THREE}, parameters={"history": 16, "pack": False}, workload=(Workload(rate=300.0, count=250),))
+        protocol="sequencer",
+        members=THREE,
+        seed=seed,
+        duration=Duration(SECOND),
+        drain=Duration(20 * SECOND),
+        groups={"g": THREE},
+        parameters={"history": 16, "pack": False},
+        workload=(Workload(rate=300.0, count=250),),
+    )
     trace = TraceBuffer()
     summary = Simulation(scenario, trace=trace, make=build).run()
     assert summary.quiet

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from plainchant.model import MS, SECOND, Duration
+from plainchant.core.model import MS, SECOND, Duration
 from plainchant.scenario import find, load
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
@@ -30,7 +30,10 @@ faults = st.one_of(
     st.builds(Fault, kind=st.just("leave"), at=moments, process=names),
     st.builds(Fault, kind=st.just("pause"), at=moments, process=names, length=lengths),
     st.builds(
-        Fault, kind=st.just("partition"), at=moments, length=lengths,
+        Fault,
+        kind=st.just("partition"),
+        at=moments,
+        length=lengths,
         parts=st.sets(names, min_size=1, max_size=4).map(_parts),
     ),
     st.builds(Fault, kind=st.just("cut"), at=moments, length=lengths, source=names, target=names),
@@ -54,7 +57,9 @@ faults = st.one_of(
         Fault(kind="crash", at=Duration(524 * MS), process="p4"),
         Fault(kind="partition", at=Duration(512 * MS), length=Duration(172 * MS), parts=_parts({"p5"})),
     ],
-    seed=0, history=3, resilience=0,
+    seed=0,
+    history=3,
+    resilience=0,
 )
 @example(
     # A sequencer that slept, numbered for itself, and wished to leave was excluded: it has not left, it halts.
@@ -65,20 +70,25 @@ faults = st.one_of(
         Fault(kind="leave", at=Duration(410 * MS), process="p1"),
         Fault(kind="partition", at=Duration(12 * MS), length=Duration(203 * MS), parts=_parts({"p5", "p3"})),
         Fault(kind="partition", at=Duration(430 * MS), length=Duration(82 * MS), parts=_parts({"p1", "p4", "p2"})),
-        Fault(
-            kind="clog", at=Duration(566 * MS), length=Duration(60 * MS), source="p2", target="p1", delay=Duration(93 * MS)
-        ),
+        Fault(kind="clog", at=Duration(566 * MS), length=Duration(60 * MS), source="p2", target="p1", delay=Duration(93 * MS)),
     ],
-    seed=193, history=8, resilience=0,
+    seed=193,
+    history=8,
+    resilience=0,
 )
-def test_no_schedule_of_faults_breaks_a_promise(
-    schedule: list[Fault], seed: int, history: int, resilience: int
-) -> None:
+def test_no_schedule_of_faults_breaks_a_promise(schedule: list[Fault], seed: int, history: int, resilience: int) -> None:
     scenario = Scenario(
-        protocol="sequencer", name="schedule", seed=seed, duration=Duration(1 * SECOND), drain=Duration(30 * SECOND),
-        members=MEMBERS, groups={"g": MEMBERS}, parameters={"history": history, "window": 4, "resilience": resilience},
+        protocol="sequencer",
+        name="schedule",
+        seed=seed,
+        duration=Duration(1 * SECOND),
+        drain=Duration(30 * SECOND),
+        members=MEMBERS,
+        groups={"g": MEMBERS},
+        parameters={"history": history, "window": 4, "resilience": resilience},
         network=Network(delay=Delay("uniform", Duration(MS // 2), Duration(2 * MS)), loss=0.03, duplicate=0.03, reorder=0.05),
-        workload=(Workload(rate=60.0, arrivals="poisson"),), fault=tuple(schedule),
+        workload=(Workload(rate=60.0, arrivals="poisson"),),
+        fault=tuple(schedule),
     )
     outcome = sweep.run(seed, scenario=scenario, least_events=0)
     # Uniformity is promised against at most `resilience` lost members, and these schedules may lose more.
@@ -101,8 +111,13 @@ def test_a_view_that_binds_the_survivors_to_the_dead_is_withdrawn() -> None:
     members = ("p1", "p2", "p3")
     cut = Fault(kind="partition", at=Duration(500 * MS), length=Duration(340 * MS), parts=(("p1", "p2"), ("p3",)))
     scenario = Scenario(
-        protocol="sequencer", name="withdrawn", duration=Duration(1_500 * MS), drain=Duration(30 * SECOND), members=members,
-        groups={"g": members}, workload=(Workload(rate=50.0),),
+        protocol="sequencer",
+        name="withdrawn",
+        duration=Duration(1_500 * MS),
+        drain=Duration(30 * SECOND),
+        members=members,
+        groups={"g": members},
+        workload=(Workload(rate=50.0),),
         fault=(cut, Fault(kind="crash", at=Duration(640 * MS), process="p2")),
     )
     outcome = sweep.run(0, scenario=scenario, least_events=0)

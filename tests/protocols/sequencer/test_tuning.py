@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from plainchant.model import MS, SECOND, Duration
+from plainchant.core.model import MS, SECOND, Duration
 from plainchant.protocols.buffers import charge
 from plainchant.protocols.registry import Surroundings, describe
 from plainchant.protocols.sequencer.parameters import Parameters
@@ -67,6 +67,7 @@ def test_times_that_were_given_bound_those_that_were_not() -> None:
     assert short.suspect_after == 300 * MS
     slow = Parameters(heartbeat=Duration(800 * MS), suspect_after=Duration(3 * SECOND), patience=Duration(6 * SECOND))
     assert tune(slow, Surroundings(3, 1_400, MIB, frozenset({"heartbeat"}))).suspect_after == 2_400 * MS
+
 
 def test_the_registry_tunes() -> None:
     description = describe("sequencer")

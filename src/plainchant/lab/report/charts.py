@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ...trace.svg import Drawing, short, steps_between, width_of
+from ..draw.svg import Drawing, short, steps_between, width_of
 from .overview import quantile
 
 _WIDTH: Final = 520

@@ -13,9 +13,9 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from ...trace.diagram_layout import Message, Place, message_of
-from ...trace.explain_words import natural
-from ...trace.reference import Violation
+from ..draw.layout import Message, Place, message_of
+from ..explain.words import natural
+from ..properties import Violation
 from .overview import SPARSE, with_moments
 from .source import Rows
 from .words import Row

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ...trace.explain_words import natural
-from ...trace.show import moments
+from ..explain.words import natural
+from ..show import moments
 from .source import WHOLE_RUN_MAX, Rows
 
 BINS: Final = 120

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ... import __version__
-from ...trace.reference import PROPERTIES
+from ..properties import PROPERTIES
 from . import html, sections, words
 from .choose import prepare
 from .overview import Overview, overview

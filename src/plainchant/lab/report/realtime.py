@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...trace.svg import short
+from ..draw.svg import short
 from ..metrics import REAL_TIME, Timings, measure, timings
 from . import html
 from .overview import count_values
@@ -53,8 +53,17 @@ _TOLD: Final[tuple[tuple[str, str], ...]] = (
     ("memory modules that crashed", "module_crashes"),
 )
 _SUMMED: Final = (
-    "due", "missed", "admitted", "rejected", "rotations", "joins", "broken", "decisions", "decided_against",
-    "timing_faults", "module_crashes",
+    "due",
+    "missed",
+    "admitted",
+    "rejected",
+    "rotations",
+    "joins",
+    "broken",
+    "decisions",
+    "decided_against",
+    "timing_faults",
+    "module_crashes",
 )
 _ALWAYS: Final = ("exclusion_p50_ns", "exclusion_max_ns")
 """Any run with a crash has these: by themselves they are no reason for a section."""

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from ...model import SECOND
-from ...trace.svg import Drawing, short, steps_between, width_of
+from ...core.model import SECOND
+from ..draw.svg import Drawing, short, steps_between, width_of
 from ..recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
 from .charts import compact

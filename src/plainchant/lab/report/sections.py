@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...trace.explain_words import natural
-from ...trace.svg import short
+from ..draw.svg import short
+from ..explain.words import natural
 from ..metrics import measure
 from . import html, words
 from .charts import bars, histogram, summary

@@ -25,10 +25,10 @@ import pyarrow.dataset as ds
 
 from ...trace import SCHEMA, MalformedTrace, read, validate
 from ...trace.reader import find_files
-from ...trace.reference import PROPERTIES, Outcome, Verification, Violation
 from ..check import check
 from ..errors import LabError
 from ..parts import plan
+from ..properties import PROPERTIES, Outcome, Verification, Violation
 from ..session import failures_as_sentences, session
 from ..verify import verify
 

@@ -8,13 +8,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...model import PlainchantError, UsageError
-from ...trace.diagram_layout import Message
-from ...trace.explain import Explainer
-from ...trace.explain_reading import explainer_of
-from ...trace.reference import PROPERTIES, Violation
-from ...trace.show import about, name_of
-from ...trace.svg import short
+from ...core.model import PlainchantError, UsageError
+from ..draw.layout import Message
+from ..draw.svg import short
+from ..explain.explainer import Explainer
+from ..explain.reading import explainer_of
+from ..properties import PROPERTIES, Violation
+from ..show import about, name_of
 from . import html, words
 from .choose import Scene, scene_of_message, scene_of_violation
 from .source import Rows, Subject

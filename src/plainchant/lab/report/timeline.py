@@ -6,9 +6,9 @@ from __future__ import annotations
 from itertools import accumulate, groupby
 from typing import Final
 
-from ...model import SECOND
-from ...trace.explain_words import natural
-from ...trace.svg import Drawing, short, steps_between, width_of
+from ...core.model import SECOND
+from ..draw.svg import Drawing, short, steps_between, width_of
+from ..explain.words import natural
 from . import words
 from .charts import compact
 from .overview import BINS, LANES_MAX, RunInBins

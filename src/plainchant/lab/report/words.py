@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...model import MS, SECOND, US
-from ...trace.ring_words import act
-from ...trace.show import decode, name_of, summarise
-from ...trace.svg import short
+from ...core.model import MS, SECOND, US
+from ..draw.svg import short
+from ..explain.ring_words import act
+from ..show import decode, name_of, summarise
 
 Row = dict[str, Any]
 """A row of a trace, by column, with ``moment``: when it happened on the clock that the report uses."""

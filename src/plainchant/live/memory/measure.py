@@ -25,8 +25,8 @@ from typing import Final
 
 import msgspec
 
+from ...core.model import MS, US
 from ...group import Group
-from ...model import MS, US
 from ..node import Node
 from ..transport import Address
 from .segments import CommonMemoryError
@@ -135,9 +135,7 @@ def summary(values: Sequence[int]) -> Reading:
     """
     ordered = sorted(values)
     last = len(ordered) - 1
-    return Reading(
-        len(ordered), ordered[last // 2], ordered[round(last * 0.99)], ordered[round(last * 0.999)], ordered[last]
-    )
+    return Reading(len(ordered), ordered[last // 2], ordered[round(last * 0.99)], ordered[round(last * 0.999)], ordered[last])
 
 
 def parameters(copies: int, size: int) -> Mapping[str, object]:

@@ -33,8 +33,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ...memory import FAILED, MOST_PLACES, Connection, Entry, Header, Layout
-from ...model import PlainchantError, UsageError
+from ...core.memory import FAILED, MOST_PLACES, Connection, Entry, Header, Layout
+from ...core.model import PlainchantError, UsageError
 
 PATIENCE: Final = 0.25
 """Seconds after which the holder of a lock is taken to be stopped."""
@@ -141,7 +141,7 @@ def _in_room(path: Path, length: int) -> Iterator[None]:
 
 
 class Segment:
-    """One module as one process has it; a ``Copy`` (:mod:`plainchant.memory`) for the time of a step."""
+    """One module as one process has it; a ``Copy`` (:mod:`plainchant.core.memory`) for the time of a step."""
 
     def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
         self.path = path
@@ -320,7 +320,14 @@ class Segment:
             return known[1]
         entry, exit_, wish, last, read, flags, length, name = _CONNECTION.unpack(raw)
         connection = Connection(
-            name[:length].decode(), entry, exit_, bool(flags & _GONE), bool(flags & _SENDS), bool(flags & _PRESENT), wish, last,
+            name[:length].decode(),
+            entry,
+            exit_,
+            bool(flags & _GONE),
+            bool(flags & _SENDS),
+            bool(flags & _PRESENT),
+            wish,
+            last,
             read,
         )
         self._known_connections[place] = (raw, connection)
@@ -331,9 +338,7 @@ class Segment:
         bank = 2 if self._memory[position] == 1 else 1
         name = _encoded(connection.process)
         at = self._at.connections + (2 * place + bank - 1) * _CONNECTION.size
-        flags = (
-            (_GONE if connection.gone else 0) | (_SENDS if connection.sends else 0) | (_PRESENT if connection.present else 0)
-        )
+        flags = (_GONE if connection.gone else 0) | (_SENDS if connection.sends else 0) | (_PRESENT if connection.present else 0)
         numbers = (connection.entry, connection.exit, connection.wish, connection.last, connection.read)
         _CONNECTION.pack_into(self._memory, at, *numbers, flags, len(name), name)
         self._changes[position] = bank
@@ -361,14 +366,46 @@ class Segment:
         if known is not None and known[0] == raw:
             return known[1]
         (
-            stamp, number, first, offset, total, size, listed, done, seen, voted, count, kind, place, flags, decided, length,
+            stamp,
+            number,
+            first,
+            offset,
+            total,
+            size,
+            listed,
+            done,
+            seen,
+            voted,
+            count,
+            kind,
+            place,
+            flags,
+            decided,
+            length,
             name,
         ) = _ENTRY.unpack(raw)
         sender = name[:length].decode()
         filled, available, local = bool(flags & _FILLED), bool(flags & _AVAILABLE), bool(flags & _LOCAL)
         entry = Entry(
-            stamp, place, sender, first, count, offset, total, size, filled, available, listed, done, seen, voted, local,
-            _DECISIONS[decided], bool(flags & _IS_REMOVED), number, kind,
+            stamp,
+            place,
+            sender,
+            first,
+            count,
+            offset,
+            total,
+            size,
+            filled,
+            available,
+            listed,
+            done,
+            seen,
+            voted,
+            local,
+            _DECISIONS[decided],
+            bool(flags & _IS_REMOVED),
+            number,
+            kind,
         )
         self._known_entries[slot] = (raw, entry)
         return entry
@@ -378,13 +415,31 @@ class Segment:
         bank = 2 if self._memory[position] in (1, 1 + _REMOVED) else 1
         name = _encoded(entry.sender)
         flags = (
-            (_FILLED if entry.filled else 0) | (_AVAILABLE if entry.available else 0) | (_LOCAL if entry.local else 0)
+            (_FILLED if entry.filled else 0)
+            | (_AVAILABLE if entry.available else 0)
+            | (_LOCAL if entry.local else 0)
             | (_IS_REMOVED if entry.removed else 0)
         )
         _ENTRY.pack_into(
-            self._memory, self._at.entries + (2 * slot + bank - 1) * _ENTRY.size, entry.stamp, entry.number,
-            entry.first, entry.offset, entry.total, entry.size, entry.listed, entry.done, entry.seen, entry.voted, entry.count,
-            entry.kind, entry.place, flags, _DECISIONS.index(entry.decision), len(name), name,
+            self._memory,
+            self._at.entries + (2 * slot + bank - 1) * _ENTRY.size,
+            entry.stamp,
+            entry.number,
+            entry.first,
+            entry.offset,
+            entry.total,
+            entry.size,
+            entry.listed,
+            entry.done,
+            entry.seen,
+            entry.voted,
+            entry.count,
+            entry.kind,
+            entry.place,
+            flags,
+            _DECISIONS.index(entry.decision),
+            len(name),
+            name,
         )
         self._changes[position] = bank + _REMOVED if entry.removed else bank
         self._listed = None

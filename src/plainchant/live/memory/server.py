@@ -52,8 +52,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...memory import Layout, Port
-from ...model import UsageError
+from ...core.memory import Layout, Port
+from ...core.model import UsageError
 from .segments import PATIENCE, CommonMemoryError, Segment, check_layout, make
 
 SHARED: Final = Path("/dev/shm")

@@ -32,9 +32,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from ...engine import Engine
-from ...memory import FAILED, Connect, Directory, Disconnect, Nap, Operate, Procedure, Request, Until
-from ...model import MS, SECOND, US, Failure, PlainchantError, ProtocolError
+from ...core.engine import Engine
+from ...core.memory import FAILED, Connect, Directory, Disconnect, Nap, Operate, Procedure, Request, Until
+from ...core.model import MS, SECOND, US, Failure, PlainchantError, ProtocolError
 from .segments import CommonMemoryError
 from .server import Attachment, MailboxServer
 from .timers import ClockTimer

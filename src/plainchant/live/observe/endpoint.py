@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...model import UsageError
+from ...core.model import UsageError
 from ..names import format_address, parse_address
 from ..transport import Address
 from .extra import need
@@ -41,7 +41,7 @@ def where(text: str) -> Address:
     try:
         return parse_address(f"{LOOPBACK}:{port}" if port.isdecimal() else text)
     except UsageError as error:
-        raise UsageError(f"metrics are found at an address or a port, such as \"{LOOPBACK}:9464\" or \"9464\": {error}") from None
+        raise UsageError(f'metrics are found at an address or a port, such as "{LOOPBACK}:9464" or "9464": {error}') from None
 
 
 class Endpoint:

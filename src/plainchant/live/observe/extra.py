@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ...model import UsageError
+from ...core.model import UsageError
 
 
 def need(module: str, what: str) -> Any:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ... import __version__
-from ...model import SECOND, UsageError
+from ...core.model import SECOND, UsageError
 from .extra import need
 from .sampling import Histogram
 
@@ -171,11 +171,17 @@ _G: Final = ("group",)
 METRICS: Final = (
     Metric("plainchant_node_info", GAUGE, ("process", "place", "protocol", "version"), "Who this is; always 1.", _info),
     Metric(
-        "plainchant_node_alive", GAUGE, (), "1 while the process takes part; 0 when it was halted.",
+        "plainchant_node_alive",
+        GAUGE,
+        (),
+        "1 while the process takes part; 0 when it was halted.",
         lambda snapshot: [((), int(snapshot.host.alive))],
     ),
     Metric(
-        "plainchant_halts_total", COUNTER, ("reason",), "Times that this node was halted, by reason: 0 or 1.",
+        "plainchant_halts_total",
+        COUNTER,
+        ("reason",),
+        "Times that this node was halted, by reason: 0 or 1.",
         lambda snapshot: [((reason,), number) for reason, number in list(snapshot.observer.halts.items())],
     ),
     Metric(
@@ -187,24 +193,38 @@ METRICS: Final = (
     ),
     Metric("plainchant_messages_sent_total", COUNTER, _G, "Messages that the protocol has taken to send.", _of_group("sent")),
     Metric(
-        "plainchant_messages_delivered_total", COUNTER, _G, "Messages of all members that were delivered here.",
+        "plainchant_messages_delivered_total",
+        COUNTER,
+        _G,
+        "Messages of all members that were delivered here.",
         _of_group("delivered"),
     ),
     Metric(
-        "plainchant_own_messages_delivered_total", COUNTER, _G, "The number of the last own message that was delivered here.",
+        "plainchant_own_messages_delivered_total",
+        COUNTER,
+        _G,
+        "The number of the last own message that was delivered here.",
         _of_group("own_delivered"),
     ),
     Metric(
-        "plainchant_own_messages_stable_total", COUNTER, _G, "The number of the last own message that all members hold.",
+        "plainchant_own_messages_stable_total",
+        COUNTER,
+        _G,
+        "The number of the last own message that all members hold.",
         _of_group("own_stable"),
     ),
     Metric("plainchant_message_sent_bytes_total", COUNTER, _G, "Bytes of the messages taken to send.", _of_group("sent_bytes")),
     Metric(
-        "plainchant_message_delivered_bytes_total", COUNTER, _G,
-        "Bytes of the messages delivered, in batches: up to 5 more a message.", _of_group("delivered_bytes"),
+        "plainchant_message_delivered_bytes_total",
+        COUNTER,
+        _G,
+        "Bytes of the messages delivered, in batches: up to 5 more a message.",
+        _of_group("delivered_bytes"),
     ),
     Metric(
-        "plainchant_message_latency_seconds", HISTOGRAM, _G,
+        "plainchant_message_latency_seconds",
+        HISTOGRAM,
+        _G,
         "From `send` to the own delivery, of sampled messages without deadlines.",
         lambda snapshot: [((name,), figures.latency.copy()) for name, figures in list(snapshot.observer.figures.items())],
     ),
@@ -215,16 +235,19 @@ METRICS: Final = (
     Metric(
         "plainchant_unread_bytes", GAUGE, _G, "What was delivered and not read, with 64 a message.", _of_group("unread_bytes")
     ),
+    Metric("plainchant_unread_limit_bytes", GAUGE, _G, "Where the group's senders are slowed down.", _of_group("unread_limit")),
     Metric(
-        "plainchant_unread_limit_bytes", GAUGE, _G, "Where the group's senders are slowed down.", _of_group("unread_limit")
-    ),
-    Metric(
-        "plainchant_blocked_seconds_total", COUNTER, _G, "Time during which a `send` waited for room.",
+        "plainchant_blocked_seconds_total",
+        COUNTER,
+        _G,
+        "Time during which a `send` waited for room.",
         _of_group("blocked_ns", 1 / SECOND),
     ),
     Metric("plainchant_blocked_senders", GAUGE, _G, "Calls of `send` that wait for room now.", _of_group("blocked_senders")),
     Metric(
-        "plainchant_overfull_seconds_total", COUNTER, _G,
+        "plainchant_overfull_seconds_total",
+        COUNTER,
+        _G,
         "Time during which too much was unread, so that others were slowed down.",
         _of_group("overfull_ns", 1 / SECOND),
     ),
@@ -233,21 +256,32 @@ METRICS: Final = (
     Metric("plainchant_view_number", GAUGE, _G, "The number of the view in force.", _view_number),
     Metric("plainchant_views_total", COUNTER, _G, "Views that this process has seen.", _of_group("views")),
     Metric(
-        "plainchant_arrivals_total", COUNTER, _G, "Members that came, as views said.",
+        "plainchant_arrivals_total",
+        COUNTER,
+        _G,
+        "Members that came, as views said.",
         lambda snapshot: [((name,), figures.arrivals) for name, figures in list(snapshot.observer.figures.items())],
     ),
     Metric(
-        "plainchant_departures_total", COUNTER, ("group", "reason"),
-        "Members that are gone, as views said: who left, and who was excluded and why.", _departures,
+        "plainchant_departures_total",
+        COUNTER,
+        ("group", "reason"),
+        "Members that are gone, as views said: who left, and who was excluded and why.",
+        _departures,
     ),
     # what protocols do
     Metric(
-        "plainchant_protocol_events_total", COUNTER, ("group", "kind"),
+        "plainchant_protocol_events_total",
+        COUNTER,
+        ("group", "kind"),
         "What the protocol recorded: suspicions, elections, blocked senders, ... (the kinds of a trace's rows).",
         lambda snapshot: [((group, kind), number) for group, kind, number in snapshot.recorded],
     ),
     Metric(
-        "plainchant_retransmitted_packets_total", COUNTER, _G, "Packets that the protocol sent again.",
+        "plainchant_retransmitted_packets_total",
+        COUNTER,
+        _G,
+        "Packets that the protocol sent again.",
         lambda snapshot: [((group,), number) for group, number in list(snapshot.observer.retransmitted.items())],
     ),
     # packets
@@ -256,31 +290,42 @@ METRICS: Final = (
     Metric("plainchant_packets_received_total", COUNTER, (), "Packets that came, of whatever kind.", _of_transport("received")),
     Metric("plainchant_packets_received_bytes_total", COUNTER, (), "Their bytes.", _of_transport("received_bytes")),
     Metric(
-        "plainchant_packets_refused_total", COUNTER, ("kind",),
+        "plainchant_packets_refused_total",
+        COUNTER,
+        ("kind",),
         "Packets that had to wait, were given up or not taken, by kind.",
         lambda snapshot: [((kind,), number) for kind, number in snapshot.refused.items()],
     ),
     Metric("plainchant_peers", GAUGE, (), "Other processes in the address book.", _statistic("peers")),
     Metric(
-        "plainchant_sessions", GAUGE, (), "Sessions of other processes that are remembered, where there is a key.",
+        "plainchant_sessions",
+        GAUGE,
+        (),
+        "Sessions of other processes that are remembered, where there is a key.",
         _statistic("sessions"),
     ),
     Metric(
-        "plainchant_sealed_with", GAUGE, ("key",), "How many of the others seal with a key: one that nobody uses can be dropped.",
+        "plainchant_sealed_with",
+        GAUGE,
+        ("key",),
+        "How many of the others seal with a key: one that nobody uses can be dropped.",
         _sealed_with,
     ),
     # the process
     Metric(
-        "plainchant_event_loop_lag_seconds", HISTOGRAM, (),
+        "plainchant_event_loop_lag_seconds",
+        HISTOGRAM,
+        (),
         "How late a timer of the event loop is, looked at four times a second.",
         lambda snapshot: [((), snapshot.observer.lag.copy())],
     ),
-    Metric(
-        "plainchant_spool_bytes_total", COUNTER, (), "Bytes written to the spool.", _spool(lambda spool: spool.bytes_written)
-    ),
+    Metric("plainchant_spool_bytes_total", COUNTER, (), "Bytes written to the spool.", _spool(lambda spool: spool.bytes_written)),
     Metric("plainchant_spool_rows_total", COUNTER, (), "Rows written to the spool.", _spool(lambda spool: spool.rows_written)),
     Metric(
-        "plainchant_spool_waiting_rows", GAUGE, (), "Rows that are not written yet: how far the spool is behind.",
+        "plainchant_spool_waiting_rows",
+        GAUGE,
+        (),
+        "Rows that are not written yet: how far the spool is behind.",
         _spool(lambda spool: spool.rows_waiting),
     ),
     Metric("plainchant_spool_free_bytes", GAUGE, (), "Room left where the spool is.", _spool(_free)),

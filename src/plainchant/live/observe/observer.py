@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from ...core.model import Reason, UsageError, View
 from ...group import Group
-from ...model import Reason, UsageError, View
 from .extra import need
 from .sampling import LAGS, LATENCIES, Histogram, Pace
 

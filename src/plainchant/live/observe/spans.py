@@ -33,8 +33,8 @@ from zlib import crc32
 import msgspec
 
 from ... import __version__
+from ...core.model import SECOND, Reason, UsageError, View
 from ...group import Group
-from ...model import SECOND, Reason, UsageError, View
 from ..presence import base_of
 from .extra import need
 
@@ -272,9 +272,9 @@ class Tracing:
             self._given[group, view, joiner] = time.time_ns()
             return
         if joiner is not None:
-            began, name = self._given.pop((group, view, joiner), None), "plainchant.state.give"
+            began, name = self._given.pop((group, view, joiner), None), "plainchant.layers.state.give"
         else:
-            began, name = self._awaited.pop(group, (None, None))[0], "plainchant.state.receive"
+            began, name = self._awaited.pop(group, (None, None))[0], "plainchant.layers.state.receive"
         if began is None:
             return
         told = self._attributes(group, view=view, joiner=joiner, donor=detail.get("donor"), bytes=detail.get("bytes"))

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...engine import Engine, Host, PerGroup
-from ...model import MS, GroupId, ProcessId
+from ...core.engine import Engine, Host, PerGroup
+from ...core.model import MS, GroupId, ProcessId
 from ..registry import Description, Promise
 from .box import layout
 from .engine import Dedos
@@ -82,7 +82,19 @@ DESCRIPTION = Description(
     make=maker(),
     promises=promises,
     faults=(
-        "crash", "restart", "join", "leave", "pause", "module", "slow", "node", "processor", "lan", "loss", "clog", "omit",
+        "crash",
+        "restart",
+        "join",
+        "leave",
+        "pause",
+        "module",
+        "slow",
+        "node",
+        "processor",
+        "lan",
+        "loss",
+        "clog",
+        "omit",
         "sluggish",
     ),
     settle=settle,

@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
-from ...engine import Host
-from ...memory import Connection, Copy, Entry, Header, Layout, Operate, Step
-from ...model import Batch, GroupId, Number, ProcessId, Reason
+from ...core.engine import Host
+from ...core.memory import Connection, Copy, Entry, Header, Layout, Operate, Step
+from ...core.model import Batch, GroupId, Number, ProcessId, Reason
 from .parameters import Parameters
 from .rules import Rules
 

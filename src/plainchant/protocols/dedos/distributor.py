@@ -15,15 +15,15 @@ messages: so all members see them at the same point, and who joins knows its fir
 from the latest epoch that anybody knows. Nodes that had not promised that epoch went another way, and are fenced. It loads
 everything that not every receiver has read. The first number that nobody holds ends it: since receivers read in order nobody has
 read that one or any after it, so those numbers are void and their messages are numbered again. Then the epoch begins, with a
-change that names all members. """
+change that names all members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ...engine import Host
-from ...model import Batch, GroupId, Packet, ProcessId, Reason
+from ...core.engine import Host
+from ...core.model import Batch, GroupId, Packet, ProcessId, Reason
 from .box import CHANGE, JOINS, LEAVES, MESSAGES, Element
 from .packets import (
     AcksOnly,
@@ -365,8 +365,15 @@ class Distributor:
         self.transmit(
             [peer.relay],
             SyncInit(
-                self.group, self.epoch, self.begin, peer.start, self.next - 1, self.oldest, self.first_nodes,
-                self.reported.get(peer.node, -1), sync,
+                self.group,
+                self.epoch,
+                self.begin,
+                peer.start,
+                self.next - 1,
+                self.oldest,
+                self.first_nodes,
+                self.reported.get(peer.node, -1),
+                sync,
             ),
         )
 

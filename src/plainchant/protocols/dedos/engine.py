@@ -8,16 +8,16 @@ never more than one; when it is gone the next one knows. A node without networke
 halt.
 
 The relay hosts the distributors of those groups that were assigned to its node. Who starts a distributor, because a group is
-formed or the distributor is lost, takes the node with the fewest (``load``), and if several start one the later epoch wins. """
+formed or the distributor is lost, takes the node with the fewest (``load``), and if several start one the later epoch wins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Final
 
-from ...engine import Engine, Host
-from ...memory import Connect, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
-from ...model import Failure, Form, GroupId, Join, Met, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
+from ...core.engine import Engine, Host
+from ...core.memory import Connect, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
+from ...core.model import Failure, Form, GroupId, Join, Met, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
 from .distributor import Distributor
 from .member import Member
 from .nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned

@@ -41,9 +41,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...engine import Engine, Host
-from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Step, Until
-from ...model import Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from ...core.engine import Engine, Host
+from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Step, Until
+from ...core.model import Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
 from . import box as boxes
 from . import intra_steps as steps
 from .box import MESSAGES, Box, Element

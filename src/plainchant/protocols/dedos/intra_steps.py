@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from ...memory import Connection, Copy, Header
-from ...model import Batch, ProcessId, ProtocolError
+from ...core.memory import Connection, Copy, Header
+from ...core.model import Batch, ProcessId, ProtocolError
 from .box import CHANGE, Element, changed, delete, free_slot, numbered, purge, put, receivers, restore, set_present
 from .packets import Change, change_from_bytes, change_to_bytes
 
@@ -52,9 +52,7 @@ def free_complete(copy: Copy) -> bool:
     return True
 
 
-def put_change(
-    copy: Copy, known: tuple[ProcessId, ...], last: int, failed: Container[ProcessId]
-) -> tuple[int, Element] | None:
+def put_change(copy: Copy, known: tuple[ProcessId, ...], last: int, failed: Container[ProcessId]) -> tuple[int, Element] | None:
     """Puts a change into the order if the receivers in the list are not those of the last one: that is the newest that is stored
     after ``last``, or what this process knows. Gives it, with its number."""
     changes = [each for each in numbered(copy).values() if each[1].kind == CHANGE and each[1].stamp > last]

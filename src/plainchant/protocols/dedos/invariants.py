@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ...memory import Copy, Entry
-from ...model import ProcessId
+from ...core.memory import Copy, Entry
+from ...core.model import ProcessId
 from .box import MESSAGES, Element, numbered, place_of
 from .intra_steps import everybody_is_present
 

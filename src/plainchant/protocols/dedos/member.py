@@ -13,7 +13,7 @@ memory, where it stays until everybody has read it (the header's ``oldest`` says
 nowhere else. The procedure looks at the mailbox even if the application does not read, since a crash has to be noticed.
 
 **Recovering.** In a box that has become the active one the P-flags are not set. Each receiver restores what it keeps, one
-message a step, and sets its own; then it goes on. While any flag is missing nobody stores anything new there. """
+message a step, and sets its own; then it goes on. While any flag is missing nobody stores anything new there."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...engine import Host
-from ...memory import FAILED, Connection, Copy, Nap, Port, Procedure, Request
-from ...model import Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
+from ...core.engine import Host
+from ...core.memory import FAILED, Connection, Copy, Nap, Port, Procedure, Request
+from ...core.model import Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
 from . import box as boxes
 from .box import FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import Change, change_from_bytes

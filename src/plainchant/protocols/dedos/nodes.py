@@ -31,8 +31,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from ...engine import Host
-from ...model import GroupId, Packet, ProcessId, Reason, Timer, format_duration
+from ...core.engine import Host
+from ...core.model import GroupId, Packet, ProcessId, Reason, Timer, format_duration
 from .nodes_packets import Acquaint, Claim, NewGroup, Present
 from .parameters import Parameters
 from .places import base, is_networked, node_of
@@ -424,9 +424,7 @@ class Nodes:
         parts = self._divide(own)
         for lan in range(self._parameters.lans):
             for part, claims in enumerate(parts):
-                packet = Present(
-                    own.node, own.life, time, self.identity, own.networked, own.load, claims, part, len(parts), lan
-                )
+                packet = Present(own.node, own.life, time, self.identity, own.networked, own.load, claims, part, len(parts), lan)
                 self._host.send(self._addresses(), packet, lan)
 
     def _divide(self, own: NodeState) -> list[tuple[Claim, ...]]:
@@ -474,11 +472,7 @@ class Nodes:
 
     def _leaving(self, time: int) -> list[NodesEvent]:
         now = self._host.now
-        silent = [
-            state
-            for state in self.alive.values()
-            if time - state.last > self._patience and state.node != self._node
-        ]
+        silent = [state for state in self.alive.values() if time - state.last > self._patience and state.node != self._node]
         events: list[NodesEvent] = []
         for state in sorted(silent, key=lambda state: state.node):
             rounds = self._parameters.misses

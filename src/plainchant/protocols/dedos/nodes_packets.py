@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...model import GroupId, Number, Packet, ProcessId
+from ...core.model import GroupId, Number, Packet, ProcessId
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from ...model import GroupId, Number, Packet, ProcessId, WireError
+from ...core.model import GroupId, Number, Packet, ProcessId, WireError
 from .box import Element
 
 _COUNTED: Final = 32

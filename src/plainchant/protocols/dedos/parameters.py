@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from ...memory import MOST_PLACES
-from ...model import MS, US, Duration, UsageError, parameter
+from ...core.memory import MOST_PLACES
+from ...core.model import MS, US, Duration, UsageError, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,12 +43,17 @@ class Parameters:
     window: int = parameter(4, "messages of a sender that wait for a number at once", minimum=1, maximum=256)
     places: int = parameter(16, "processes that can be connected to a mailbox at once", minimum=2, maximum=MOST_PLACES)
     room: int = parameter(
-        8192, "bytes that an element of a mailbox holds; the names of all members have to fit", unit="bytes", minimum=64,
+        8192,
+        "bytes that an element of a mailbox holds; the names of all members have to fit",
+        unit="bytes",
+        minimum=64,
         maximum=1 << 20,
     )
     poll: Duration = parameter(
-        Duration(20 * MS), "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then",
-        unit="duration", minimum=1,
+        Duration(20 * MS),
+        "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then",
+        unit="duration",
+        minimum=1,
     )
     operation: Duration = parameter(
         Duration(50 * US), "longest time that an operation on a mailbox should take", unit="duration", minimum=1
@@ -63,8 +68,10 @@ class Parameters:
         Duration(100 * MS), "each node says so often that it is there (pi)", unit="duration", minimum=1
     )
     delta: Duration = parameter(
-        Duration(50 * MS), "longest time that a broadcast takes, repetitions and clock differences included (D)",
-        unit="duration", minimum=1,
+        Duration(50 * MS),
+        "longest time that a broadcast takes, repetitions and clock differences included (D)",
+        unit="duration",
+        minimum=1,
     )
     misses: int = parameter(5, "a node that was not heard in so many rounds has crashed", minimum=1)
     lans: int = parameter(1, "networks; with 2 the second is used when the first has crashed", minimum=1, maximum=2)

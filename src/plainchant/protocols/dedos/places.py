@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .parameters import Parameters
 
 ALONE: Final = "node"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ...engine import Host
-from ...memory import Connect, Disconnect, Layout, Nap, Port, Request
-from ...model import GroupId
+from ...core.engine import Host
+from ...core.memory import Connect, Disconnect, Layout, Nap, Port, Request
+from ...core.model import GroupId
 from .parameters import Parameters
 
 

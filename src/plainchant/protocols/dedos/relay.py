@@ -16,7 +16,7 @@ boxes; what the next number is follows from the mailbox. So a relay that takes o
 and reports to the distributor.
 
 **Epochs.** Who promises an epoch stores nothing of an earlier one from then on, and answers with what the mailbox holds. The
-epoch begins here with its SYNCINIT: numbers that the new distributor did not find anywhere are void. """
+epoch begins here with its SYNCINIT: numbers that the new distributor did not find anywhere are void."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...engine import Host
-from ...memory import FAILED, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
-from ...model import GroupId, Packet, ProcessId, Reason, WireError
+from ...core.engine import Host
+from ...core.memory import FAILED, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
+from ...core.model import GroupId, Packet, ProcessId, Reason, WireError
 from . import box as boxes
 from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import (
@@ -465,9 +465,7 @@ class Relay:
                 return str(result)
         return "recovering"
 
-    def _place(
-        self, copy: Copy, *, number: int, element: Element, change: Change | None, is_local: bool, is_active: bool
-    ) -> str:
+    def _place(self, copy: Copy, *, number: int, element: Element, change: Change | None, is_local: bool, is_active: bool) -> str:
         """StoreMsgIm, as one step on one box."""
         if is_active and self.rules.restore_flags and not boxes.is_restored(copy):
             return "recovering"
@@ -571,7 +569,14 @@ class Relay:
                 group, epoch, at, node, life = self.said()[:5]
                 said = (group, epoch, at, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
                 answer = Held(
-                    *said, packet.round, True, found.before, found.oldest, found.beyond, found.members, found.nodes,
+                    *said,
+                    packet.round,
+                    True,
+                    found.before,
+                    found.oldest,
+                    found.beyond,
+                    found.members,
+                    found.nodes,
                     found.receives,
                 )
                 if packet.epoch == self.promised:

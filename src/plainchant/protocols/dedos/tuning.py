@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from ...model import MS, SECOND, Duration
+from ...core.model import MS, SECOND, Duration
 from ..registry import Surroundings
 from .parameters import Parameters
 

@@ -5,17 +5,17 @@ protocol (``first``) tolerates crashes of processes, the second (``second``) tim
 receivers and of any senders. Both are timed: an operation on a copy takes no longer than a bound, and everything else follows
 from that (``times``).
 
-Procedures are generators of operations on common memory (:mod:`plainchant.memory`), so that they read like the seed's and can be
+Procedures are generators of operations on common memory (:mod:`.core.memory`), so that they read like the seed's and can be
 stopped anywhere. Start with ``times``, then ``sending``, ``first``, ``second``, ``receiving`` (the whole of a Receive),
-``membership`` (Join, Leave, garbage collection), ``engine``. ``rules`` has what can be taken away, to see what it was for. """
+``membership`` (Join, Leave, garbage collection), ``engine``. ``rules`` has what can be taken away, to see what it was for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...engine import Engine, Host, PerGroup
-from ...model import MS, GroupId, ProcessId
+from ...core.engine import Engine, Host, PerGroup
+from ...core.model import MS, GroupId, ProcessId
 from ..registry import Description, Promise
 from .box import layout
 from .engine import Mailbox, base

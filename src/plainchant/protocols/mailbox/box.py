@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from ...engine import Host
-from ...memory import Connection, Copy, Entry, Layout, Operate, Step
-from ...model import GroupId, Reason
+from ...core.engine import Host
+from ...core.memory import Connection, Copy, Entry, Layout, Operate, Step
+from ...core.model import GroupId, Reason
 from .parameters import Parameters
 from .rules import Rules
 from .times import Times

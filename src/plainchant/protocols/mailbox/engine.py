@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ...engine import Engine, Host
-from ...memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
-from ...model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from ...core.engine import Engine, Host
+from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
+from ...core.model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
 from . import membership
 from .box import Box
 from .message import Message

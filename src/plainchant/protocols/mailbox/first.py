@@ -1,14 +1,14 @@
 """The decision of the first protocol, which tolerates crashes (3.3.1): the first receiver that comes decides, by the a-flag.
 
 The loop is timed: each copy has a slot of ``decide``, and after a copy that was found dead everything is later by
-``times.extra``, so that nobody overtakes who has found it alive (see ``times``). """
+``times.extra``, so that nobody overtakes who has found it alive (see ``times``)."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
 
-from ...memory import FAILED, Copy, Request, Until
+from ...core.memory import FAILED, Copy, Request, Until
 from .box import Box, changed, find
 from .message import Message
 

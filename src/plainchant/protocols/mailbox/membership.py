@@ -5,7 +5,7 @@ A receiver enters at a timestamp so far ahead that every copy lists it when the 
 same way; then it reads what is earlier.
 
 Nobody waits for a process that has crashed, or left: whoever hears of it marks it in every copy, votes and sets decision flags
-in its name, and tells the mailbox server. Several may do so at once; each step changes nothing that was done. """
+in its name, and tells the mailbox server. Several may do so at once; each step changes nothing that was done."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from ...memory import FAILED, Connection, Copy, Disconnect, Request, Until
-from ...model import ProcessId
+from ...core.memory import FAILED, Connection, Copy, Disconnect, Request, Until
+from ...core.model import ProcessId
 from .box import Box, changed
 from .times import TICK
 

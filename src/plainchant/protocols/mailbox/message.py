@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...memory import Entry
+from ...core.memory import Entry
 from .box import Key
 
 

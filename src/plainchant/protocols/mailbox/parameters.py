@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from ...memory import MOST_PLACES
-from ...model import MS, US, Duration, UsageError, format_duration, parameter
+from ...core.memory import MOST_PLACES
+from ...core.model import MS, US, Duration, UsageError, format_duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, cast
 
-from ...memory import FAILED, Connection, Copy, Entry, Nap, Request, Until
-from ...model import Batch, ProcessId, Reason, View
+from ...core.memory import FAILED, Connection, Copy, Entry, Nap, Request, Until
+from ...core.model import Batch, ProcessId, Reason, View
 from . import first, second
 from .box import Box, Key, changed, find
 from .message import Message

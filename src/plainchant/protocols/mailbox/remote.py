@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engine import Engine, Host
-from ...model import (
+from ...core.engine import Engine, Host
+from ...core.model import (
     Failure,
     Form,
     GroupId,
@@ -89,9 +89,7 @@ class Remote(Engine):
             return
         self.acting = there[-1]
         session = self.host.now
-        link = self.link = Link(
-            self.host, group, self.acting, session, self.parameters, self._hear, self._lost, self._overdue
-        )
+        link = self.link = Link(self.host, group, self.acting, session, self.parameters, self._hear, self._lost, self._overdue)
         link.say(Enter(isinstance(how, Form), names))
 
     def leave(self, group: GroupId) -> None:

@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ...engine import Host
-from ...model import MS, SECOND, GroupId, ProcessId, Reason, WireError, format_duration
+from ...core.engine import Host
+from ...core.model import MS, SECOND, GroupId, ProcessId, Reason, WireError, format_duration
 from .parameters import Parameters
 from .remote_packets import AnyItem, Heard, Piece, item_from_bytes, item_to_bytes
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from ...model import Batch, GroupId, Number, Packet, ProcessId, Reason, View, WireError
+from ...core.model import Batch, GroupId, Number, Packet, ProcessId, Reason, View, WireError
 
 
 class Piece(Packet, frozen=True, array_like=True, gc=False, tag=70):
@@ -116,9 +116,7 @@ class Untimely(Item, frozen=True, array_like=True, tag=18):
     bound: Number
 
 
-AnyItem: TypeAlias = (
-    Enter | Data | Depart | Pressed | Wanted | Installed | Delivered | Gone | Refused | Halted | Away | Untimely
-)
+AnyItem: TypeAlias = Enter | Data | Depart | Pressed | Wanted | Installed | Delivered | Gone | Refused | Halted | Away | Untimely
 
 PACKETS: Final = (Piece, Heard)
 

@@ -14,23 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...engine import Engine, Host, Layer
-from ...memory import Connect, Connection, Copy, Disconnect, Nap, Operate, Port, Procedure, Request, Until
-from ...model import (
-    Batch,
-    Due,
-    Failure,
-    Form,
-    GroupId,
-    Join,
-    Packet,
-    Pressure,
-    ProcessId,
-    Propose,
-    Reason,
-    Timer,
-    View,
-)
+from ...core.engine import Engine, Host, Layer
+from ...core.memory import Connect, Connection, Copy, Disconnect, Nap, Operate, Port, Procedure, Request, Until
+from ...core.model import Batch, Due, Failure, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, Reason, Timer, View
 from . import membership
 from .box import Box
 from .engine import Mailbox, base, incarnation
@@ -348,9 +334,7 @@ class Acting(Engine):
                 self.lost.pop(other, None)
 
     def _begin(self, process: ProcessId, session: int) -> Slave:
-        slave = self.slaves[process] = Slave(
-            self.host, self.group, process, session, self.parameters, self.rules, self._clear_up
-        )
+        slave = self.slaves[process] = Slave(self.host, self.group, process, session, self.parameters, self.rules, self._clear_up)
         if process in self.lost:
             slave.halt(self.lost[process])
         elif self.leaving:

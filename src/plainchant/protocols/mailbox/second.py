@@ -11,7 +11,7 @@ the same, in a place that its sender finds if it comes after all; else two recei
 different quorums. For processes that are gone ``membership.collect`` has voted.
 
 Who has no decision flag in a copy only *listens* there (A.1.2): it changes nothing, and waits for the decision of the others. A
-process that joins may have a flag in one copy and none in another. """
+process that joins may have a flag in one copy and none in another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from ...memory import FAILED, Copy, Entry, Request, Until
+from ...core.memory import FAILED, Copy, Entry, Request, Until
 from .box import Box, changed, find, majority, receivers
 from .message import Message
 
@@ -152,9 +152,7 @@ def _settle(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
     return without
 
 
-def _would_settle(
-    box: Box, batch: list[Message], copy: Copy
-) -> tuple[list[tuple[Message, bool]], list[Message]]:
+def _would_settle(box: Box, batch: list[Message], copy: Copy) -> tuple[list[tuple[Message, bool]], list[Message]]:
     """Those that have a decision or a quorum for one, each with whether it has none yet; and those that have no quorum."""
     setting, without = [], []
     for message in batch:

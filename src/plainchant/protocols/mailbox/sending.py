@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from ...memory import FAILED, Copy, Entry, Request, Until
-from ...model import SECOND, Batch
+from ...core.memory import FAILED, Copy, Entry, Request, Until
+from ...core.model import SECOND, Batch
 from .box import Box, Key, changed, find, receivers
 
 LONGEST_LEAD: Final = 1 * SECOND

@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from ...memory import MOST_PLACES
-from ...model import MS, US
+from ...core.memory import MOST_PLACES
+from ...core.model import MS, US
 from ..registry import Surroundings
 from .parameters import Parameters
 

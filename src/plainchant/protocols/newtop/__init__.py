@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...engine import Engine, Host
-from ...model import GroupId, ProcessId
+from ...core.engine import Engine, Host
+from ...core.model import GroupId, ProcessId
 from ..registry import Description, Promise
 from .packets import PACKETS
 from .parameters import Parameters

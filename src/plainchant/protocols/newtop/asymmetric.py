@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Request
 
 AHEAD: Final = 64

@@ -24,7 +24,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .matrix import FOREVER, Column
 from .packets import Data, Vector, Word
 from .part import BLOCK, Part

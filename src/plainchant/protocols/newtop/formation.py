@@ -35,7 +35,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from ...model import Consent, GroupId, Invitation, ProcessId, Reason, View
+from ...core.model import Consent, GroupId, Invitation, ProcessId, Reason, View
 from .membership import LEFT
 from .packets import Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
 
@@ -449,8 +449,14 @@ class Formations:
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         self.plans[group] = _Convened(plan, attempt, tuple(leaders))
         self.host.record(
-            "form", group, stage="plan", form=plan.form, number=plan.number, members=list(plan.members),
-            parts=[list(one) for one in parts], situation=f"plan of {len(parts)} parts" if leaders else "lets joiners in",
+            "form",
+            group,
+            stage="plan",
+            form=plan.form,
+            number=plan.number,
+            members=list(plan.members),
+            parts=[list(one) for one in parts],
+            situation=f"plan of {len(parts)} parts" if leaders else "lets joiners in",
         )
         self.process.say(part, Move(plan))
         for leader in leaders:
@@ -536,7 +542,12 @@ class Formations:
             signatures=process.signatures(part),
         )
         self.host.record(
-            "form", group, stage="enter", form=plan.form, number=plan.number, situation=f"enters with {len(plan.parts)} parts",
+            "form",
+            group,
+            stage="enter",
+            form=plan.form,
+            number=plan.number,
+            situation=f"enters with {len(plan.parts)} parts",
         )
         if old is not None and old.group != group:
             self.host.renamed(old.group, view)
@@ -579,7 +590,15 @@ class Formations:
     def forget(self, group: GroupId) -> None:
         """This process is no longer in the group."""
         for known in (
-            self.entries, self.attempts, self.followed, self.found, self.plans, self.lost, self.askers, self.wishes, self._wished,
+            self.entries,
+            self.attempts,
+            self.followed,
+            self.found,
+            self.plans,
+            self.lost,
+            self.askers,
+            self.wishes,
+            self._wished,
         ):
             known.pop(group, None)
         if self._timers.pop(group, None) is not None:

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Container, Sequence
 from typing import Any, Final, TypeAlias
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Data, Null, Word
 
 Multicast: TypeAlias = Data | Null | Word
@@ -36,8 +36,23 @@ class Column:
     """One member: what it sent in the group, as far as that is known here, and what it said about itself."""
 
     __slots__ = (
-        "announced", "asked_at", "complete", "count", "cut", "done", "early", "flow", "index", "kept", "last", "process", "queue",
-        "stable", "tries", "waited", "watchers",
+        "announced",
+        "asked_at",
+        "complete",
+        "count",
+        "cut",
+        "done",
+        "early",
+        "flow",
+        "index",
+        "kept",
+        "last",
+        "process",
+        "queue",
+        "stable",
+        "tries",
+        "waited",
+        "watchers",
     )
 
     def __init__(self, process: ProcessId, index: int) -> None:

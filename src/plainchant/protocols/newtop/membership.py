@@ -53,7 +53,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...model import ProcessId, Reason, format_duration
+from ...core.model import ProcessId, Reason, format_duration
 from .delivery import RANK_BITS
 from .matrix import Column, Multicast
 from .packets import Bye, Close, Confirmed, Move, Plan, Refute, Remove, Suspect, Word, weight
@@ -275,7 +275,13 @@ class Membership:
             sent += self.process.repair.send_again(self.part, by, column, theirs, last)
         highest = max(behind.values())
         self.host.record(
-            "refute", self.part.group, process=column.process, last=highest, up_to=last, of=list(behind), packets=sent,
+            "refute",
+            self.part.group,
+            process=column.process,
+            last=highest,
+            up_to=last,
+            of=list(behind),
+            packets=sent,
             situation="refutes",
         )
         self.process.say(self.part, Refute(column.process, highest, last))
@@ -385,7 +391,13 @@ class Membership:
             self._forget(process)
         situation = "confirms" if by == me else "takes a detection over"
         self.host.record(
-            "confirm", part.group, detection=dict(detection), cut=cuts, by=by, discarded=discarded, suspected_for=now - asked,
+            "confirm",
+            part.group,
+            detection=dict(detection),
+            cut=cuts,
+            by=by,
+            discarded=discarded,
+            suspected_for=now - asked,
             situation=situation,
         )
         if self.failed:
@@ -393,9 +405,7 @@ class Membership:
         for process, _ in detection:
             self.failed[process] = self.reasons.pop(process)
         self.kept = [(one, other) for one, other in self.kept if any(self._is_member(process) for process, _ in other)]
-        part.others = tuple(
-            process for process in part.others if process not in self.failed or self.failed[process].code == LEFT
-        )
+        part.others = tuple(process for process in part.others if process not in self.failed or self.failed[process].code == LEFT)
         self.process.delivery.ended(part, columns)
         self._remove()
 
@@ -537,7 +547,8 @@ class Membership:
         # The first one removes whoever else is virtual up to its block: nobody who agrees on that has delivered anything so
         # far on, and who does not must not install the same view.
         gone = [
-            member for member in self.part.members
+            member
+            for member in self.part.members
             if member in self.failed and (member in say.failed if self.counted else self._is_virtual(member, block))
         ]
         self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
@@ -610,7 +621,12 @@ class Membership:
             return
         self.moving = plan
         self.host.record(
-            "form", part.group, stage="move", form=plan.form, number=plan.number, members=list(plan.members),
+            "form",
+            part.group,
+            stage="move",
+            form=plan.form,
+            number=plan.number,
+            members=list(plan.members),
             situation="move during a view change" if self.failed or self.suspicions else "moves",
         )
         self.say_what_is_owed()

@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from ...model import Batch, GroupId, Number, Packet, ProcessId
+from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
 Block: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 38)]
 """A block number: with what a rank has below it, it fits into 64 bits (``delivery.RANK_BITS``)."""
@@ -245,7 +245,19 @@ class Emit(Packet, frozen=True, array_like=True, gc=False, tag=36):
 
 
 PACKETS: tuple[type[Packet], ...] = (
-    Data, Null, Status, Ask, Again, Request, Emit, Word, Beacon, Call, Answer, Convene, AskJoin,
+    Data,
+    Null,
+    Status,
+    Ask,
+    Again,
+    Request,
+    Emit,
+    Word,
+    Beacon,
+    Call,
+    Answer,
+    Convene,
+    AskJoin,
 )
 FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin)
 """Packets between formations, which belong to none."""

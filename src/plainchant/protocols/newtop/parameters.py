@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from ...model import MS, Duration, GroupId, ProcessId, UsageError, format_duration, parameter
+from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, format_duration, parameter
 
 ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")
 """Total order (ch. 4), the three causal orders (ch. 5), and the vector clocks of CBCAST, to compare with."""
@@ -55,9 +55,7 @@ class Parameters:
         unit="duration",
         minimum=1,
     )
-    tick: Duration = parameter(
-        Duration(50 * MS), "ticks: the period of the clock (CLOCKPERIOD)", unit="duration", minimum=1
-    )
+    tick: Duration = parameter(Duration(50 * MS), "ticks: the period of the clock (CLOCKPERIOD)", unit="duration", minimum=1)
     stability_after: Duration = parameter(
         Duration(50 * MS),
         "where the order itself needs no null messages (fast, cbcast): a member that has received and has sent nothing for so "
@@ -148,7 +146,7 @@ class Parameters:
             )
         if self.silence_by == "ticks" and self.silence % self.tick:
             raise UsageError(
-                f"silence is {format_duration(self.silence)}; with silence_by = \"ticks\" make it a multiple of tick "
+                f'silence is {format_duration(self.silence)}; with silence_by = "ticks" make it a multiple of tick '
                 f"({format_duration(self.tick)})"
             )
         if self.silence_by != "adaptive" and self.probe_after <= self.silence:

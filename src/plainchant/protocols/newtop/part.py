@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...engine import Host
-from ...model import GroupId, ProcessId
+from ...core.engine import Host
+from ...core.model import GroupId, ProcessId
 from .asymmetric import Desk, Office
 from .flow import Flow, OneWay
 from .matrix import BlockMatrix, Column
@@ -30,11 +30,56 @@ class Part:
     """Everything about one group at one process, in one formation of it."""
 
     __slots__ = (
-        "announced", "announced_up_to", "announcing", "begun", "blocked", "blocked_at", "counted_at", "counter", "demand",
-        "desk", "due", "eager", "emitted", "first", "flow", "form", "group", "held", "key", "kind", "last_sent", "matrix",
-        "me", "members", "membership", "most_unstable", "number", "office", "open", "openers", "order", "others", "previous",
-        "probe_mark", "probes", "ready", "refused", "reserve", "said_complete", "said_stable", "seen_stable", "sequencer",
-        "silence", "spoke", "timer_at", "told_stable", "told_wanted", "urgent", "wanted_by", "watchers",
+        "announced",
+        "announced_up_to",
+        "announcing",
+        "begun",
+        "blocked",
+        "blocked_at",
+        "counted_at",
+        "counter",
+        "demand",
+        "desk",
+        "due",
+        "eager",
+        "emitted",
+        "first",
+        "flow",
+        "form",
+        "group",
+        "held",
+        "key",
+        "kind",
+        "last_sent",
+        "matrix",
+        "me",
+        "members",
+        "membership",
+        "most_unstable",
+        "number",
+        "office",
+        "open",
+        "openers",
+        "order",
+        "others",
+        "previous",
+        "probe_mark",
+        "probes",
+        "ready",
+        "refused",
+        "reserve",
+        "said_complete",
+        "said_stable",
+        "seen_stable",
+        "sequencer",
+        "silence",
+        "spoke",
+        "timer_at",
+        "told_stable",
+        "told_wanted",
+        "urgent",
+        "wanted_by",
+        "watchers",
     )
 
     def __init__(

@@ -36,8 +36,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 
-from ...engine import Engine, Host
-from ...model import (
+from ...core.engine import Engine, Host
+from ...core.model import (
     Batch,
     Consent,
     Form,
@@ -103,8 +103,14 @@ class Process(Engine):
         """Formations that have ended here, and in which others may still ask for something."""
         self.formations = self.make_formations()
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
-            Data: self.multicast, Null: self.multicast, Word: self.multicast, Status: self._status, Ask: self.repair.answer,
-            Again: self._again, Request: self._request, Emit: self._emit,
+            Data: self.multicast,
+            Null: self.multicast,
+            Word: self.multicast,
+            Status: self._status,
+            Ask: self.repair.answer,
+            Again: self._again,
+            Request: self._request,
+            Emit: self._emit,
         }
 
     def make_delivery(self) -> Delivery:
@@ -994,7 +1000,6 @@ class Process(Engine):
         elif part.timer_at is None:
             part.due = part.timer_at = self.host.now + self.parameters.stability_after
             self.host.set_timer(("silence", part.group), part.timer_at)
-
 
 
 _CONDITIONS: Final = {

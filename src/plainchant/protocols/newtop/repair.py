@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .matrix import Column
 from .packets import Again, Ask, Status
 from .part import Part

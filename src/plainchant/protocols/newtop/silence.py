@@ -8,7 +8,7 @@ one round trip, for one null message of each member.
 
 from __future__ import annotations
 
-from ...engine import Host
+from ...core.engine import Host
 from .parameters import Parameters
 
 GAIN = 8

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 
 if TYPE_CHECKING:
     from .matrix import Column

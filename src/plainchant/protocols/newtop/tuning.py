@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from ...model import MS, UsageError
+from ...core.model import MS, UsageError
 from ..buffers import room
 from ..registry import Surroundings
 from .parameters import Parameters

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias, TypeVar
 
-from ...model import GroupId, ProcessId
+from ...core.model import GroupId, ProcessId
 from .matrix import Column
 from .packets import Data, Vector
 from .part import FORM, Part

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...engine import Engine, Host, PerGroup
-from ...model import GroupId, ProcessId, format_duration
+from ...core.engine import Engine, Host, PerGroup
+from ...core.model import GroupId, ProcessId, format_duration
 from ..registry import Description, Promise
 from .admission import Admission
 from .advisor import Advisor
@@ -74,8 +74,18 @@ MEMBERS = 16
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
     """What holds with these parameters: times only where they are hard."""
     names = [
-        "integrity", "fifo", "causal", "identical", "total", "self-delivery", "validity", "agreement", "view-order",
-        "view-atomicity", "view-exclusion", "sender-in-view",
+        "integrity",
+        "fifo",
+        "causal",
+        "identical",
+        "total",
+        "self-delivery",
+        "validity",
+        "agreement",
+        "view-order",
+        "view-atomicity",
+        "view-exclusion",
+        "sender-in-view",
     ]
     promised = [Promise(name, WITHIN) for name in names]
     if parameters.timing == "hard" and parameters.rotation == "safe":

@@ -34,8 +34,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...engine import Engine, Host, Layer
-from ...model import Admit, Batch, GroupId, Nanoseconds, ProcessId, ProtocolError, Reason, Release, Stream, View
+from ...core.engine import Engine, Host, Layer
+from ...core.model import Admit, Batch, GroupId, Nanoseconds, ProcessId, ProtocolError, Reason, Release, Stream, View
 from .advisor import Advisor
 from .analysis import NUMBER, SMALLEST, TERMS, Demand, Turn, Verdict, enough
 from .parameters import Parameters
@@ -67,9 +67,7 @@ class _Promise:
 class Admission(Layer, Advisor):
     """Promises deadlines in one group. See the module's docstring."""
 
-    def __init__(
-        self, host: Host, inside: Callable[[Host, Advisor], Engine], group: GroupId, parameters: Parameters
-    ) -> None:
+    def __init__(self, host: Host, inside: Callable[[Host, Advisor], Engine], group: GroupId, parameters: Parameters) -> None:
         self._group = group
         self._parameters = parameters
         self._turn: Turn | None = None
@@ -284,9 +282,7 @@ class Admission(Layer, Advisor):
             advice = f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
         failed = {"term": TERMS[verdict.term], "nearest_ns": verdict.nearest}
         reason = Reason(verdict.term, f"{before}{verdict.text}; {advice}", {"stream": verdict.demand.name, **failed})
-        self.host.record(
-            "reject", self._group, **self._detail(verdict, turn), reason=reason.code, text=reason.text, **failed
-        )
+        self.host.record("reject", self._group, **self._detail(verdict, turn), reason=reason.code, text=reason.text, **failed)
         self.host.rejected(self._group, verdict.demand.name, reason)
 
     def _detail(self, verdict: Verdict, turn: Turn) -> dict[str, Any]:

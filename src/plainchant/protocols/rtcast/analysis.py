@@ -28,7 +28,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from ...model import MS, SECOND, US, Nanoseconds, ProcessId, format_duration
+from ...core.model import MS, SECOND, US, Nanoseconds, ProcessId, format_duration
 from .interface import Interface
 from .parameters import Parameters
 
@@ -189,14 +189,20 @@ class Turn:
         nearest, hopeless = self._nearest(demand, used, waited)
         if visits < 1:
             passed = f", of which {readable(waited)} have passed" if waited else ""
-            term, text = "visits", (
-                f"{TERMS['visits']}: the deadline of {demand.name} ({format_duration(demand.deadline)}{passed}) is shorter than "
-                f"Delta + P = {readable(self.delay + self.rotation)}"
+            term, text = (
+                "visits",
+                (
+                    f"{TERMS['visits']}: the deadline of {demand.name} ({format_duration(demand.deadline)}{passed}) is shorter "
+                    f"than Delta + P = {readable(self.delay + self.rotation)}"
+                ),
             )
         else:
-            term, text = "load", (
-                f"{TERMS['load']}: with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
-                f"{readable(used + share)}, and T is {readable(self.hold)}"
+            term, text = (
+                "load",
+                (
+                    f"{TERMS['load']}: with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
+                    f"{readable(used + share)}, and T is {readable(self.hold)}"
+                ),
             )
         return dataclasses.replace(verdict, term=term, text=text, nearest=nearest, hopeless=hopeless)
 
@@ -238,7 +244,6 @@ class Turn:
         nearest = max(demand.deadline, self.delay + low * self.rotation + waited)
         if 0 < demand.period < nearest:
             return None, (
-                f"{enough(nearest)} would do, but a deadline must not be longer than the period, "
-                f"{format_duration(demand.period)}"
+                f"{enough(nearest)} would do, but a deadline must not be longer than the period, {format_duration(demand.period)}"
             )
         return nearest, ""

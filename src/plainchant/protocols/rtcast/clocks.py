@@ -51,8 +51,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from ...engine import Engine, Host, Layer
-from ...model import MS, GroupId, Nanoseconds, Number, Packet, ProcessId, Timer, View
+from ...core.engine import Engine, Host, Layer
+from ...core.model import MS, GroupId, Nanoseconds, Number, Packet, ProcessId, Timer, View
 from .parameters import Parameters
 
 STEP: Final = 1 * MS

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from ...model import Form, Join, ProcessId, Reason, Timer, View
+from ...core.model import Form, Join, ProcessId, Reason, Timer, View
 from .packets import Beat, Change, Data, JoinAck, Knock, Partial, Refuse, Request
 
 if TYPE_CHECKING:
@@ -174,9 +174,7 @@ class Entrance:
         if self.looks_elsewhere:
             return ()
         since = self._host.now - 3 * self._knock_every
-        self._knockers = {
-            name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring
-        }
+        self._knockers = {name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring}
         return tuple(sorted(self._knockers))
 
     def _give_up_ring(self, other: ProcessId) -> None:
@@ -336,7 +334,6 @@ class Entrance:
         self._state("gathering" if self._form else "joining", after=code)
         self._begin_again()
         self._host.set_timer(KNOCK, self._host.now)
-
 
 
 def is_sound(ack: JoinAck) -> bool:

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...engine import Host, Layer
-from ...model import SECOND, Packet, ProcessId, Reason, Timer
+from ...core.engine import Host, Layer
+from ...core.model import SECOND, Packet, ProcessId, Reason, Timer
 from .order import Order, Place
 from .packets import Ask, Asked, Data
 

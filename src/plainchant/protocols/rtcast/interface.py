@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...model import SECOND, ProcessId
+from ...core.model import SECOND, ProcessId
 from .parameters import PATH, Parameters
 
 REQUEST: Final = 256

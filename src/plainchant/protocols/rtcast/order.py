@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Ask, Change, Data
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Change, Data
 
 Ordered: TypeAlias = tuple[int, Data]

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from ...model import Batch, GroupId, Number, Packet, ProcessId
+from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
 Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]
 """A sequence number for each of some processes."""

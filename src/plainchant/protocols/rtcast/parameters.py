@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from ...model import MS, SECOND, US, Duration, ProcessId, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, US, Duration, ProcessId, UsageError, format_duration, parameter
 
 PATH: Final = ">"
 """Between the two processes of a path's name."""
@@ -35,9 +35,7 @@ class Parameters:
     header: int = parameter(64, "bytes that a packet takes besides its messages, for this reckoning", unit="bytes", minimum=0)
 
     # the ring (4.1, 4.2)
-    hold: Duration = parameter(
-        Duration(4 * MS), "T: the longest time that a member keeps the token", unit="duration", minimum=1
-    )
+    hold: Duration = parameter(Duration(4 * MS), "T: the longest time that a member keeps the token", unit="duration", minimum=1)
     holds: Mapping[str, Duration] = parameter(
         factory=dict, about="members whose T is another one", example='{ p1 = "8ms", p2 = "2ms" }', keys="process"
     )
@@ -48,7 +46,9 @@ class Parameters:
         minimum=0,
     )
     heartbeats: int = parameter(
-        2, "how often a heartbeat is sent: it is the token, nobody asks for it, and one that is lost costs a member", minimum=1,
+        2,
+        "how often a heartbeat is sent: it is the token, nobody asks for it, and one that is lost costs a member",
+        minimum=1,
         maximum=8,
     )
     numbers: int = parameter(65_536, "sequence numbers run from 0 to this and begin again", minimum=64)
@@ -78,12 +78,8 @@ class Parameters:
     join_slot: Duration = parameter(
         Duration(0), "T_v: time in a rotation for others to ask to join; 0: as long as that takes", unit="duration", minimum=0
     )
-    collisions: bool = parameter(
-        False, "two requests to join in one slot destroy each other, as on an Ethernet"
-    )
-    backoff: int = parameter(
-        4, "who was not let in waits up to so many rotations before it asks again", minimum=1, maximum=1000
-    )
+    collisions: bool = parameter(False, "two requests to join in one slot destroy each other, as on an Ethernet")
+    backoff: int = parameter(4, "who was not let in waits up to so many rotations before it asks again", minimum=1, maximum=1000)
     reclaim_after: Duration = parameter(
         Duration(2 * SECOND),
         "P is kept so long after members have gone, for them to come back; then the member of the smallest id gives it back",
@@ -130,9 +126,7 @@ class Parameters:
     clock_error: Duration = parameter(
         Duration(100 * US), "assumed: how far two clocks are apart at the most", unit="duration", minimum=0
     )
-    clock_drift: float = parameter(
-        0.0001, "synchronised: how much faster or slower a clock may run", minimum=0, maximum=0.1
-    )
+    clock_drift: float = parameter(0.0001, "synchronised: how much faster or slower a clock may run", minimum=0, maximum=0.1)
     clock_precision: Duration = parameter(
         Duration(2 * MS),
         "synchronised: a reading whose error may be larger is tried again",
@@ -142,9 +136,7 @@ class Parameters:
     clock_tries: int = parameter(
         8, "synchronised: readings that may fail, one after the other, before the clock counts as lost", minimum=1, maximum=1000
     )
-    clock_every: Duration = parameter(
-        Duration(500 * MS), "synchronised: how often a clock is set", unit="duration", minimum=1
-    )
+    clock_every: Duration = parameter(Duration(500 * MS), "synchronised: how often a clock is set", unit="duration", minimum=1)
 
     def __post_init__(self) -> None:
         for name, hold in self.holds.items():

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from ...model import Nanoseconds, ProtocolError
+from ...core.model import Nanoseconds, ProtocolError
 from .analysis import NUMBER
 
 NUMBERS: Final = 1 << (8 * NUMBER)

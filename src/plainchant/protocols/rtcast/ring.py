@@ -30,8 +30,8 @@ from zlib import crc32
 
 import msgspec
 
-from ...engine import Engine, Host
-from ...model import Form, GroupId, Join, Packet, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from ...core.engine import Engine, Host
+from ...core.model import Form, GroupId, Join, Packet, ProcessId, Propose, ProtocolError, Reason, Timer, View
 from .advisor import Advisor
 from .analysis import ACKNOWLEDGEMENT, BEAT
 from .entrance import Entrance
@@ -360,8 +360,10 @@ class Ring(Engine):
             return
         if self.me not in change.ring and change.left != self.me:
             self.halt(
-                "eliminated", f"{self.me} was eliminated from {self.group}: its heartbeat was not heard",
-                number=change.number, last=dict(change.out).get(self.me),
+                "eliminated",
+                f"{self.me} was eliminated from {self.group}: its heartbeat was not heard",
+                number=change.number,
+                last=dict(change.out).get(self.me),
             )
             return
         self._adopt(change)
@@ -499,8 +501,15 @@ class Ring(Engine):
         if where.ring != self.name or not self.name or self.order is None or self.entrance.is_outside:
             return
         here = Here(
-            self.group, self.name, where.visit, self.heard_visit, self.heard_holder, self.host.now - self._heard_at,
-            tuple(self._highest.items()), self._beats.get(self.heard_holder), self._change,
+            self.group,
+            self.name,
+            where.visit,
+            self.heard_visit,
+            self.heard_holder,
+            self.host.now - self._heard_at,
+            tuple(self._highest.items()),
+            self._beats.get(self.heard_holder),
+            self._change,
         )
         for _ in range(self.parameters.heartbeats):
             self.host.send((source,), here)
@@ -562,20 +571,34 @@ class Ring(Engine):
             return
         if not self._may_go_on(silent):
             self.halt(
-                "minority", f"{self.me} hears only the smaller part of {self.group}", silent=silent, base=list(self._base),
+                "minority",
+                f"{self.me} hears only the smaller part of {self.group}",
+                silent=silent,
+                base=list(self._base),
             )
             return
         last = tuple((process, self._last_of(process)) for process in silent)
         gone = tuple((process, number) for process, number in self.out.items() if process not in self.ring)
         self.host.record(
-            "suspect", self.group, processes=silent, last=dict(last), after=self.heard_visit, waited=waited,
+            "suspect",
+            self.group,
+            processes=silent,
+            last=dict(last),
+            after=self.heard_visit,
+            waited=waited,
             answers=list(self._answers),
         )
         after = self.heard_visit
         visit = after + len(self._path())
         ring = tuple(process for process in self.ring if process not in silent)
         change = Change(
-            self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, (*last, *gone), after,
+            self.number + 1,
+            ring,
+            tuple(self.holds[process] for process in ring),
+            0,
+            self.will_form,
+            (*last, *gone),
+            after,
             by=self.me,
         )
         self._turn("timeout", visit, False, change)
@@ -762,8 +785,14 @@ class Ring(Engine):
     def _goodbye(self) -> Change:
         ring = tuple(process for process in self.ring if process != self.me)
         return Change(
-            self.number + 1, ring, tuple(self.holds[process] for process in ring), 0, self.will_form, left=self.me,
-            left_at=(self.seq + 1) % self.parameters.numbers, by=self.me,
+            self.number + 1,
+            ring,
+            tuple(self.holds[process] for process in ring),
+            0,
+            self.will_form,
+            left=self.me,
+            left_at=(self.seq + 1) % self.parameters.numbers,
+            by=self.me,
         )
 
     def _pass_on(self, turn: Turn, now: int) -> None:
@@ -774,9 +803,21 @@ class Ring(Engine):
         asks: tuple[Asked, ...] = self.gaps.asks() if self.gaps is not None else ()
         at = self.stamp(turn.spent + self.interface.cost(BEAT))
         beat = Beat(
-            self.group, self.name, self.number, self.visit, self.seq, following, bool(knockers), at,
-            self.will_form, self.rotation, asks, self.order.rank if self.order is not None else 0, self._unconfirmed(),
-            self.changed_by, self.sponsor.voting,
+            self.group,
+            self.name,
+            self.number,
+            self.visit,
+            self.seq,
+            following,
+            bool(knockers),
+            at,
+            self.will_form,
+            self.rotation,
+            asks,
+            self.order.rank if self.order is not None else 0,
+            self._unconfirmed(),
+            self.changed_by,
+            self.sponsor.voting,
         )
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         for _ in range(self.parameters.heartbeats):
@@ -806,8 +847,15 @@ class Ring(Engine):
             return
         held = turn.spent + self.host.now - self._begun_at
         self.host.record(
-            "token", self.group, by=self._by, visit=self.visit, rotation=rotation, hold=held, bound=self.rotation,
-            printed=self.interface.printed(self.ring, list(self.holds.values())), packets=turn.packets,
+            "token",
+            self.group,
+            by=self._by,
+            visit=self.visit,
+            rotation=rotation,
+            hold=held,
+            bound=self.rotation,
+            printed=self.interface.printed(self.ring, list(self.holds.values())),
+            packets=turn.packets,
         )
         if rotation is not None and self.formed and self._by == "token" and rotation > self.rotation:
             self.host.record("state", self.group, broken="rotation", measured=rotation, bound=self.rotation)
@@ -844,8 +892,10 @@ class Ring(Engine):
         place = order.place(data)
         if place is Place.CONTRADICTS:
             self.halt(
-                "omission", f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them",
-                sender=data.sender, visit=data.visit,
+                "omission",
+                f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them",
+                sender=data.sender,
+                visit=data.visit,
             )
             return
         if place is not Place.NEXT:
@@ -888,8 +938,20 @@ class Ring(Engine):
         self, change: Change, visit: int, holder: ProcessId, complete: bool, seqs: Mapping[ProcessId, int], rank: int
     ) -> JoinAck:
         return JoinAck(
-            self.group, self.name, change.number, change.ring, change.holds, change.joined, change.rotation, change.formed, visit,
-            holder, complete, tuple((process, seqs[process]) for process in change.ring), rank, crc32(self.advisor.partial()),
+            self.group,
+            self.name,
+            change.number,
+            change.ring,
+            change.holds,
+            change.joined,
+            change.rotation,
+            change.formed,
+            visit,
+            holder,
+            complete,
+            tuple((process, seqs[process]) for process in change.ring),
+            rank,
+            crc32(self.advisor.partial()),
         )
 
     def _reached(self, change: Change) -> None:
@@ -1038,7 +1100,12 @@ class Ring(Engine):
         """Takes a place on a ring, as its members have told us that it is; ``heard_at``: when we heard of the change."""
         self._enter(ack.ring, ack.members, dict(zip(ack.members, ack.holds, strict=True)), ack.number, ack.formed)
         self.order = Order(
-            ack.members, self.parameters.numbers, visit=ack.visit, holder=ack.holder, complete=ack.complete, seqs=dict(ack.seqs),
+            ack.members,
+            self.parameters.numbers,
+            visit=ack.visit,
+            holder=ack.holder,
+            complete=ack.complete,
+            seqs=dict(ack.seqs),
             rank=ack.rank,
         )
         self._highest = dict(ack.seqs)

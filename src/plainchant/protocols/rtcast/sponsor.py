@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Change, Decided, Query, Reclaim, Refuse, Request, Vote, Word
 
 if TYPE_CHECKING:

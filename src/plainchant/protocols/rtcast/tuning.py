@@ -24,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from ...model import MS, SECOND
+from ...core.model import MS, SECOND
 from ..buffers import room
 from ..registry import Surroundings
 from .parameters import Parameters

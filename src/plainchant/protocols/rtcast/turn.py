@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...model import Batch, ProcessId
+from ...core.model import Batch, ProcessId
 from .analysis import CHANGE
 from .packets import Change, Data, Word
 
@@ -77,9 +77,7 @@ class Turn:
         ring.seq = (ring.seq + 1) % ring.parameters.numbers
         size = CHANGE if word is not None else len(batch.body) if batch is not None else 0
         at = ring.stamp(self.spent + ring.interface.cost(size))
-        data = Data(
-            ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word, ring.changed_by
-        )
+        data = Data(ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word, ring.changed_by)
         self._pending = data, to
         if batch is not None:
             ring.said = ring.seq

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...engine import Engine, Host, PerGroup
-from ...model import GroupId, ProcessId
+from ...core.engine import Engine, Host, PerGroup
+from ...core.model import GroupId, ProcessId
 from ..registry import Description, Promise
 from .member import Member
 from .packets import PACKETS
@@ -35,8 +35,18 @@ def make(host: Host, parameters: Any) -> Engine:
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
     """What holds with these parameters: more with resilience, less where groups overlap (each has its own sequencer)."""
     names = [
-        "integrity", "fifo", "causal", "identical", "self-delivery", "validity", "agreement", "view-order",
-        "view-atomicity", "sender-in-view", "view-exclusion", "convergence",
+        "integrity",
+        "fifo",
+        "causal",
+        "identical",
+        "self-delivery",
+        "validity",
+        "agreement",
+        "view-order",
+        "view-atomicity",
+        "sender-in-view",
+        "view-exclusion",
+        "convergence",
     ]
     overlap = _overlap(groups)
     if overlap:

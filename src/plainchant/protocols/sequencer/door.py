@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...model import ProcessId, Reason
+from ...core.model import ProcessId, Reason
 from .election import Election
 from .packets import Ack, AskJoin, AskLeave, Change, Excluded, Welcome, Where
 
@@ -58,10 +58,12 @@ class Door:
         member = self._member
         tried = member.host.now - self._since
         if tried > JOIN_PATIENCE * member.parameters.patience:
-            member.halt(Reason(
-                "no group",
-                f"{member.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
-            ))
+            member.halt(
+                Reason(
+                    "no group",
+                    f"{member.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
+                )
+            )
         else:
             self._ask()
 

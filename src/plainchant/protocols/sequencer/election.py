@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...model import ProcessId, Reason
+from ...core.model import ProcessId, Reason
 from .packets import Elected, Invite, Promise, Refuse
 
 if TYPE_CHECKING:

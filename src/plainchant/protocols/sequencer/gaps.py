@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...model import Reason
+from ...core.model import Reason
 from .packets import Nack
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ class Gaps:
         self._tries = self._tries + 1 if log.contiguous < self._asked else 1
         if self._tries > member.parameters.nack_retries:
             self._tries = 0
-            member.suspect_sequencer(Reason(
-                "no answer",
-                f"the sequencer {member.sequencer} did not bring number {log.contiguous + 1} after "
-                f"{member.parameters.nack_retries} requests",
-            ))
+            member.suspect_sequencer(
+                Reason(
+                    "no answer",
+                    f"the sequencer {member.sequencer} did not bring number {log.contiguous + 1} after "
+                    f"{member.parameters.nack_retries} requests",
+                )
+            )
         self._ask()

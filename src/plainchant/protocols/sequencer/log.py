@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Change, Entry, Stage
 
 _SPARE_ROWS: Final = 64

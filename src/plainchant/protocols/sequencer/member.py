@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...engine import Engine, Host
-from ...model import Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from ...core.engine import Engine, Host
+from ...core.model import Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
 from .door import Door
 from .election import Election
 from .gaps import Gaps
@@ -567,7 +567,8 @@ class Member(Engine):
             self.office.unblock()
             during = "synchronisation" if self.office.phase is not None else "view change" if self.office.proposed else ""
             self.host.record(
-                "state", self.group, epoch=self.epoch, superseded_by=epoch, during=during, situation="sequencer deposed")
+                "state", self.group, epoch=self.epoch, superseded_by=epoch, during=during, situation="sequencer deposed"
+            )
             own = [number for number, _ in self.office.proposed if number > self.base]
             if own:
                 # It is we who would have said that it is in force. Kept, it could bind those who survive to one who does not:
@@ -599,7 +600,8 @@ class Member(Engine):
         log.close_epoch(self._stage)
         if voided := log.void_later():
             self.host.record(
-                "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch")
+                "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch"
+            )
         self.pause.cut_short(epoch)
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
@@ -626,8 +628,14 @@ class Member(Engine):
         log.highest = log.contiguous
         self.allowed = in_force
         self.host.record(
-            "elect", self.group, stage="elected", epoch=self.epoch, voters=list(self.voters), base=log.contiguous,
-            why=elected.why, situation="joiner elected" if self.joined_later else "sequencer elected",
+            "elect",
+            self.group,
+            stage="elected",
+            epoch=self.epoch,
+            voters=list(self.voters),
+            base=log.contiguous,
+            why=elected.why,
+            situation="joiner elected" if self.joined_later else "sequencer elected",
         )
         self.office = Office(self, self.voters)
         self.deliver_ready()
@@ -693,8 +701,16 @@ class Member(Engine):
         log = self.log
         view, members = (self.view.number, self.view.members) if self.view is not None else (0, ())
         return Promise(
-            self.group, epoch, trial, log.synced(self._stage), log.contiguous, min(self.allowed, log.contiguous), view, members,
-            (self.epoch, self.sequencer), tuple(sorted(log.later)),
+            self.group,
+            epoch,
+            trial,
+            log.synced(self._stage),
+            log.contiguous,
+            min(self.allowed, log.contiguous),
+            view,
+            members,
+            (self.epoch, self.sequencer),
+            tuple(sorted(log.later)),
         )
 
     @property

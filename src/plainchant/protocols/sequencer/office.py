@@ -17,28 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...model import Batch, Packet, ProcessId, Reason
+from ...core.model import Batch, Packet, ProcessId, Reason
 from .door import LEFT
 from .gaps import BROUGHT_AT_ONCE
-from .packets import (
-    Ack,
-    AckCommit,
-    Announce,
-    AskLeave,
-    Broadcast,
-    Change,
-    Entry,
-    Nack,
-    Phase1,
-    Phase2,
-    Request,
-    Welcome,
-)
+from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Phase1, Phase2, Request, Welcome
 from .room import Readers, not_reading
 
 if TYPE_CHECKING:
     from .member import Member
-
 
 
 PHASES_AN_EPOCH: Final = 1 << 20
@@ -134,7 +120,8 @@ class Office:
             joiners |= {process: number for process in change.joined if process not in self.voters}
         left = {
             process: Reason("not heard", f"{process} did not answer the election of epoch {self.epoch} ({why})")
-            for process in newest.members if process not in self.voters and process not in joiners
+            for process in newest.members
+            if process not in self.voters and process not in joiners
         }
         self.announce(self.others)  # a new epoch is followed from its announcement on
         for process, number in joiners.items():
@@ -144,8 +131,16 @@ class Office:
     def _welcome(self, process: ProcessId, number: int) -> None:
         """Lets a joiner know the view at that number, and again with each tick until it has acknowledged."""
         self.welcomes[process] = Welcome(
-            self.group, self.epoch, self.member.base, self.voters, number, self.log.entries[number],
-            tuple(self.log.table.items()), number, self.member.allowed)
+            self.group,
+            self.epoch,
+            self.member.base,
+            self.voters,
+            number,
+            self.log.entries[number],
+            tuple(self.log.table.items()),
+            number,
+            self.member.allowed,
+        )
         self.host.send((process,), self.welcomes[process])
 
     def _add_proposal(self, number: int, change: Change) -> None:
@@ -367,7 +362,8 @@ class Office:
         last = min(last, first + BROUGHT_AT_ONCE - 1, log.contiguous)
         for number in range(max(first, log.low + 1), last + 1):
             self.host.send(
-                (source,), Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, log.entries[number]))
+                (source,), Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, log.entries[number])
+            )
 
     def _update_stable(self) -> None:
         """Everybody has everything up to the lowest acknowledgement: it leaves the history."""
@@ -417,9 +413,20 @@ class Office:
     def announce(self, to: tuple[ProcessId, ...]) -> None:
         member = self.member
         over = self.phase_number - 1 if self.phase is not None else self.phase_number
-        self.host.send(to, Announce(
-            self.group, self.epoch, member.base, tuple(self.log.lineage), self.voters, self.log.contiguous, self.stable,
-            member.allowed, over))
+        self.host.send(
+            to,
+            Announce(
+                self.group,
+                self.epoch,
+                member.base,
+                tuple(self.log.lineage),
+                self.voters,
+                self.log.contiguous,
+                self.stable,
+                member.allowed,
+                over,
+            ),
+        )
 
     def introduce(self, source: ProcessId) -> None:
         """A member that has not heard of this epoch."""
@@ -515,7 +522,8 @@ class Office:
         places = {process.partition("#")[0] for process in joiners}
         replaced = {
             process: Reason("restarted", f"{process} came back as a new process")
-            for process in self.acked if process.partition("#")[0] in places
+            for process in self.acked
+            if process.partition("#")[0] in places
         }
         self._propose(replaced, joiners)
 
@@ -529,8 +537,12 @@ class Office:
         assert newest is not None
         members = tuple(process for process in newest.members if process not in left) + joined
         change = Change(
-            newest.number + 1, members, joined,
-            tuple((process, reason.code, reason.text) for process, reason in left.items()), self.phase_number)
+            newest.number + 1,
+            members,
+            joined,
+            tuple((process, reason.code, reason.text) for process, reason in left.items()),
+            self.phase_number,
+        )
         entry = Entry(self.member.me, 0, None, change)
         assert members, "a view has members"
         number = self.log.append(entry)
@@ -602,8 +614,10 @@ class Office:
                 self._suspects.pop(process, None)
             elif process not in self._suspects:
                 reason = Reason(
-                    "silence", f"the sequencer {self.member.me} has not heard {process} for {silent // 1_000_000} ms",
-                    {"silent_ns": silent})
+                    "silence",
+                    f"the sequencer {self.member.me} has not heard {process} for {silent // 1_000_000} ms",
+                    {"silent_ns": silent},
+                )
                 self._suspects[process] = reason
                 self.host.record("suspect", self.group, process=process, **reason.to_detail())
         if not self._majority_heard():

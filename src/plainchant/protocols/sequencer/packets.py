@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from ...model import Batch, GroupId, Number, Packet, ProcessId
+from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 40)]
 """The number of an election. Phases, which are numbered within it, fit into 64 bits."""
@@ -257,6 +257,24 @@ class Held(Packet, frozen=True, array_like=True, gc=False, tag=20):
 
 
 PACKETS: tuple[type[Packet], ...] = (
-    Request, Broadcast, Nack, Ack, Announce, Phase1, Phase2, AckCommit, AskJoin, Where, Welcome, AskLeave, Excluded, Stale,
-    Invite, Promise, Refuse, Elected, Fetch, Held,
+    Request,
+    Broadcast,
+    Nack,
+    Ack,
+    Announce,
+    Phase1,
+    Phase2,
+    AckCommit,
+    AskJoin,
+    Where,
+    Welcome,
+    AskLeave,
+    Excluded,
+    Stale,
+    Invite,
+    Promise,
+    Refuse,
+    Elected,
+    Fetch,
+    Held,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...model import MS, SECOND, Duration, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, Duration, UsageError, format_duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import AckCommit, Phase1, Phase2
 
 if TYPE_CHECKING:

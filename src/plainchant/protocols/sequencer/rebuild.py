@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 from .packets import Elected, Fetch, Held
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ class Rebuild:
         self.elected = elected
         self._rounds = 0
         member.host.record(
-            "elect", member.group, stage="rebuild", epoch=elected.epoch, after=member.log.contiguous, upto=elected.reach,
+            "elect",
+            member.group,
+            stage="rebuild",
+            epoch=elected.epoch,
+            after=member.log.contiguous,
+            upto=elected.reach,
             situation="history rebuilt from survivors",
         )
         self._go_on()
@@ -41,8 +46,12 @@ class Rebuild:
             return
         self._rounds += 1
         voters = tuple(process for process in self.elected.voters if process != member.me)
-        member.host.send(voters, Fetch(
-            member.group, self.elected.epoch, (member.epoch, member.sequencer), member.log.contiguous + 1, self.elected.reach))
+        member.host.send(
+            voters,
+            Fetch(
+                member.group, self.elected.epoch, (member.epoch, member.sequencer), member.log.contiguous + 1, self.elected.reach
+            ),
+        )
         member.host.set_timer("election", member.host.now + member.parameters.suspect_after // (2 * ROUNDS))
 
     def expire(self) -> None:

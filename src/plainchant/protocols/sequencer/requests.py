@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...engine import Host
-from ...model import Batch
+from ...core.engine import Host
+from ...core.model import Batch
 from .packets import Request
 
 if TYPE_CHECKING:

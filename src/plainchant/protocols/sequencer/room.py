@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...model import ProcessId, Reason
+from ...core.model import ProcessId, Reason
 
 if TYPE_CHECKING:
     from .member import Member

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...model import Reason
+from ...core.model import Reason
 
 if TYPE_CHECKING:
     from .member import Member

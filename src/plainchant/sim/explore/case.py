@@ -7,9 +7,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ...engine import Engine, Host, _GroupHost
-from ...memory import Layout
-from ...model import Nanoseconds, ProcessId, UsageError
+from ...core.engine import Engine, Host, _GroupHost
+from ...core.memory import Layout
+from ...core.model import Nanoseconds, ProcessId, UsageError
 
 GROUP: Final = "g"
 OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from ...model import ProcessId
+from ...core.model import ProcessId
 
 if TYPE_CHECKING:
     from .host import ExploredHost

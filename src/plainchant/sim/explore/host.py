@@ -13,9 +13,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from ...engine import Engine
-from ...memory import Procedure, Request
-from ...model import Batch, Due, GroupId, Invitation, Packet, ProcessId, ProtocolError, Reason, Timer, View, pack, unpack
+from ...core.engine import Engine
+from ...core.memory import Procedure, Request
+from ...core.model import Batch, Due, GroupId, Invitation, Packet, ProcessId, ProtocolError, Reason, Timer, View, pack, unpack
 
 if TYPE_CHECKING:
     from .world import World
@@ -131,7 +131,13 @@ class ExploredHost:
             self.delivered.append((sender, seq))
             self.ranks.append(rank)
             self._world.note(
-                self, "deliver", sender=sender, seq=seq, rank=rank, digest=crc32(payload), size=len(payload),
+                self,
+                "deliver",
+                sender=sender,
+                seq=seq,
+                rank=rank,
+                digest=crc32(payload),
+                size=len(payload),
                 sent=self._world.checks.sent.get((sender, seq)),
             )
             self._world.checks.delivered(self, sender, seq)

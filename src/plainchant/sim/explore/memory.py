@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...memory import Connection, Entry, Header, Layout, Port
-from ...model import GroupId, ProcessId
+from ...core.memory import Connection, Entry, Header, Layout, Port
+from ...core.model import GroupId, ProcessId
 
 
 class ExploredCopy:

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...memory import Connection, Entry, Header
+from ...core.memory import Connection, Entry, Header
 
 _ATOMS: Final = frozenset({int, str, bytes, bool, float, type(None)})
 _JUMPS: Final = frozenset({*dis.hasjrel, *dis.hasjabs})

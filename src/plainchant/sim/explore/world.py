@@ -32,8 +32,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from ...memory import FAILED, Connect, Connection, Directory, Disconnect, Nap, Operate, Until
-from ...model import Failure, Form, ProcessId, ProtocolError, Reason
+from ...core.memory import FAILED, Connect, Connection, Directory, Disconnect, Nap, Operate, Until
+from ...core.model import Failure, Form, ProcessId, ProtocolError, Reason
 from .case import GROUP, Case
 from .checks import Broken, Checks, Violation
 from .host import Event, ExploredHost, Task
@@ -420,7 +420,11 @@ class World:
         """How the run ended for everybody; receivers that are alike are not told apart."""
         ends = [
             (
-                name if name in self.case.senders else "", host.ahead, host.alive, host.halted, tuple(host.delivered),
+                name if name in self.case.senders else "",
+                host.ahead,
+                host.alive,
+                host.halted,
+                tuple(host.delivered),
                 tuple(sorted(host.decided.items())),
             )
             for name, host in self.hosts.items()

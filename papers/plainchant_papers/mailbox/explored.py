@@ -1,0 +1,113 @@
+"""Small cases that are tried in every way (``sim.explore``): as tasks, and as rows of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from plainchant.sim.explore import explore
+from plainchant.sim.explore.case import mailbox_case
+
+from ..claims import Table
+
+STEPS: Final = frozenset({"decide"})
+"""Steps of decisions take nothing or their bound; everything else takes its bound."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Small:
+    """A small case, in words and as the explorer takes it."""
+
+    words: str
+    parameters: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    equal_clocks: bool = False
+    """All clocks show the same; the protocol does not know it."""
+    promise: str = ""
+    """What is looked for; empty: anything."""
+    probes: int = 0
+    limit: int = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explored:
+    """What became of a small case."""
+
+    words: str
+    rules: str
+    states: int
+    transitions: int
+    runs: int
+    """Runs to their ends that differ,"""
+    drawn: int
+    """and runs that were drawn before, to find at once what breaks easily."""
+    complete: bool
+    """Everything was tried."""
+    broken: str
+    """The promise that a run has broken, if any,"""
+    how: str
+    """and how."""
+    faults: int
+
+
+def small(
+    words: str,
+    *,
+    tolerate: str,
+    copies: int = 2,
+    skew: int | None = None,
+    rules: Mapping[str, Any] | None = None,
+    equal_clocks: bool = False,
+    promise: str = "",
+    probes: int = 0,
+    limit: int = 1_000_000,
+    **settings: Any,
+) -> Small:
+    """A case with one moment at which sends begin, told of crashes late, in which only steps of decisions vary."""
+    chosen = {"tolerate": tolerate, "copies": copies, **({} if skew is None else {"skew": skew})}
+    plain = {"phases": (0,), "detections": (1000,), "varied": STEPS}
+    return Small(words, chosen, {**plain, **settings}, rules or {}, equal_clocks, promise, probes, limit)
+
+
+def explored_of(case: Small) -> Explored:
+    whole = mailbox_case(parameters=case.parameters, rules=case.rules, **case.settings)
+    if case.equal_clocks:
+        whole = dataclasses.replace(whole, skew=0)
+    found = explore(whole, limit=case.limit, probes=case.probes, promise=case.promise)
+    return Explored(
+        words=case.words,
+        rules=", ".join(f"{name} = {value}" for name, value in case.rules.items()) or "all",
+        states=found.states,
+        transitions=found.transitions,
+        runs=found.runs,
+        drawn=found.sampled,
+        complete=found.complete,
+        broken=found.violation.promise if found.violation is not None else "",
+        how=found.violation.text if found.violation is not None else "",
+        faults=found.faults,
+    )
+
+
+def table(title: str, cases: Sequence[Explored]) -> Table:
+    columns = ("case", "rules", "states", "transitions", "runs", "drawn before", "all of it", "broken", "how", "faults")
+    return Table(
+        title,
+        columns,
+        [
+            (
+                one.words,
+                one.rules,
+                f"{one.states:,}",
+                f"{one.transitions:,}",
+                f"{one.runs:,}",
+                f"{one.drawn:,}",
+                "yes" if one.complete else "no",
+                one.broken or "nothing",
+                one.how,
+                one.faults,
+            )
+            for one in cases
+        ],
+    )

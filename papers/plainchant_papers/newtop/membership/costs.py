@@ -1,0 +1,342 @@
+"""How long it takes until a failure is noticed and the view without the failed is installed, what that costs, and what is lost.
+
+Theory of operation
+-------------------
+Members of one group crash at one moment, soon after the first second. *Detected*: when a survivor suspects one of them first;
+*view*: when it installs the view that has none of them; both from the crash on, the mean over survivors and seeds. In an idle
+group everybody shows life every tau, so that it matters when in a tau the crash comes: seeds spread that evenly.
+
+What one expects: a block that the failed have not completed is there at once if others send, else after the extended
+time-silence (tau), of which on average half is over; then omega; then suspicions, and Remove, cross the network, one after the
+other. In packets: each of the n - f survivors multicasts three words, Suspect and Confirmed to the n - 1 others, Remove to the
+n - f - 1 who are left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from plainchant.core.model import MS, Packet, ProcessId
+from plainchant.lab.errors import LabError
+from plainchant.protocols.newtop.packets import Word
+from plainchant.scenario.model import Scenario, Workload
+
+from ...claims import Context, Figure, Series, Table
+from ...observe import Observer
+from ...runs import fault, milliseconds, names, rows_of, views_of
+from .runs import scenario
+
+OMEGAS: Final = (100, 150, 250, 400, 600, 1000)
+TAUS: Final = (20, 40, 80, 120, 160, 200)
+SILENCES: Final = (10, 20, 40, 80, 120, 160, 200)
+SIZES: Final = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20)
+MEMBERS: Final = 10
+RATES: Final = (10, 50, 100)
+_FIVE: Final = 5
+_BUSY: Final = 20.0
+"""Messages a second of each member, where they send."""
+_GOLDEN: Final = 0.618
+_WORDS: Final = ("Suspect", "Confirmed", "Remove", "Refute")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Crash:
+    """Some of the members of a group crash at one moment. Times in ms."""
+
+    members: int = _FIVE
+    failures: int = 1
+    omega: int = 250
+    tau: int = 80
+    silence: int = 0
+    """The local time-silence, as a time-out; 0: adaptive."""
+    rate: float = _BUSY
+    seed: int = 0
+
+    def run(self) -> Scenario:
+        at = self.tau * (-(-1000 // self.tau) + (self.seed * _GOLDEN + 0.5) % 1)
+        members = names(self.members)
+        crashed = members[1 : self.failures + 1] if self.failures < self.members else ()
+        settings: dict[str, Any] = {"suspect_after": milliseconds(self.omega), "alive_every": milliseconds(self.tau)}
+        if self.silence:
+            settings |= {"silence_by": "timeout", "silence": milliseconds(self.silence)}
+        settings["probe_after"] = milliseconds(max(60, self.silence + 20) if self.omega > 100 else 60)
+        return scenario(
+            {"g": members},
+            *((Workload(rate=self.rate, arrivals="poisson", size=16),) if self.rate else ()),
+            seed=self.seed,
+            faults=[fault("crash", at, process=name) for name in crashed],
+            length=at + 4 * (self.omega + self.tau) + 500,
+            drain=0,
+            order="total",
+            merge_after=milliseconds(0),
+            **settings,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What came of it. Times in ms, each of a survivor."""
+
+    crash: Crash
+    detected: tuple[float, ...]
+    installed: tuple[float, ...]
+    views: int
+    """How many views it took, at the survivor with the most."""
+    words: Mapping[str, int]
+    """Words that were multicast, by kind,"""
+    copies: int
+    """and their copies, one for each process that they went to."""
+    discarded: float
+    """Messages of the failed that a survivor had and did not deliver."""
+
+    def row(self) -> dict[str, Any]:
+        return {
+            **dataclasses.asdict(self.crash),
+            "detected_ms": round(statistics.mean(self.detected), 3),
+            "installed_ms": round(statistics.mean(self.installed), 3),
+            "installed_last_ms": round(max(self.installed), 3),
+            "views": self.views,
+            **{kind: self.words.get(kind, 0) for kind in _WORDS},
+            "copies": self.copies,
+            "discarded": self.discarded,
+        }
+
+
+class _Words(Observer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: Counter[str] = Counter()
+        self.copies = 0
+
+    def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
+        if isinstance(packet, Word):
+            self.words[type(packet.say).__name__] += 1
+            self.copies += len(to)
+
+
+def change_of(crash: Crash) -> Change:
+    run = crash.run()
+    observer = _Words()
+    _, trace = observer.run(run)
+    table = trace.table()
+    crashed = {one.process for one in run.fault}
+    at = run.fault[0].at
+    survivors = [name for name in run.members if name not in crashed]
+    suspected: dict[ProcessId, int] = {}
+    for row in rows_of(table, "suspect"):
+        if row["detail"]["process"] in crashed:
+            suspected.setdefault(row["process"], row["true_time"])
+    views = views_of(table)
+    installed = {}
+    for name in survivors:
+        times = [when for when, _, members in views[name, "g"] if not crashed & set(members)]
+        if not times or name not in suspected:
+            raise LabError(f"{name} has no view without {', '.join(sorted(crashed))}: {crash}")
+        installed[name] = times[0]
+    lost: dict[ProcessId, int] = {}
+    for row in rows_of(table, "confirm"):
+        count = sum(messages for _, _, messages in row["detail"]["discarded"])
+        lost[row["process"]] = lost.get(row["process"], 0) + count
+    return Change(
+        crash,
+        detected=tuple((suspected[name] - at) / MS for name in survivors),
+        installed=tuple((installed[name] - at) / MS for name in survivors),
+        views=max(len(views[name, "g"]) - 1 for name in survivors),
+        words=dict(observer.words),
+        copies=observer.copies,
+        discarded=statistics.mean(lost.get(name, 0) for name in survivors),
+    )
+
+
+def expected_words(members: int, failures: int) -> int:
+    """Suspect, Confirmed and Remove of every survivor."""
+    return 3 * (members - failures)
+
+
+def expected_copies(members: int, failures: int) -> int:
+    """Suspect and Confirmed go to everybody, Remove to those who are left."""
+    survivors = members - failures
+    return survivors * (2 * (members - 1) + survivors - 1)
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+Line = tuple[Sequence[float], list[list[Change]]]
+
+
+def _lines(context: Context, axes: Mapping[str, Sequence[tuple[float, Crash]]], seeds: tuple[int, int]) -> dict[str, Line]:
+    """Several lines at once, each point over several seeds."""
+    each = range(context.of(*seeds))
+    flat = [dataclasses.replace(crash, seed=seed) for line in axes.values() for _, crash in line for seed in each]
+    found = iter(context.sweep(change_of, flat))
+    return {name: ([x for x, _ in line], [[next(found) for _ in each] for _ in line]) for name, line in axes.items()}
+
+
+def _mean(points: Iterable[Sequence[Change]], measure: Callable[[Change], float]) -> list[float]:
+    return [statistics.mean(measure(change) for change in point) for point in points]
+
+
+def _detected(change: Change) -> float:
+    return statistics.mean(change.detected)
+
+
+def _installed(change: Change) -> float:
+    return statistics.mean(change.installed)
+
+
+def _times(name: str, title: str, label: str, lines: Mapping[str, Line]) -> Figure:
+    several = len(lines) > 1
+    series = []
+    for line, (x, points) in lines.items():
+        prefix = f"{line}: " if several else ""
+        series.append(Series(f"{prefix}detected", x, _mean(points, _detected)))
+        series.append(Series(f"{prefix}view", x, _mean(points, _installed)))
+    return Figure(name, title, label, "ms after the crash", tuple(series))
+
+
+def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Table, ...], str]:
+    """Times and packets of view changes: figures, tables, and the sentence that sums them up."""
+    omegas = context.of(OMEGAS[2::3], OMEGAS)
+    taus = context.of(TAUS[::5], TAUS)
+    silences = context.of(SILENCES[::6], SILENCES)
+    sizes = context.of((2, 5), SIZES)
+    failures = context.of((1, MEMBERS - 1), tuple(range(1, MEMBERS)))
+    by = {
+        "omega busy": [(omega, Crash(omega=omega, tau=min(80, omega // 2))) for omega in omegas],
+        "omega idle": [(omega, Crash(omega=omega, tau=min(80, omega // 2), rate=0)) for omega in omegas],
+        "tau": [(tau, Crash(tau=tau, rate=0)) for tau in taus],
+        "silence": [(silence, Crash(silence=silence)) for silence in silences],
+        "size busy": [(size, Crash(size, rate=_BUSY * _FIVE / size)) for size in sizes],
+        "size idle": [(size, Crash(size, rate=0)) for size in sizes],
+        "failures busy": [(count, Crash(MEMBERS, count, rate=_BUSY / 2)) for count in failures],
+        "failures idle": [(count, Crash(MEMBERS, count, rate=0)) for count in failures],
+    }
+    lines = _lines(context, by, (1, 4))
+    size = lines["size idle"]
+    packets = Figure(
+        "packets-of-a-change",
+        "multicasts of a view change, one crash, idle group",
+        "members (n)",
+        "multicasts",
+        (
+            *(Series(kind, size[0], _mean(size[1], _word(kind))) for kind in _WORDS[:3]),
+            Series("all words", size[0], _mean(size[1], _all_words)),
+            Series("3 (n - 1)", size[0], [expected_words(round(n), 1) for n in size[0]], from_document=True),
+        ),
+    )
+    failed = lines["failures idle"]
+    by_failures = Figure(
+        "packets-by-failures",
+        f"multicasts of a view change, {MEMBERS} members, idle group",
+        "simultaneous failures (f)",
+        "multicasts",
+        (
+            *(Series(kind, failed[0], _mean(failed[1], _word(kind))) for kind in _WORDS[:3]),
+            Series("all words", failed[0], _mean(failed[1], _all_words)),
+            Series("3 (n - f)", failed[0], [expected_words(MEMBERS, round(f)) for f in failed[0]], from_document=True),
+        ),
+    )
+    figures = (
+        _times("change-by-omega", "one of five crashes", "suspect_after (ms)", _pair(lines, "omega")),
+        _times("change-by-tau", "one of five crashes, idle group", "alive_every (ms)", {"": lines["tau"]}),
+        _times("change-by-silence", "one of five crashes, busy group", "time-silence (ms)", {"": lines["silence"]}),
+        _times("change-by-size", "one of n crashes", "members (n)", _pair(lines, "size")),
+        _times("change-by-failures", f"several of {MEMBERS} crash at once", "simultaneous failures", _pair(lines, "failures")),
+        packets,
+        by_failures,
+    )
+    tables = (
+        _table("times (ms) and packets by group size: one crash, idle group", "members", size, lambda x: (round(x), 1)),
+        _table(
+            f"times (ms) and packets by failures: {MEMBERS} members, idle group",
+            "failures",
+            failed,
+            lambda x: (MEMBERS, round(x)),
+        ),
+    )
+    changes = [change for line in lines.values() for point in line[1] for change in point]
+    after = statistics.mean(_installed(change) - _detected(change) for change in changes)
+    exact = [change for change in changes if sum(change.words.values()) == _formula(change)]
+    first, last = _mean(size[1], _installed)[0], _mean(size[1], _installed)[-1]
+    sentence = (
+        f"In {len(changes)} further runs (figures) a survivor's view comes {after:.1f} ms after its first suspicion, with links "
+        f"of 1 ms; in idle groups of {round(size[0][0])} and {round(size[0][-1])} {first:.0f} and {last:.0f} ms after the crash; "
+        f"{len(exact)} of them took exactly 3(n - f) words"
+    )
+    return figures, tables, sentence
+
+
+def _formula(change: Change) -> int:
+    return expected_words(change.crash.members, change.crash.failures)
+
+
+def _pair(lines: Mapping[str, Line], name: str) -> dict[str, Line]:
+    return {kind: lines[f"{name} {kind}"] for kind in ("busy", "idle")}
+
+
+def _word(kind: str) -> Callable[[Change], float]:
+    return lambda change: change.words.get(kind, 0)
+
+
+def _all_words(change: Change) -> float:
+    return sum(change.words.values())
+
+
+def _table(title: str, what: str, line: Line, of: Callable[[float], tuple[int, int]]) -> Table:
+    x, points = line
+    columns = (
+        what,
+        "detected",
+        "view",
+        "view, at the last",
+        "Suspect",
+        "Confirmed",
+        "Remove",
+        "Refute",
+        "words",
+        "3(n - f)",
+        "copies",
+        "expected copies",
+    )
+    rows = []
+    for value, point in zip(x, points, strict=True):
+        members, failures = of(value)
+        mean = {kind: statistics.mean(change.words.get(kind, 0) for change in point) for kind in _WORDS}
+        rows.append(
+            (
+                f"{value:g}",
+                f"{statistics.mean(map(_detected, point)):.1f}",
+                f"{statistics.mean(map(_installed, point)):.1f}",
+                f"{max(max(change.installed) for change in point):.1f}",
+                *(f"{mean[kind]:.1f}" for kind in _WORDS),
+                f"{sum(mean.values()):.1f}",
+                expected_words(members, failures),
+                f"{statistics.mean(change.copies for change in point):.1f}",
+                expected_copies(members, failures),
+            )
+        )
+    return Table(title, columns, rows)
+
+
+# --- what is lost at the cut ----------------------------------------------------------------------------------------
+
+
+def figures_of_discarded(context: Context) -> tuple[Figure, ...]:
+    """Messages of the failed that survivors have and discard, by how often members send and how many fail."""
+    failures = context.of((1, MEMBERS - 1), tuple(range(1, MEMBERS)))
+    rates = context.of(RATES[1:2], RATES)
+    by = {f"{rate} messages/s each": [(count, Crash(MEMBERS, count, rate=rate)) for count in failures] for rate in rates}
+    lines = _lines(context, by, (1, 3))
+    return (
+        Figure(
+            "discarded-at-the-cut",
+            f"several of {MEMBERS} crash at once, total order",
+            "simultaneous failures",
+            "messages discarded at a survivor",
+            tuple(Series(name, x, _mean(points, lambda change: change.discarded)) for name, (x, points) in lines.items()),
+        ),
+    )

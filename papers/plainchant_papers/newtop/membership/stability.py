@@ -1,0 +1,89 @@
+"""Claim 43 (6.3.1): nothing that is stable, and so may have been forgotten, is ever asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from plainchant.core.model import Packet, ProcessId
+from plainchant.protocols.newtop import Process
+from plainchant.protocols.newtop.matrix import Column
+from plainchant.protocols.newtop.packets import Ask
+from plainchant.protocols.newtop.part import Part
+from plainchant.scenario.model import Scenario
+
+from ...claims import Context, Measured, judge
+from ...observe import Observer
+from .runs import ORDERS, faulty_run
+from .variants import variant
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """The requests of a run."""
+
+    asks: int
+    looked_at: int
+    """Members, other than who asked, that had received what was asked for,"""
+    forgotten: int
+    """and of these, those that had forgotten it."""
+    quiet: bool
+
+
+class _Asks(Observer):
+    """At every request, looks into all members that have the one who asks in their view: have they got it, and still?"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = self.looked_at = self.forgotten = 0
+
+    def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
+        if not isinstance(packet, Ask):
+            return
+        self.asks += 1
+        for process, engine in self.engines.items():
+            part = _part(engine, packet)
+            if process == me or part is None or me not in part.members or _has_failed(part, me):
+                continue
+            for column in part.matrix.roster:
+                if column.process == packet.source and _received(column) >= packet.last:
+                    self.looked_at += 1
+                    self.forgotten += not any(kept.block == packet.last for kept in column.kept)
+
+
+def _part(engine: Process, packet: Ask) -> Part | None:
+    part = engine.parts.get(packet.group)
+    return part if part is not None and part.form == packet.form else None
+
+
+def _has_failed(part: Part, process: ProcessId) -> bool:
+    return part.membership is not None and process in part.membership.failed
+
+
+def _received(column: Column) -> int:
+    """Up to where it has, and counts, what the member sent."""
+    return column.last if column.cut is None else column.cut
+
+
+def asked_of(item: tuple[Scenario, str]) -> Asked:
+    run, name = item
+    observer = _Asks()
+    summary, _ = observer.run(run, make=variant(name))
+    return Asked(observer.asks, observer.looked_at, observer.forgotten, summary.quiet)
+
+
+def nothing_stable(context: Context) -> Measured:
+    runs = [faulty_run(seed, order) for order in ORDERS for seed in range(context.of(2, 15))]
+    ours = context.sweep(asked_of, [(run, "") for run in runs])
+    hasty = context.sweep(asked_of, [(run, "discards at completion") for run in runs])
+    asks, looked_at, forgotten = (sum(getattr(run, name) for run in ours) for name in ("asks", "looked_at", "forgotten"))
+    missed = sum(run.forgotten for run in hasty)
+    return Measured(
+        f"{len(runs)} runs with failures and lost packets: {asks:,} requests for something that is missing; {looked_at:,} times "
+        f"another member had received it, and {forgotten} times had forgotten it. If what is complete is forgotten at once, "
+        f"{missed:,} times of {sum(run.looked_at for run in hasty):,}",
+        judge(holds=bool(asks and looked_at and missed) and not forgotten),
+        "who asks has not completed the block, so that nobody who counts it as a member can have heard that it has; what is "
+        "complete here may be missing elsewhere",
+        [{"rule": rule, **dataclasses.asdict(run)} for rule, found in (("stable", ours), ("complete", hasty)) for run in found],
+    )

@@ -1,0 +1,390 @@
+"""A space-time diagram of a trace, as an SVG file: a line a process, time to the right, messages as arrows, views as bars.
+
+``diagram_rows`` chooses what is drawn, ``diagram_layout`` where it stands, ``diagram_marks`` has the signs. Distances are
+compressed, the axis has the true times. Every mark says in its title what it stands for, in the words of ``plainchant explain``.
+The same trace gives the same file, byte for byte.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from ...core.model import MS, US
+from ..explain.membership import about, parts_in, sentence
+from ..explain.rows import Event
+from ..explain.why import given, reason
+from ..explain.words import braces, crash_words, fault_words, listed, span
+from ..show import name_of
+from .layout import Layout, Row, message_of
+from .marks import MEMORY_SHEET, RING_SHEET, SHEET, SIGNS, TONES, TURN
+from .rows import MESSAGES, Scene, scene
+from .svg import Drawing, short, width_of
+
+_LEFT: Final = 84
+_RIGHT: Final = 24
+_WIDE: Final = 1_040
+_TOP: Final = 30
+_ROW: Final = 16
+_ABOVE: Final = 40
+"""Room above a line: three levels of labels."""
+_BAR: Final = 17
+"""Height of a group's bar of views with its text."""
+_LEVELS: Final = (10, 21, 32)
+_NAMED: Final = 3
+_ROOM_MAX: Final = 160
+_LEGEND: Final = 18
+"""Height of a line of the legend."""
+
+
+def diagram(
+    table: pa.Table,
+    *,
+    group: str | None = None,
+    first: int | None = None,
+    last: int | None = None,
+    messages: int = MESSAGES,
+    nulls: bool = False,
+) -> str:
+    """The diagram of one run as SVG.
+
+    ``first`` and ``last`` are ns since the run's beginning, as ``plainchant trace`` prints times. At most so many ``messages``
+    are drawn, and null messages only with ``nulls``.
+
+    >>> from plainchant.trace import TraceBuffer
+    >>> trace = TraceBuffer()
+    >>> none = (None,) * 5
+    >>> trace.history("r0", "a").rows.append(("send", 0, 0, "g", None, "a", 1, *none))
+    >>> trace.history("r0", "b").rows.append(("deliver", 5, 1000000, "g", None, "a", 1, *none))
+    >>> diagram(trace.table()).startswith("<svg xmlns")
+    True
+    """
+    return str(_Picture(scene(table, group=group, first=first, last=last, messages=messages, nulls=nulls)).draw())
+
+
+class _Picture:
+    def __init__(self, shown: Scene) -> None:
+        self.scene = shown
+        layout = Layout(shown.drawn, left=_LEFT, wide=_WIDE)
+        layout.end += self._room_at_the_end(layout)
+        self.end, self.knots, self.x_of, self.x = layout.end, layout.knots, layout.x_of, layout.x
+        self.tones = {name: place % TONES for place, name in enumerate(shown.lanes)}
+        self.high = _ABOVE + 8 + _BAR * max(len(shown.groups), 1)
+        top = _TOP + _ROW * len(shown.faults)
+        self.y = {name: top + _ABOVE + self.high * place for place, name in enumerate(shown.lanes)}
+        self.bottom = top + self.high * len(shown.lanes) + 4
+        self.views = self._views()
+        self.used: set[str] = set()
+        """Signs that stand in the picture, for the legend."""
+        self.free: dict[tuple[str, int], float] = {}
+        """From where on there is room for labels, by lane and level."""
+        special = [RING_SHEET] * shown.is_ring + [MEMORY_SHEET] * shown.is_memory
+        sheet = "\n".join([SHEET, *special])
+        self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=sheet)
+
+    def _title(self) -> str:
+        groups = f", group {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
+        if len(self.scene.groups) > 1:
+            groups = groups.replace("group", "groups", 1)
+        return f"Run {short(self.scene.run, 60)}{groups}, {_moment(self.scene.first)} to {_moment(self.scene.last)}"
+
+    def _room_at_the_end(self, layout: Layout) -> float:
+        """How much further the lines have to go for the members of the last views to be read."""
+        views = (row for rows in self.scene.states.values() for row in rows if row["kind"] == "view")
+        last = {(row["process"], row["group"]): row for row in views}
+        drawn = [row for row in last.values() if (row["process"], row["index"]) in layout.at]
+        wanted = (layout.x(row) + width_of(_view_name(row, several=len(self.scene.groups) > 1)) - layout.end for row in drawn)
+        return min(max([0.0, *wanted]), _ROOM_MAX)
+
+    def _views(self) -> dict[tuple[str, int | None, frozenset[str]], int]:
+        """A colour for each view."""
+        rows = [row for rows in self.scene.states.values() for row in rows if row["kind"] == "view"]
+        colours: dict[tuple[str, int | None, frozenset[str]], int] = {}
+        for row in sorted(rows, key=lambda row: (row["moment"], row["process"], row["index"])):
+            colours.setdefault(_view(row), len(colours) % TONES)
+        return colours
+
+    def draw(self) -> Drawing:
+        self.picture.add("rect", "paper", width="100%", height="100%")
+        self.picture.text(8, 18, self._title(), "title")
+        self._faults()
+        self._lanes()
+        self._blocked()
+        self._bars()
+        self._turns()
+        self._arrows()
+        for row in self.scene.drawn:
+            self._mark(row)
+        self._axis()
+        self.picture.height = self._legend()
+        return self.picture
+
+    # --- behind everything --------------------------------------------------------------------------------------------
+
+    def _faults(self) -> None:
+        for place, row in enumerate(self.scene.faults):
+            y = _TOP + _ROW * place + 8
+            words = fault_words(row["detail"])
+            told = f"{_moment(row['moment'])}: {words}"
+            x = max(self.x_of(row["moment"]), _LEFT - 14)
+            if row["until"] is not None:
+                until = self.x_of(row["until"])
+                self.picture.box(x, y + 4, until - x, self.bottom - y - 4, "band", title=told)
+            if row["moment"] >= self.scene.first:
+                self.picture.line(x, y + 4, x, self.bottom, "faultline", title=told)
+            text = short(f"fault: {words}", 90)
+            self.picture.text(min(x, max(self.end - width_of(text), 2)), y, text, "faulttext", title=told)
+
+    def _lanes(self) -> None:
+        for name, y in self.y.items():
+            self.picture.text(8, y + 4, short(name, 11), "lane", title=name)
+            begin = self.scene.begins.get(name, 0)
+            start = self.x_of(begin) if begin > self.scene.first else _LEFT - 14
+            stop = next((row for row in self.scene.states[name] if row["kind"] == "crash"), None)
+            until = self.x(stop) if stop is not None and stop["moment"] >= self.scene.first else self.end
+            if stop is not None and stop["moment"] < self.scene.first:
+                start = until = _LEFT - 14
+            if until > start:
+                self.picture.line(start, y, until, y, "life")
+            if stop is not None:
+                self.picture.line(until, y, self.end, y, "gone", title=f"{name} has stopped")
+
+    def _blocked(self) -> None:
+        for blocked in self.scene.blocked:
+            name = blocked.start["process"]
+            if name not in self.y:
+                continue
+            x = max(self.x_of(blocked.start["moment"]), _LEFT - 14)
+            until = self.end if blocked.until is None else self.x_of(blocked.until)
+            length = "" if blocked.until is None else f" for {span(blocked.until - blocked.start['moment'])}"
+            why = reason(blocked.start["detail"])
+            told = f"{_moment(blocked.start['moment'])}: {name} may not send{length}{f': {why}' if why else ''}"
+            self.picture.line(x, self.y[name], max(until, x + 2), self.y[name], "blocked", title=told)
+            self.used.add("blocked")
+
+    def _bars(self) -> None:
+        """A bar from the installation of a view to whatever ends it; the same colour is the same view."""
+        for name, y in self.y.items():
+            for place, group in enumerate(self.scene.groups):
+                rows = [row for row in self.scene.states[name] if row["group"] in (group, None)]
+                for number, row in enumerate(rows):
+                    if row["kind"] == "view":
+                        after = rows[number + 1] if number + 1 < len(rows) else None
+                        self._bar(row, after, y + 8 + _BAR * place)
+
+    def _bar(self, row: Row, after: Row | None, y: float) -> None:
+        ended = after is not None and after["kind"] != "end"
+        if after is not None and ended and after["moment"] < self.scene.first:
+            return
+        x = self.x(row) if row["moment"] >= self.scene.first else _LEFT - 14
+        until = self.x(after) if after is not None and ended else self.end
+        several = len(self.scene.groups) > 1
+        whole = _view_name(row, several=several)
+        told = f"{_moment(row['moment'])}: {row['process']} installs {whole}"
+        self.picture.box(x, y, until - x, 4, f"v{self.views[_view(row)]}", title=told, round_by=1)
+        self.used.add("view")
+        for text in (whole, _view_name(row, several=several, members=False), str(row["view"])):
+            if width_of(text) * 0.92 < until - x:
+                self.picture.text(x + 1, y + 13, text, "viewtext", title=told)
+                break
+
+    def _turns(self) -> None:
+        """A box around what is sent in a turn, and an arrow for the token that began it."""
+        for turn in self.scene.turns:
+            y, x = self.y[turn.token["process"]], self.x(turn.first) - 8
+            style = "turn" if turn.token["detail"].get("by") != "timeout" else "overdue"
+            self.picture.box(
+                x,
+                y - TURN / 2,
+                self.x(turn.token) + 8 - x,
+                TURN,
+                "turn" if style == "turn" else "turn overdue",
+                title=self._told(turn.token),
+                round_by=4,
+            )
+            self.used.add(style)
+            if turn.before is not None and turn.before["process"] != turn.token["process"]:
+                told = f"the token passes from {turn.before['process']} to {turn.token['process']}"
+                self.picture.arrow(self.x(turn.before), self.y[turn.before["process"]], x + 4, y, "token", title=told, head=6)
+                self.used.add("token")
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _arrows(self) -> None:
+        sends = {message_of(row): row for row in self.scene.drawn if row["kind"] == "send"}
+        for row in self.scene.drawn:
+            send = sends.get(message_of(row)) if row["kind"] == "deliver" else None
+            if send is None or send["process"] == row["process"]:
+                continue
+            told = f"{name_of(row)}: sent at {_moment(send['moment'])}, delivered by {row['process']} at {_moment(row['moment'])}"
+            ends = (self.x(send), self.y[send["process"]], self.x(row), self.y[row["process"]])
+            self.picture.arrow(*ends, f"t{self.tones[send['process']]}", title=told, head=6)
+            self.used.add("message")
+
+    def _mark(self, row: Row) -> None:
+        sign, label, style = self._sign(row)
+        x, told = self.x(row), self._told(row)
+        tone = self.tones.get(row["sender"])
+        SIGNS[sign][0](self.picture, x, self.y[row["process"]], "soft" if tone is None else f"t{tone}", told)
+        self.used.add(sign)
+        if label:
+            self._label(x, row, label, style, told)
+
+    def _sign(self, row: Row) -> tuple[str, str, str]:
+        """The sign of a row, and its label with its style."""
+        kind, detail = row["kind"], row["detail"]
+        of_a_ring = _of_a_ring(row) if self.scene.is_ring else None
+        if of_a_ring is not None:
+            return of_a_ring
+        match kind:
+            case "send":
+                number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
+                return "send", number, f"t{self.tones[row['process']]}"
+            case "deliver" | "null":
+                return kind, "", ""
+            case "crash":
+                return "crash", "halts" if "text" in detail else "crashes", "bad"
+            case "view":
+                parts = parts_in(detail)
+                return "install", f"{len(parts)} parts" if len(parts) > 1 else "", "formtext"
+            case "leave":
+                return "leave", "leaves", "soft"
+            case "fault":
+                return "untimely", "late", "bad"
+            case "late" | "reject" if "stamp" in detail:
+                return "rejected", "rejects", "bad"
+            case "suspect":
+                return "suspect", f"{self._names(row)}?", "bad"
+            case "refute" if detail.get("late"):
+                return "late", "too late", "bad"
+            case "refute":
+                return "heard" if detail.get("heard") else "refute", f"{self._names(row)}!", "good"
+            case "confirm" if "detection" in detail:
+                return "confirm", f"{self._names(row)} failed", "bad"
+            case "remove":
+                return "remove", f"\N{MINUS SIGN}{self._names(row)}", "bad"
+            case "bye":
+                return "bye", f"{self._names(row)} leaves", "soft"
+        stage = detail.get("stage")
+        return "form", short(stage if isinstance(stage, str) else "proposes" if kind == "confirm" else kind, 14), "formtext"
+
+    def _told(self, row: Row) -> str:
+        """What a mark stands for."""
+        sentences = []
+        for one in (row, *self.scene.also.get((row["process"], row["index"]), ())):
+            event = _event(one)
+            what = _plain(event) or sentence(event) or f"{event.process}: {event.kind}"
+            why = given(event)
+            sentences.append(what + (f" ({why})" if why and why not in what else ""))
+        group = f" in {row['group']}" if len(self.scene.groups) > 1 and row["group"] is not None and row["seq"] is None else ""
+        return f"{_moment(row['moment'])}{group}: {'; '.join(sentences)}"
+
+    def _names(self, row: Row) -> str:
+        """Whom a mark is about, short."""
+        rows = (row, *self.scene.also.get((row["process"], row["index"]), ()))
+        names = list(dict.fromkeys(name for one in rows for name in about(_event(one))))
+        more = f" +{len(names) - _NAMED}" if len(names) > _NAMED else ""
+        return " ".join(short(name, 10) for name in names[:_NAMED]) + more
+
+    def _label(self, x: float, row: Row, text: str, style: str, told: str) -> None:
+        """A label above a mark, at the lowest level that is free; none if all are taken."""
+        half = width_of(text) / 2 + 3
+        for level, above in enumerate(_LEVELS):
+            if x - half >= self.free.get((row["process"], level), 0):
+                self.free[row["process"], level] = x + half
+                self.picture.text(x, self.y[row["process"]] - above, text, f"label {style}", title=told)
+                return
+
+    # --- below --------------------------------------------------------------------------------------------------------
+
+    def _axis(self) -> None:
+        y = self.bottom
+        self.picture.line(_LEFT - 14, y, self.end, y, "axis")
+        free = -1.0
+        for time, x in self.knots:
+            told = _moment(time)
+            if x - width_of(told) / 2 > free:
+                self.picture.line(x, y, x, y + 4, "axis")
+                self.picture.text(x, y + 16, told, "tick")
+                free = x + width_of(told) / 2 + 8
+
+    def _legend(self) -> float:
+        """Writes what the signs in the picture mean, and what is left out; returns where it ends."""
+        x, y = float(_LEFT - 14), self.bottom + 40.0
+        for name, (sign, meaning) in SIGNS.items():
+            if name not in self.used:
+                continue
+            wide = 18 + width_of(meaning) + 22
+            if x + wide > self.end + _RIGHT:
+                x, y = float(_LEFT - 14), y + _LEGEND
+            sign(self.picture, x, y - 4, "t0", "")
+            self.picture.text(x + 16, y, meaning, "soft")
+            x += wide
+        for note in (*self.scene.notes, "Distances are compressed: the times are true."):
+            y += _LEGEND
+            self.picture.text(_LEFT - 14, y, note, "soft")
+        return y + 12
+
+
+def _view_name(row: Row, *, several: bool, members: bool = True) -> str:
+    """A view as it is written under its bar; with its group, where there are several."""
+    name = f"{short(row['group'], 8)} view {row['view']}" if several else f"view {row['view']}"
+    return f"{name} {braces(row['members'] or ())}" if members else name
+
+
+def _of_a_ring(row: Row) -> tuple[str, str, str] | None:
+    """The sign of a row of a token ring, and its label with its style; None if it is like that of any other protocol."""
+    detail = row["detail"]
+    match row["kind"]:
+        case "token":
+            return "beat", str(detail.get("visit", "")), "bad" if detail.get("by") == "timeout" else "soft"
+        case "ask" | "retransmit":
+            packet = f"{short(row['sender'] or '', 8)}:{detail.get('first', detail.get('number', ''))}"
+            return "ask" if row["kind"] == "ask" else "again", packet, "asktext"
+        case "receive":
+            return "omission", "omission", "bad"
+        case "request":
+            return "form", "asks in", "formtext"
+        case "usend":
+            return "form", "yes" if detail.get("vote") else "no", "formtext"
+        case "reject":
+            return "form", "not let in", "formtext"
+        case "confirm":
+            return "form", "P smaller", "formtext"
+    return None
+
+
+def _event(row: Row) -> Event:
+    """A row as explanations take it."""
+    kept = {name: row[name] for name in ("process", "index", "kind", "group", "view", "sender", "seq", "sent")}
+    kept |= {name: row[name] for name in ("rank", "size", "packets")}
+    return Event(at=0, when=row["moment"], members=tuple(row["members"] or ()), detail=row["detail"], **kept)
+
+
+def _plain(event: Event) -> str | None:
+    """What happened, of kinds that are not about membership."""
+    match event.kind:
+        case "send":
+            return f"{event.process} sends {event.name}"
+        case "deliver":
+            return f"{event.process} delivers {event.name}"
+        case "view":
+            return f"{event.process} installs view {event.view} of {event.group} {braces(event.members)}"
+        case "leave":
+            return f"{event.process} has left {event.group}"
+        case "crash":
+            return crash_words(event.process, event.detail)
+        case "fault":
+            return f"{event.process}: {fault_words(event.detail)}"
+        case "late" | "reject" if "stamp" in event.detail:
+            return f"{event.process} rejects {event.name if event.seq is not None else 'a message'}"
+    return None
+
+
+def _moment(ns: int) -> str:
+    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
+
+
+def _view(row: Row) -> tuple[str, int | None, frozenset[str]]:
+    return row["group"], row["view"], frozenset(row["members"] or ())

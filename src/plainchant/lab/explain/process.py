@@ -1,0 +1,247 @@
+"""What became of a process: how it came into its groups, what its protocol decided, who took it for dead, and how it ended.
+
+What happens all the time (sends, deliveries, turns, packets that are asked for and come) is counted in the conclusion; what is
+rare is told, a row that says the same as one before only once, with how often it was said.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ...core.model import UsageError
+from .mailbox import act as act_on_memory
+from .membership import about, sentence
+from .rows import Event, Ints, Rows
+from .why import Why, touches
+from .words import braces, crash_words, fault_words, listed, names_in, natural, often, span, times, whole
+
+Told: TypeAlias = list[tuple[Event, str, str | None]]
+
+_OWN: Final = (
+    "view",
+    "leave",
+    "refused",
+    "crash",
+    "state",
+    "elect",
+    "suspect",
+    "confirm",
+    "query",
+    "collision",
+    "request",
+    "reject",
+    "admit",
+    "release",
+    "receive",
+    "drop",
+)
+_IN_MEMORY: Final = (*_OWN, "join", "late", "block")
+"""What is told besides of a protocol on common memory."""
+_OF_IT: Final = ("suspect", "refute", "remove")
+"""What others say of a process."""
+_STEPS_MAX: Final = 200
+_NAMED: Final = 4
+
+
+class ProcessStory:
+    """Tells the life of one process."""
+
+    def __init__(self, rows: Rows, why: Why, process: str) -> None:
+        if process not in rows.names["process"]:
+            there = listed(sorted(rows.processes(), key=natural), most=10)
+            raise UsageError(f"there is no process {process!r} in this run; there are {there}")
+        self._rows = rows
+        self._why = why
+        self._process = process
+        self._own = rows.process == rows.code("process", process)
+        self._left_out = 0
+
+    def tell(self) -> tuple[str, Told, str]:
+        """The title, the steps and the conclusion."""
+        told = self._collapsed([*self._own_steps(), *self._faults(), *self._of_others()])
+        return f"What became of {self._process}", told, self._conclusion()
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _own_steps(self) -> Told:
+        told: Told = []
+        for event in self._rows.find(*(_IN_MEMORY if self._why.mailbox.is_there else _OWN), process=self._process):
+            what, because = self._step(event)
+            if what:
+                told.append((event, what, None if because is not None and because in what else because))
+        return told
+
+    def _step(self, event: Event) -> tuple[str, str | None]:
+        does = act_on_memory(event)
+        if does is not None:
+            of = f" ({event.name})" if event.seq is not None else ""
+            return f"{self._process} {does}{of}", self._why.clause(event)
+        match event.kind:
+            case "join":
+                return f"{self._process} is a receiver of {event.group} from now on", None
+            case "refused":
+                return f"{self._process} is not let into {event.group}", self._why.clause(event)
+            case "view":
+                what = f"{self._process} installs view {event.view} of {event.group} {braces(event.members)}"
+                return what, self._why.clause(event)
+            case "leave":
+                return f"{self._process} has left {event.group}", self._why.clause(event)
+            case "crash":
+                return crash_words(self._process, event.detail), self._why.ring.stopped(event)
+            case "state" if event.detail.get("state") in ("running", "crashed") and self._is_beside(event):
+                return "", None
+            case "state" if event.detail.get("broken") == "P3":
+                return "", None  # what it throws away says so
+            case "admit" if whole(event.detail, "period_ns") == 0:
+                return "", None
+            case "confirm" if "reclaim" not in names_in(event.detail.get("kinds")):
+                return "", None
+        return sentence(event) or "", self._why.clause(event)
+
+    def _is_beside(self, event: Event) -> bool:
+        """Whether the same is told by a view or by the process's end at that instant."""
+        return bool(self._rows.mask("view", "crash", process=self._process, after=event.when - 1, until=event.when).any())
+
+    def _faults(self) -> Told:
+        """Faults of the process itself, and those that stood between it and everybody else; each once."""
+        told: Told = []
+        seen: set[str] = set()
+        place = self._process.partition("#")[0]
+        begin, end = (int(self._rows.when[self._own][edge]) for edge in (0, -1))
+        for row in self._rows.find("fault", after=begin - 1, until=end):
+            mine = row.detail.get("process") == place and row.detail.get("fault") != "crash"
+            own = row.process == self._process and row.detail.get("fault") in ("timing", "module")
+            words = f"fault: {fault_words(row.detail)}" + (f" at {place}" if mine else "")
+            if (mine or own or touches(row.detail, self._process, "")) and words not in seen:
+                seen.add(words)
+                told.append((row, words, None))
+        return told
+
+    def _of_others(self) -> Told:
+        """What others said of it."""
+        told: Told = []
+        for event in self._rows.find(*_OF_IT):
+            if event.process != self._process and self._process in about(event):
+                told.append((event, sentence(event) or "", self._why.clause(event)))
+        return told
+
+    def _collapsed(self, told: Told) -> Told:
+        """The same thing said again and again becomes one step, of the first time."""
+        found: dict[tuple[str, ...], Told] = {}
+        for step in told:
+            found.setdefault(_likeness(step[0], step[1]), []).append(step)
+        steps: Told = []
+        for same in found.values():
+            event, what, because = same[0]
+            if len(same) > 1:
+                last = self._why.moment(same[-1][0].when)
+                what += f"; the like {times(len(same) - 1, 'more time')}, until {last}"
+            steps.append((event, what, because))
+        steps.sort(key=lambda step: (step[0].when, step[0].at))
+        self._left_out = max(0, len(steps) - _STEPS_MAX)
+        # The end of a process is told in any case.
+        return steps if not self._left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _conclusion(self) -> str:
+        sentences = [self._end(), self._traffic(), *self._turns(), *self._asked(), *self._admitted(), *self._deadlines()]
+        if self._left_out:
+            sentences.append(f"{times(self._left_out, 'further step')} are not told.")
+        if not self._rows.is_global:
+            sentences.append("Times are of each process's own clock.")
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _end(self) -> str:
+        last = self._rows.last_row(self._process)
+        assert last is not None
+        when = self._why.moment(last.when)
+        views = self._rows.find("view", process=self._process)
+        where = f", in view {views[-1].view} of {views[-1].group} {braces(views[-1].members)}" if views else ""
+        comma = "," if where else ""
+        match last.kind:
+            case "crash":
+                why = self._why.ring.stopped(last)
+                told = f"At {when}{where}{comma} {crash_words(self._process, last.detail)}."
+                return told + (f" The reason: {why}." if why else "")
+            case "end":
+                left = self._rows.find("leave", process=self._process)
+                return f"{self._process} is alive at the end" + (f"; it left {left[-1].group}." if left else f"{where}.")
+            case "leave":
+                return f"{self._process} left {last.group} at {when}."
+        return f"Its history breaks off at {when}."
+
+    def _places(self, kind: str) -> Ints:
+        places: Ints = np.flatnonzero(self._rows.mask(kind) & self._own)
+        return places
+
+    def _traffic(self) -> str:
+        sent, delivered = len(self._places("send")), len(self._places("deliver"))
+        return f"It sent {times(sent, 'message')} and delivered {delivered:,}." if sent or delivered else ""
+
+    def _turns(self) -> list[str]:
+        """How its turns came."""
+        rows = self._rows.find("token", process=self._process)
+        measured = sorted(length for row in rows if (length := whole(row.detail, "rotation")) is not None)
+        if not measured:
+            return []
+        usual = measured[len(measured) // 2]
+        told = f"It had {times(len(rows), 'turn')}, usually {span(usual)} apart, at most {span(measured[-1])}"
+        bounds = [bound for row in rows if (bound := whole(row.detail, "bound")) is not None]
+        told += f" (P was {span(max(bounds))} at most)" if bounds else ""
+        alone = sum(row.detail.get("by") == "timeout" for row in rows)
+        return [told + (f"; {times(alone, 'turn')} came by its timeout." if alone else ".")]
+
+    def _asked(self) -> list[str]:
+        """What it asked for and sent again; of a ring only, since other protocols mean other things by it."""
+        if not self._why.ring.is_there:
+            return []
+        asked, again = len(self._places("ask")), len(self._places("retransmit"))
+        parts = [f"asked {often(asked)} for packets that had not come"] if asked else []
+        parts += [f"sent {times(again, 'packet')} again"] if again else []
+        return [f"It {' and '.join(parts)}."] if parts else []
+
+    def _admitted(self) -> list[str]:
+        """How many single messages were to be guaranteed."""
+        admitted, rejected = (
+            [row for row in self._rows.find(kind, process=self._process) if whole(row.detail, "period_ns") == 0]
+            for kind in ("admit", "reject")
+        )
+        if not admitted and not rejected:
+            return []
+        asked = times(len(admitted) + len(rejected), "single message")
+        return [f"It asked for the deadlines of {asked}, of which {len(admitted):,} were admitted."]
+
+    def _deadlines(self) -> list[str]:
+        """Which of its messages came too late somewhere."""
+        sends = {event.message: event.due for event in self._rows.events(self._places("send")) if event.due is not None}
+        if not sends:
+            return []
+        late: dict[str, int] = {}
+        for event in self._rows.events(np.flatnonzero(self._rows.mask("deliver", sender=self._process))):
+            due = event.due if event.due is not None else sends.get(event.message)
+            if due is not None and event.when > due:
+                late[event.name] = max(late.get(event.name, 0), event.when - due)
+        if not late:
+            return [f"Of its {times(len(sends), 'message')} with a deadline none was delivered late."]
+        named = sorted(late, key=lambda name: (-late[name], name))
+        shown = listed(f"{name} (by {span(late[name])})" for name in named[:_NAMED])
+        more = f", and {len(late) - _NAMED:,} more" if len(late) > _NAMED else ""
+        return [
+            f"Of its {times(len(sends), 'message')} with a deadline {len(late):,} came late: {shown}{more}; "
+            f"--message {named[0]} tells why."
+        ]
+
+
+def _likeness(event: Event, what: str) -> tuple[str, ...]:
+    """What rows have in common that are told as one: what they say, or, of measurements and packets, what is measured where."""
+    detail = event.detail
+    if event.kind == "state" and isinstance(detail.get("broken"), str):
+        return event.process, "broken", detail["broken"], str(detail.get("source"))
+    if event.kind == "drop" and "packet" in detail:
+        return event.process, "drop", str(detail.get("why")), str(detail.get("source"))
+    if event.kind == "reject" and whole(detail, "period_ns") == 0:
+        return event.process, "reject", str(detail.get("reason"))
+    return event.process, event.kind, what, str(event.when if event.kind in ("view", "crash") else "")

@@ -1,0 +1,184 @@
+"""Brings from a trace of any size the rows of one run that a story needs.
+
+Filters go down to the Parquet files, so row groups of other runs are not even read. A run that is small is read whole
+and validated. Of a larger one, a first pass finds the rows that name the message (or install the view) and with them
+a stretch of time; a second pass reads what is rare wherever it stands (views, suspicions, crashes, ...) and what is
+common (sends, deliveries, acknowledgements, requests) only in that stretch and group. Memory is then bounded by the
+stretch and not by the run. Large runs are not validated: ``plainchant verify`` does that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ...core.model import SECOND, UsageError
+from ...trace.reader import conform, find_files
+from ...trace.schema import SCHEMA, Malformed, MalformedTrace
+from ...trace.validation import validate
+from .explainer import Explainer
+from .rows import COLUMNS, Message
+
+SMALL: Final = 500_000
+"""Runs with at most so many rows are read and validated whole."""
+
+_COMMON: Final = (
+    "send",
+    "deliver",
+    "null",
+    "receive",
+    "retransmit",
+    "drop",
+    "block",
+    "unblock",
+    "accept",
+    "token",
+    "stable",
+    "sent",
+    "decide",
+    "late",
+    "operation",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """An explainer of one run, and what it explains."""
+
+    run: str
+    explainer: Explainer
+    is_whole: bool
+    """Whether all rows of the run were read and validated."""
+
+
+def explainer_of(
+    path: str | Path,
+    run: str | None,
+    *,
+    message: Message | None = None,
+    view: tuple[str, int | None] | None = None,
+    process: str | None = None,
+    small: int = SMALL,
+) -> Found:
+    """The explainer for a question about a message, a view or a process of one run; ``run`` may be left out if there is but one.
+    A view without a number stands for all of its group, to be listed."""
+    dataset = _open(path)
+    run = _choose(dataset, run)
+    of_run = pc.field("run") == run
+    if dataset.count_rows(filter=of_run) <= small:
+        table = dataset.to_table(filter=of_run)
+        malformed = validate(table)
+        if malformed:
+            raise MalformedTrace(malformed)
+        return Found(run, Explainer(table), True)
+    origin, is_global = _begin(dataset, of_run)
+    group = message[0] if message is not None else view[0] if view is not None else ""
+    about = ~pc.field("kind").isin(_COMMON)
+    if message is not None or (view is not None and view[1] is not None):
+        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
+        first, last = _stretch(dataset, of_run, message, view, is_global=is_global)
+        in_group = pc.field("group").is_valid() & (pc.field("group") == group) & (moment >= first)
+        about = about | (in_group & (moment <= last))
+        # Who may not send while a view changes may do so some time after it.
+        about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (moment <= last + SECOND))
+    if message is not None:
+        about = about | _own_messages(message)
+    if process is not None:
+        _, last = _extent(dataset, of_run & (pc.field("process") == process))
+        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
+        # What others sent it again last may be what it stopped for want of.
+        again = (pc.field("kind") == "retransmit") & (moment >= last - SECOND) & (moment <= last + (0 if is_global else SECOND))
+        about = about | again | (pc.field("process") == process) | (pc.field("sender") == process)
+    table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
+    return Found(run, Explainer(table, origin=origin, is_whole=False), False)
+
+
+def _open(path: str | Path) -> ds.Dataset:
+    """The files as one dataset in the types of the schema; what is wrong with a file as a file is said first."""
+    place = Path(path)
+    if "://" not in str(path) and (place / "sweep.json").is_file():
+        path = place / "trace"  # beside it stand tables of results, which are no trace
+    filesystem, names = find_files(str(path))
+    malformed: list[Malformed] = []
+    for name in names:
+        try:
+            with filesystem.open_input_file(name) as source:
+                schema = pq.read_schema(source)
+            problems = conform(schema.empty_table())[1]
+        except (OSError, pa.ArrowException) as error:
+            problems = [f"not a readable Parquet file: {error}"]
+        malformed += [Malformed(name, None, None, None, problem) for problem in problems]
+    if malformed:
+        raise MalformedTrace(malformed)
+    return ds.dataset(names, schema=SCHEMA, format="parquet", filesystem=filesystem)
+
+
+def _choose(dataset: ds.Dataset, run: str | None) -> str:
+    known: set[str] = set()
+    for batch in dataset.to_batches(columns=["run"]):
+        known.update(str(name) for name in batch.column("run").unique().to_pylist() if name is not None)
+    names = sorted(known)
+    if not names:
+        raise UsageError("there are no rows in this trace; give another path")
+    if run is None and len(names) > 1:
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        raise UsageError(f"there are {len(names):,} runs in this trace; choose one with --run: {shown}")
+    if run is not None and run not in known:
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        raise UsageError(f'there is no run "{run}" in this trace; there are: {shown}')
+    return run if run is not None else names[0]
+
+
+def _begin(dataset: ds.Dataset, of_run: Any) -> tuple[int, bool]:
+    """When the run began, as its readers count, and whether it has a global clock."""
+    earliest, is_global = None, True
+    for batch in dataset.to_batches(columns=["time", "true_time"], filter=of_run):
+        if batch.num_rows:
+            is_global = is_global and batch.column("true_time").null_count == 0
+            least = pc.min(batch.column("time")).as_py()
+            earliest = least if earliest is None else min(earliest, least)
+    return (0 if is_global else earliest or 0), is_global
+
+
+def _stretch(
+    dataset: ds.Dataset, of_run: Any, message: Message | None, view: tuple[str, int | None] | None, *, is_global: bool
+) -> tuple[int, int]:
+    """The time that a story covers. Without a global clock it is made wider, as clocks differ."""
+    if message is not None:
+        group, sender, seq = message
+        wanted = (pc.field("group") == group) & (pc.field("sender") == sender) & (pc.field("seq") == seq)
+        first, last = _extent(dataset, of_run & wanted)
+    else:
+        assert view is not None
+        group, number = view
+        views = of_run & (pc.field("kind") == "view") & (pc.field("group") == group)
+        first, last = _extent(dataset, views & (pc.field("view") == number))
+        # The view before may have lasted for ever; what was delivered in it is part of the story.
+        before = [when for when in _moments(dataset, views) if when < first]
+        first = max(before, default=first)
+        first = min((when for when in before if when > first - SECOND), default=first)
+    margin = 0 if is_global else SECOND + (last - first)
+    return first - margin, last + margin
+
+
+def _extent(dataset: ds.Dataset, wanted: Any) -> tuple[int, int]:
+    moments = _moments(dataset, wanted)
+    return (min(moments), max(moments)) if moments else (0, -1)
+
+
+def _moments(dataset: ds.Dataset, wanted: Any) -> list[int]:
+    table = dataset.to_table(columns=["time", "true_time"], filter=wanted)
+    return sorted(pc.coalesce(table.column("true_time"), table.column("time")).to_pylist())
+
+
+def _own_messages(message: Message) -> Any:
+    """The sender's sends, and deliveries of its own messages: they tell which of its batches is which."""
+    group, sender, seq = message
+    own = (pc.field("process") == sender) & (pc.field("sender") == sender) & (pc.field("group") == group)
+    return own & pc.field("kind").isin(["send", "deliver"]) & (pc.field("seq") <= seq)

@@ -1,0 +1,240 @@
+"""The rows of one run, indexed for questions: who sent this, what stood before it here, what happened meanwhile.
+
+The table stays in Arrow; the columns that are searched are numpy arrays of numbers (names as codes), sorted by
+(process, index), so that a question is a comparison of arrays and only the rows it finds become Python objects. That
+bounds memory by the table's own size, whatever the question. The rows need not be all of a run: histories may have
+holes, and whatever is not there is simply not found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...core.model import UsageError
+from ..show import decode, moments
+
+Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Message: TypeAlias = tuple[str, str, int]
+
+COLUMNS: Final = (
+    *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
+    *("members", "deadline", "sent", "rank", "size", "packets", "detail"),
+)
+_NOTHING: Final = -1
+_SAMPLED: Final = 20_000
+"""So many deliveries are enough to know what a usual delay is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event:
+    """One row, with its detail decoded and its moment (the global clock where there is one)."""
+
+    at: int
+    """Its position among the rows."""
+    process: str
+    index: int
+    when: int
+    kind: str
+    group: str | None
+    view: int | None
+    sender: str | None
+    seq: int | None
+    members: tuple[str, ...]
+    sent: int | None
+    rank: int | None
+    size: int | None
+    packets: int | None
+    detail: dict[str, Any]
+    due: int | None = None
+    """The message's deadline, on the clock of ``when``."""
+
+    @property
+    def message(self) -> Message:
+        return self.group or "", self.sender or "", self.seq or 0
+
+    @property
+    def name(self) -> str:
+        """The message, as people write it."""
+        return f"{self.group}/{self.sender}/{self.seq}"
+
+
+class Rows:
+    """One run's rows."""
+
+    def __init__(self, table: pa.Table) -> None:
+        runs = table.column("run").unique().to_pylist()
+        if len(runs) > 1:
+            raise UsageError(f"rows of {len(runs)} runs were given to be explained; choose one of them first")
+        self.table = table.select(COLUMNS).sort_by([("process", "ascending"), ("index", "ascending")]).combine_chunks()
+        self.when: Ints = moments(self.table)
+        self.is_global = self.table.num_rows > 0 and self.table.column("true_time").null_count == 0
+        self.names: dict[str, dict[str, int]] = {}
+        self.process = self._codes("process")
+        self.kind = self._codes("kind")
+        self.group = self._codes("group")
+        self.sender = self._codes("sender")
+        self.index = self._numbers("index")
+        self.seq = self._numbers("seq")
+        self.rank = self._numbers("rank")
+        self.view = self._numbers("view")
+
+    def _codes(self, name: str) -> Ints:
+        encoded = self.table.column(name).combine_chunks().dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        self.names[name] = {str(value): code for code, value in enumerate(encoded.dictionary.to_pylist())}
+        return pc.fill_null(encoded.indices, _NOTHING).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+
+    def _numbers(self, name: str) -> Ints:
+        column = pc.fill_null(self.table.column(name).cast(pa.int64()), _NOTHING)
+        return column.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+    # --- finding rows -------------------------------------------------------------------------------------------------
+
+    def code(self, column: str, value: str) -> int:
+        """The number that stands for a name; one that no row has if it does not occur."""
+        return self.names[column].get(value, -2)
+
+    def mask(
+        self,
+        *kinds: str,
+        process: str | None = None,
+        group: str | None = None,
+        sender: str | None = None,
+        after: int | None = None,
+        until: int | None = None,
+    ) -> Mask:
+        """Rows of these kinds (any, if none is named) in ``(after, until]``; ``group`` also finds rows without one."""
+        found: Mask = np.ones(len(self.when), dtype=np.bool_)
+        if kinds:
+            found &= np.isin(self.kind, [self.code("kind", kind) for kind in kinds])
+        if process is not None:
+            found &= self.process == self.code("process", process)
+        if group is not None:
+            found &= (self.group == self.code("group", group)) | (self.group == _NOTHING)
+        if sender is not None:
+            found &= self.sender == self.code("sender", sender)
+        if after is not None:
+            found &= self.when > after
+        if until is not None:
+            found &= self.when <= until
+        return found
+
+    def find(self, *kinds: str, **where: Any) -> list[Event]:
+        """The rows that a mask finds, in the order in which they happened."""
+        return self.events(np.flatnonzero(self.mask(*kinds, **where)))
+
+    def events(self, places: Iterable[int] | Ints) -> list[Event]:
+        """Rows by their positions, in the order in which they happened (position breaks ties: histories stay whole)."""
+        positions = np.asarray(list(places) if not isinstance(places, np.ndarray) else places, dtype=np.int64)
+        ordered = positions[np.lexsort((positions, self.when[positions]))]
+        rows = self.table.take(pa.array(ordered)).to_pylist()
+        return [self._event(int(at), row) for at, row in zip(ordered, rows, strict=True)]
+
+    def _event(self, at: int, row: dict[str, Any]) -> Event:
+        detail = decode(row["detail"])
+        members = tuple(str(name) for name in row["members"] or ())
+        kept = {name: row[name] for name in ("process", "index", "kind", "group", "view", "sender", "seq", "sent")}
+        kept |= {name: row[name] for name in ("rank", "size", "packets")}
+        when = int(self.when[at])
+        due = None if row["deadline"] is None else when + row["deadline"] - row["time"]
+        return Event(at=at, when=when, members=members, detail=detail if isinstance(detail, dict) else {}, due=due, **kept)
+
+    def at(self, process: str, index: int) -> Event | None:
+        """The row with that place."""
+        found = np.flatnonzero((self.process == self.code("process", process)) & (self.index == index))
+        return self.events(found[:1])[0] if len(found) else None
+
+    def naming(self, message: Message) -> list[Event]:
+        """Every row that names the message, whatever its kind."""
+        group, sender, seq = message
+        found = (self.group == self.code("group", group)) & (self.sender == self.code("sender", sender))
+        return self.events(np.flatnonzero(found & (self.seq == seq)))
+
+    def processes(self) -> list[str]:
+        return sorted(self.names["process"])
+
+    # --- what is asked often ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def usual(self) -> int:
+        """The usual time from a message's send to a delivery: the median; 0 if there is nothing to measure."""
+        delivered = np.flatnonzero(self.mask("deliver"))
+        delivered = delivered[:: max(1, len(delivered) // _SAMPLED)]
+        sends = np.flatnonzero(self.mask("send"))
+        if not len(delivered) or not len(sends):
+            return 0
+        keys = self._keys(sends)
+        order = np.argsort(keys, kind="stable")
+        keys, sends = keys[order], sends[order]
+        wanted = self._keys(delivered)
+        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        known = keys[places] == wanted
+        delays = (self.when[delivered] - self.when[sends[places]])[known]
+        return max(0, int(np.median(delays))) if len(delays) else 0
+
+    def _keys(self, places: Ints) -> Ints:
+        """A number for each row's message, equal for equal messages."""
+        pairs = self.group[places] * (len(self.names["sender"]) + 1) + self.sender[places]
+        return pairs * (int(self.seq.max()) + 1) + self.seq[places]
+
+    def send_of(self, message: Message) -> Event | None:
+        return next((event for event in self.naming(message) if event.kind == "send"), None)
+
+    def view_at(self, event: Event, group: str) -> Event | None:
+        """The last view of the group that was installed at this event's process before it."""
+        installed = np.flatnonzero(self.mask("view", process=event.process) & (self.group == self.code("group", group)))
+        before = installed[installed < event.at]
+        return self.events(before[-1:])[0] if len(before) else None
+
+    def burst(self, event: Event) -> list[Event]:
+        """The deliveries of the same group that stand directly before this one and happened at the same instant: what
+        came free together."""
+        first = event.at
+        deliver, process, group = self.code("kind", "deliver"), self.process[event.at], self.group[event.at]
+        while (
+            first > 0
+            and self.process[first - 1] == process
+            and self.kind[first - 1] == deliver
+            and self.group[first - 1] == group
+            and self.when[first - 1] == event.when
+        ):
+            first -= 1
+        return self.events(np.arange(first, event.at))
+
+    def parameters(self) -> dict[str, Any]:
+        """The protocol's parameters, as a ``start`` row has them."""
+        parameters = self._started().get("parameters")
+        return parameters if isinstance(parameters, dict) else {}
+
+    def protocol(self) -> str | None:
+        """The protocol's name, as a ``start`` row has it."""
+        name = self._started().get("protocol")
+        return name if isinstance(name, str) else None
+
+    def bounds(self) -> dict[str, int]:
+        """The times (ns) that the run states nothing takes longer than, as a ``start`` row has them."""
+        bounds = self._started().get("bounds")
+        return {str(name): value for name, value in bounds.items() if isinstance(value, int)} if isinstance(bounds, dict) else {}
+
+    def _started(self) -> dict[str, Any]:
+        found = np.flatnonzero(self.mask("start"))
+        starts = self.events(found[:1])
+        return starts[0].detail if starts else {}
+
+    def last_row(self, process: str) -> Event | None:
+        found = np.flatnonzero(self.process == self.code("process", process))
+        return self.events(found[-1:])[0] if len(found) else None
+
+
+def ints(values: Sequence[Any]) -> list[int]:
+    """Those of the values that are whole numbers."""
+    return [value for value in values if isinstance(value, int) and not isinstance(value, bool)]

@@ -1,0 +1,469 @@
+"""What a trace says, in a shape that properties can be read off: runs, histories, messages, views.
+
+Theory of operation
+-------------------
+The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps
+the views in force and the memberships, and turns every row that a property needs into an :class:`Event` that carries
+them. Nothing is judged here. Views are interned per run, so that "the same view" (group, number, set of members) is
+``is``.
+
+Two readings of TRACE.md are decided here and nowhere else:
+
+- *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``,
+  ...) and ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last
+  ``leave``. Otherwise leaving out rows that verifiers need not understand would change a verdict.
+- *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host
+  writes first), up to its ``leave``. In a group of whose members no join and no view tells, those that deliver are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from ...core.model import GroupId, ProcessId
+
+Message: TypeAlias = tuple[GroupId, ProcessId, int]
+"""(group, sender, seq): names a message within a run."""
+Place: TypeAlias = tuple[ProcessId, int]
+"""(process, index): names an event within a run."""
+
+COLUMNS: Final = (
+    *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
+    *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
+)
+_TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
+
+
+class Columns:
+    """The columns of a trace as Python lists; a column that is not there is full of nothing."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._lists: dict[str, list[Any]] = {}
+        for name in COLUMNS:
+            there = name in table.column_names
+            self._lists[name] = _listed(table.column(name)) if there else [None] * table.num_rows
+        self.true_time: list[int | None] = self._lists["true_time"]
+        self.time: list[int] = self._lists["time"]
+        self.rank: list[int | None] = self._lists["rank"]
+        self.deadline: list[int | None] = self._lists["deadline"]
+        self.sent: list[int | None] = self._lists["sent"]
+        self.digest: list[int | None] = self._lists["digest"]
+        self.size: list[int | None] = self._lists["size"]
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._lists[name]
+
+    def detail(self, row: int) -> dict[str, Any]:
+        """The ``detail`` of a row as an object; empty if there is none."""
+        text = self._lists["detail"][row]
+        return _decoded(text) if text else {}
+
+
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    """What ``to_pylist`` gives, several times sooner for what traces are made of: integers, names, and nothing."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_dictionary(column.type):
+        found: list[Any] = []
+        for chunk in column.chunks:
+            values = [*chunk.dictionary.to_pylist(), None]
+            found += [values[code] for code in _listed(pa.chunked_array([chunk.indices.fill_null(-1)]))]
+        return found
+    if not pa.types.is_integer(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    if column.null_count == 0:
+        return column.to_numpy().tolist()  # type: ignore[no-any-return]
+    there = column.is_valid().to_numpy().tolist()
+    return [value if valid else None for value, valid in zip(column.fill_null(0).to_numpy().tolist(), there, strict=True)]
+
+
+@lru_cache(maxsize=1024)
+def _decoded(text: str) -> dict[str, Any]:
+    """The object that a detail is; rows of many histories have the same one. Nobody changes it."""
+    value = json.loads(text)
+    return value if isinstance(value, dict) else {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A view that somebody installed. Interned per run: equal views are one object."""
+
+    group: GroupId
+    number: int
+    members: frozenset[ProcessId]
+
+    def __str__(self) -> str:
+        return f"view {self.number} {{{', '.join(sorted(self.members))}}}"
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Event:
+    """A row about a message: ``send``, ``sent``, ``deliver``, ``reject`` or ``block``, with the view in force there."""
+
+    process: ProcessId
+    index: int
+    message: Message
+    view: View | None
+    row: int
+    is_send: bool
+
+    @property
+    def place(self) -> Place:
+        return self.process, self.index
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Note:
+    """A ``note`` row about a building block, with the view in force there."""
+
+    process: ProcessId
+    index: int
+    group: GroupId
+    about: str
+    """The kind of block."""
+    block: str
+    event: str
+    detail: dict[str, Any]
+    message: Message | None
+    view: View | None
+    row: int
+
+    @property
+    def place(self) -> Place:
+        return self.process, self.index
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Installed:
+    """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not
+    consecutive."""
+
+    view: View
+    index: int
+    row: int
+    stay: int
+
+
+@dataclasses.dataclass(slots=True)
+class Stay:
+    """A membership: from the row that began it to the ``leave`` that ended it."""
+
+    begin: int
+    begin_row: int
+    end: int | None = None
+    end_row: int | None = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class History:
+    """Everything that happened at one process, sorted by what properties ask for."""
+
+    name: ProcessId
+    place: int
+    """Its place among the run's processes, in the order of their names."""
+    rows: dict[int, int]
+    """Row of each index, in the order of the indices. A *skeleton* of a history (the laboratory makes them) lacks some."""
+    sends: list[Event] = dataclasses.field(default_factory=list)
+    first: dict[Message, Event] = dataclasses.field(default_factory=dict)
+    """First deliveries, in their order."""
+    repeats: list[Event] = dataclasses.field(default_factory=list)
+    traffic: list[Event] = dataclasses.field(default_factory=list)
+    """Sends and first deliveries, in their order: what happened-before is made of."""
+    completed: list[Event] = dataclasses.field(default_factory=list)
+    """``sent`` rows about messages of its own. A skeleton has none that count."""
+    rejects: list[Event] = dataclasses.field(default_factory=list)
+    blocks: list[Event] = dataclasses.field(default_factory=list)
+    views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
+    installed: dict[View, int] = dataclasses.field(default_factory=dict)
+    """Index of the first installation of each view."""
+    stays: dict[GroupId, list[Stay]] = dataclasses.field(default_factory=dict)
+    joined: set[GroupId] = dataclasses.field(default_factory=set)
+    """Groups with a ``join`` row here."""
+    left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
+    """Groups with a ``leave`` row here, with the index of the first."""
+    notes: list[Note] = dataclasses.field(default_factory=list)
+    """``note`` rows about building blocks, in their order."""
+    turns: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
+    """Indices of the ``token`` rows of each group. A skeleton has none that count."""
+    breaks: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
+    """Indices of the ``view`` and ``leave`` rows of each group."""
+    crashed: bool = False
+    """It has a ``crash``, or its history is cut, which counts as one."""
+    cut: bool = False
+    end: bool = False
+    timing_fault: bool = False
+
+    @property
+    def last_index(self) -> int:
+        return next(reversed(self.rows))
+
+    @property
+    def last_row(self) -> int:
+        return self.rows[self.last_index]
+
+    def is_member_at(self, group: GroupId, index: int) -> bool:
+        stays = self.stays.get(group, ())
+        return any(stay.begin <= index and (stay.end is None or index < stay.end) for stay in stays)
+
+    def left_since(self, group: GroupId, since: int, at: int | None) -> bool:
+        """Whether it left the group after one event and up to another, or, without that, at all after the first."""
+        ends = [stay.end for stay in self.stays.get(group, ()) if stay.end is not None]
+        return any(since < end and (at is None or end <= at) for end in ends)
+
+    def is_member_last(self, group: GroupId) -> bool:
+        """Whether it is a member when its history ends."""
+        stays = self.stays.get(group)
+        return stays is not None and stays[-1].end is None
+
+    def is_correct_in(self, group: GroupId) -> bool:
+        return not (self.crashed or self.timing_fault or group in self.left)
+
+    def is_broken(self, group: GroupId, after: int, before: int) -> bool:
+        """Whether it installed a view of the group, or left it, between two of its events."""
+        breaks = self.breaks.get(group, [])
+        place = bisect_right(breaks, after)
+        return place < len(breaks) and breaks[place] < before
+
+    def first_view_without(self, group: GroupId, other: ProcessId, after: int) -> int | None:
+        """Index of the first view of the group, installed after an index, that lacks another process."""
+        for installed in self.views.get(group, ()):
+            if installed.index > after and other not in installed.view.members:
+                return installed.index
+        return None
+
+
+class Run:
+    """One run: its histories in the order of their names, and what follows from all of them together."""
+
+    def __init__(self, name: str, columns: Columns, rows: Sequence[int]) -> None:
+        self.name = name
+        self.columns = columns
+        self.events = len(rows)
+        self.histories: dict[ProcessId, History] = {}
+        self.sends: dict[Message, Event] = {}
+        self.promises: list[str] | None = None
+        self.bounds: dict[str, int] = {}
+        self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
+        self._ends: list[dict[str, Any]] = []
+        self._deliveries: dict[Message, list[Event]] | None = None
+        for place, (process, own) in enumerate(sorted(_by_process(columns, rows).items())):
+            self.histories[process] = self._walk(History(process, place, own))
+        self.viewed: frozenset[GroupId] = frozenset(group for h in self.all for group in h.views)
+        self.joined: frozenset[GroupId] = frozenset(group for h in self.all for group in h.joined)
+        self.groups: list[GroupId] = sorted(
+            {m[0] for m in self.sends} | {m[0] for h in self.all for m in h.first} | self.viewed | self.joined
+        )
+        named: dict[GroupId, set[ProcessId]] = {group: set() for group in self.groups}
+        for view in self._views.values():
+            named[view.group] |= view.members
+        self.named: dict[GroupId, frozenset[ProcessId]] = {group: frozenset(names) for group, names in named.items()}
+        """Processes that some view of the group names."""
+
+    @cached_property
+    def numbers(self) -> dict[tuple[GroupId, ProcessId], list[int]]:
+        """The numbers of each sender's messages in a group that anybody sent or delivered, in order."""
+        known: dict[tuple[GroupId, ProcessId], set[int]] = {}
+        for messages in (self.sends, *(history.first for history in self.all)):
+            for group, sender, seq in messages:
+                known.setdefault((group, sender), set()).add(seq)
+        return {key: sorted(seqs) for key, seqs in known.items()}
+
+    @cached_property
+    def untimely(self) -> frozenset[ProcessId]:
+        """Processes with a timing fault."""
+        return frozenset(history.name for history in self.all if history.timing_fault)
+
+    @property
+    def all(self) -> list[History]:
+        return list(self.histories.values())
+
+    @cached_property
+    def noted(self) -> frozenset[str]:
+        """The kinds of building blocks that there are rows of."""
+        return frozenset(note.about for history in self.all for note in history.notes)
+
+    @property
+    def drained(self) -> bool:
+        """Faults and senders had stopped long before the end: every ``end`` row says so."""
+        return bool(self._ends) and all(detail.get("drained") is True for detail in self._ends)
+
+    @property
+    def healed(self) -> bool:
+        """Draining heals; a recorder that drains without healing says ``{"healed": false}`` in its ``end`` rows."""
+        return all(detail.get("healed", True) is not False for detail in self._ends)
+
+    @property
+    def unobserved(self) -> list[ProcessId]:
+        """Members that views name but that have no rows."""
+        return sorted({name for names in self.named.values() for name in names} - set(self.histories))
+
+    def deliveries_of(self, message: Message) -> list[Event]:
+        """First deliveries of a message, by process."""
+        if self._deliveries is None:
+            self._deliveries = {}
+            for history in self.all:
+                for delivered, event in history.first.items():
+                    self._deliveries.setdefault(delivered, []).append(event)
+        return self._deliveries.get(message, [])
+
+    def is_member_at(self, history: History, group: GroupId, index: int) -> bool:
+        if group in self.viewed or group in self.joined:
+            return history.is_member_at(group, index)
+        return self.is_ever_member(history, group) and index < history.left.get(group, index + 1)
+
+    def is_ever_member(self, history: History, group: GroupId) -> bool:
+        if group in self.viewed or group in self.joined:
+            return group in history.stays
+        return any(message[0] == group for message in history.first)
+
+    def correct_in(self, group: GroupId) -> list[History]:
+        return [history for history in self.all if history.is_correct_in(group)]
+
+    def when(self, place: Place) -> int:
+        """When an event happened, for putting violations into an order: on the global clock where there is one."""
+        row = self.histories[place[0]].rows[place[1]]
+        true_time = self.columns.true_time[row]
+        return self.columns.time[row] if true_time is None else true_time
+
+    def _walk(self, history: History) -> History:
+        columns = self.columns
+        kinds, groups, senders, seqs = columns["kind"], columns["group"], columns["sender"], columns["seq"]
+        name = history.name
+        in_force: dict[GroupId, View] = {}
+        taking_part = False
+        for index, row in history.rows.items():
+            kind = kinds[row]
+            taking_part = taking_part or kind in _TAKES_PART
+            if kind == "deliver":
+                message = (groups[row], senders[row], seqs[row])
+                event = Event(name, index, message, in_force.get(groups[row]), row, False)
+                if message in history.first:
+                    history.repeats.append(event)
+                else:
+                    history.first[message] = event
+                    history.traffic.append(event)
+            elif kind == "send":
+                message = (groups[row], senders[row], seqs[row])
+                event = Event(name, index, message, in_force.get(groups[row]), row, True)
+                self.sends[message] = event
+                history.sends.append(event)
+                history.traffic.append(event)
+            elif kind == "view":
+                in_force[groups[row]] = self._install(history, index, row)
+                history.breaks.setdefault(groups[row], []).append(index)
+            elif kind == "token" and groups[row] is not None:
+                history.turns.setdefault(groups[row], []).append(index)
+            elif kind == "note":
+                self._note(history, index, row, in_force.get(groups[row]))
+            elif kind == "join":
+                history.joined.add(groups[row])
+                _begin_stay(history, groups[row], index, row)
+            elif kind == "leave":
+                in_force.pop(groups[row], None)
+                _end_stay(history, groups[row], index, row)
+                history.breaks.setdefault(groups[row], []).append(index)
+                taking_part = _is_still_member(history)
+            elif kind in ("reject", "block", "sent") and seqs[row] is not None and groups[row] is not None:
+                message = (groups[row], senders[row], seqs[row])
+                event = Event(name, index, message, in_force.get(groups[row]), row, False)
+                if kind == "reject":
+                    history.rejects.append(event)
+                elif kind == "block":
+                    history.blocks.append(event)
+                elif senders[row] == name:
+                    history.completed.append(event)
+            elif kind == "start":
+                self._start(row)
+            elif kind == "end":
+                history.end = True
+                self._ends.append(columns.detail(row))
+            elif kind == "crash":
+                history.crashed = True
+            elif kind == "fault":
+                history.timing_fault = history.timing_fault or _is_timing_fault(columns.detail(row))
+        history.cut = not (history.crashed or history.end or (history.left and not taking_part))
+        history.crashed = history.crashed or history.cut
+        return history
+
+    def _install(self, history: History, index: int, row: int) -> View:
+        group, number = self.columns["group"][row], self.columns["view"][row]
+        members = frozenset(self.columns["members"][row] or ())
+        view = self._views.setdefault((group, number, members), View(group, number, members))
+        ended = sum(stay.end is not None for stay in history.stays.get(group, ()))
+        history.views.setdefault(group, []).append(Installed(view, index, row, ended))
+        history.installed.setdefault(view, index)
+        if history.name in members:
+            _begin_stay(history, group, index, row)
+        return view
+
+    def _note(self, history: History, index: int, row: int, view: View | None) -> None:
+        """Notes that are about no block are the application's own business."""
+        columns = self.columns
+        detail, group = columns.detail(row), columns["group"][row]
+        words = [detail.get(name) for name in ("note", "block", "event")]
+        if group is None or not all(isinstance(word, str) for word in words):
+            return
+        sender, seq = columns["sender"][row], columns["seq"][row]
+        message = (group, sender, seq) if sender is not None and seq is not None else None
+        about, block, event = (str(word) for word in words)
+        history.notes.append(Note(history.name, index, group, about, block, event, detail, message, view, row))
+
+    def _start(self, row: int) -> None:
+        detail = self.columns.detail(row)
+        if isinstance(detail.get("promises"), list):
+            before = self.promises or []
+            self.promises = before + [name for name in detail["promises"] if name not in before]
+        if isinstance(detail.get("bounds"), dict):
+            self.bounds.update(detail["bounds"])
+
+
+def runs_of(table: pa.Table) -> Iterator[Run]:
+    """The runs of a trace, in the order of their names; rows may come in any order."""
+    columns = Columns(table)
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(columns["run"]):
+        rows.setdefault(name, []).append(row)
+    for name in sorted(rows):
+        yield Run(name, columns, rows[name])
+
+
+def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, dict[int, int]]:
+    processes, indices = columns["process"], columns["index"]
+    found: dict[ProcessId, dict[int, int]] = {}
+    for row in rows:
+        found.setdefault(processes[row], {})[indices[row]] = row
+    return {process: dict(sorted(own.items())) for process, own in found.items()}
+
+
+def _begin_stay(history: History, group: GroupId, index: int, row: int) -> None:
+    stays = history.stays.setdefault(group, [])
+    if not stays or stays[-1].end is not None:
+        stays.append(Stay(index, row))
+
+
+def _end_stay(history: History, group: GroupId, index: int, row: int) -> None:
+    history.left.setdefault(group, index)
+    stays = history.stays.get(group)
+    if stays and stays[-1].end is None:
+        stays[-1].end, stays[-1].end_row = index, row
+
+
+def _is_still_member(history: History) -> bool:
+    """Whether some membership is open, or it delivered in a group that it neither joined, nor has a view of, nor left."""
+    undeclared = {message[0] for message in history.first} - history.stays.keys() - history.left.keys()
+    return bool(undeclared) or any(stays[-1].end is None for stays in history.stays.values())
+
+
+def _is_timing_fault(detail: dict[str, Any]) -> bool:
+    """A timing fault is marked as one: ``{"timing": true}``, or a fault of that kind.
+
+    Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised.
+    """
+    return detail.get("timing") is True or "timing" in (detail.get("fault"), detail.get("kind"))

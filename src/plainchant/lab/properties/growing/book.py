@@ -1,0 +1,142 @@
+"""What checkers find: cases, violations, and the conditions on which a violation stands.
+
+A violation that depends on how the run goes on is kept with its conditions, and asked for them each time the book is read. Of
+each property and each set of conditions a few violations are described and all are counted, so a book stays small, and
+a violation that stands is never hidden behind those that were withdrawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from ....trace.properties import BLOCK_PROPERTIES, PROPERTIES
+
+Place: TypeAlias = tuple[str, int]
+Message: TypeAlias = tuple[str, str, int]
+
+DESCRIBED: Final = 10
+"""So many violations of a property with the same conditions are described; the others are counted."""
+
+OPEN: Final[dict[str, str]] = {
+    "integrity": "that a message was sent at all, unless its sender has ended",
+    "fifo": "holes where a sender is in no view, or has parted from who lacks the message",
+    "causal": "all of it",
+    "total": "that it is causal",
+    "acyclic": "all of it",
+    "self-delivery": "all of it",
+    "validity": "all of it",
+    "agreement": "all of it",
+    "uniform": "that all correct members deliver",
+    "view-order": "that correct processes end with the same views",
+    "view-exclusion": "all of it",
+    "convergence": "all of it",
+    "unanimity": "what is rejected in groups of whose members nothing tells yet",
+    "deadline": "messages that are owed and never come, where who owes them has left or parted since",
+    "bounded": "how long crashes are not detected",
+    "prompt": "all of it",
+    **dict.fromkeys(BLOCK_PROPERTIES, "all of it"),
+}
+"""What of a property only the end decides; a property that is not here is decided as the trace grows."""
+
+WAITS: Final = frozenset(name for name, what in OPEN.items() if what == "all of it")
+"""Properties of which nothing is decided before the end."""
+
+
+class Condition(NamedTuple):
+    """A violation stands as long as this process has no crash, no timing fault, or no leave of that group."""
+
+    kind: Literal["crash", "timing", "leave"]
+    process: str
+    group: str | None = None
+
+    def __str__(self) -> str:
+        what = {"crash": "crashes", "timing": "has a timing fault", "leave": f"leaves {self.group}"}[self.kind]
+        return f"{self.process} {what}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """A violation, with what a person needs to find it in the trace."""
+
+    property: str
+    group: str | None
+    sentence: str
+    events: tuple[Place, ...]
+    messages: tuple[Message, ...]
+    unless: tuple[Condition, ...]
+    """It is withdrawn if one of these comes true."""
+    time: int
+    """Of its last event, by the clock of the process where that happened; ns."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "property": self.property,
+            "group": self.group,
+            "sentence": self.sentence,
+            "events": [list(place) for place in self.events],
+            "messages": [list(message) for message in self.messages],
+            "unless": [str(condition) for condition in self.unless],
+            "time": self.time,
+        }
+
+
+@dataclasses.dataclass(slots=True)
+class _Shelf:
+    """The violations of one property that stand on the same conditions."""
+
+    count: int = 0
+    described: list[Finding] = dataclasses.field(default_factory=list)
+
+
+class Book:
+    """What was examined and found in one run."""
+
+    def __init__(self) -> None:
+        self.cases: dict[str, int] = {}
+        self._shelves: dict[tuple[str, tuple[Condition, ...]], _Shelf] = {}
+
+    def case(self, name: str, count: int = 1) -> None:
+        self.cases[name] = self.cases.get(name, 0) + count
+
+    def violation(
+        self,
+        name: str,
+        sentence: str,
+        time: int,
+        events: Sequence[Place],
+        *,
+        group: str | None = None,
+        messages: Sequence[Message] = (),
+        unless: Sequence[Condition] = (),
+    ) -> None:
+        shelf = self._shelves.setdefault((name, tuple(unless)), _Shelf())
+        shelf.count += 1
+        if len(shelf.described) < DESCRIBED:
+            named = group if group is not None or not messages else messages[0][0]
+            shelf.described.append(Finding(name, named, sentence, tuple(events), tuple(messages), tuple(unless), time))
+
+    def standing(self, holds: Callable[[Condition], bool]) -> tuple[dict[str, int], list[Finding]]:
+        """How many violations of each property stand, and some of them, the earliest first; ``holds``: a condition came true."""
+        return self._those(lambda unless: not any(map(holds, unless)))
+
+    def withdrawn(self, holds: Callable[[Condition], bool]) -> tuple[dict[str, int], list[Finding]]:
+        """The same of those that do not stand any more."""
+        return self._those(lambda unless: any(map(holds, unless)))
+
+    def _those(self, wanted: Callable[[tuple[Condition, ...]], bool]) -> tuple[dict[str, int], list[Finding]]:
+        counts: dict[str, int] = {}
+        found: list[Finding] = []
+        for (name, unless), shelf in self._shelves.items():
+            if wanted(unless):
+                counts[name] = counts.get(name, 0) + shelf.count
+                found += shelf.described
+        places = {name: place for place, name in enumerate(PROPERTIES)}
+        return counts, sorted(found, key=lambda finding: (finding.time, places[finding.property], finding.events))
+
+
+def say(message: Message) -> str:
+    """A message, for a sentence."""
+    group, sender, seq = message
+    return f"message {seq} of {sender} in {group}"

@@ -1,0 +1,169 @@
+"""What is remembered of a run while it grows: histories, letters, views."""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from typing import TypeAlias
+
+from ....trace.fact import Fact
+from .book import Message
+
+ViewId: TypeAlias = int
+"""A view (group, number, set of members) by the order in which it was first seen."""
+
+
+class Intervals:
+    """A set of numbers as intervals: what a process has delivered of one sender is nearly always one.
+
+    >>> numbers = Intervals()
+    >>> [numbers.add(each) for each in (1, 2, 4, 2, 3)], numbers.spans
+    ([True, True, True, False, True], [[1, 4]])
+    """
+
+    __slots__ = ("spans",)
+
+    def __init__(self) -> None:
+        self.spans: list[list[int]] = []
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self.spans, number, key=lambda span: span[0]) - 1
+        return place >= 0 and number <= self.spans[place][1]
+
+    def add(self, number: int) -> bool:
+        """Whether it was not there yet."""
+        spans = self.spans
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+            return True
+        place = bisect_right(spans, number, key=lambda span: span[0]) - 1
+        if place >= 0 and number <= spans[place][1]:
+            return False
+        if place >= 0 and number == spans[place][1] + 1:
+            spans[place][1] = number
+        else:
+            place += 1
+            spans.insert(place, [number, number])
+        if place + 1 < len(spans) and spans[place + 1][0] == number + 1:
+            spans[place][1] = spans.pop(place + 1)[1]
+        return True
+
+    @property
+    def highest(self) -> int:
+        return self.spans[-1][1] if self.spans else 0
+
+    def difference(self, other: Intervals) -> int | None:
+        """The smallest number that is here and not in the other set."""
+        for low, high in self.spans:
+            number = low
+            while number <= high:
+                place = bisect_right(other.spans, number, key=lambda span: span[0]) - 1
+                if place < 0 or number > other.spans[place][1]:
+                    return number
+                number = other.spans[place][1] + 1
+        return None
+
+
+@dataclasses.dataclass(slots=True)
+class Delivery:
+    """The first delivery of a message at a process."""
+
+    index: int
+    view: ViewId | None
+    time: int
+    true_time: int | None
+    deadline: int | None
+
+
+@dataclasses.dataclass(slots=True)
+class Sent:
+    """Where a message was sent."""
+
+    index: int
+    view: ViewId | None
+    time: int
+    true_time: int | None
+    deadline: int | None
+    size: int | None
+
+
+@dataclasses.dataclass(slots=True)
+class Letter:
+    """A message of which something is known and not everybody is past it."""
+
+    message: Message
+    sent: Sent | None = None
+    delivered: dict[str, Delivery] = dataclasses.field(default_factory=dict)
+    digest: int | None = None
+    digest_at: tuple[str, int] | None = None
+    """Where that digest was first seen."""
+    rejected: list[tuple[str, int]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
+class Installed:
+    """A ``view`` row; ``stay`` counts the leaves before it."""
+
+    view: ViewId
+    index: int
+    stay: int
+    time: int
+    true_time: int | None
+
+
+@dataclasses.dataclass(slots=True)
+class View:
+    """A view that somebody installed."""
+
+    group: str
+    number: int
+    members: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"view {self.number} {{{', '.join(sorted(self.members))}}}"
+
+
+@dataclasses.dataclass(slots=True)
+class History:
+    """One process, as far as its history is known."""
+
+    name: str
+    expected: int = 0
+    """Index of the next row."""
+    early: dict[int, Fact] = dataclasses.field(default_factory=dict)
+    """Facts that came before those that precede them."""
+    time: int = 0
+    true_time: int | None = None
+    in_force: dict[str, ViewId] = dataclasses.field(default_factory=dict)
+    views: dict[str, list[Installed]] = dataclasses.field(default_factory=dict)
+    installed: dict[ViewId, int] = dataclasses.field(default_factory=dict)
+    """Index of the first installation of each view."""
+    member: dict[str, bool] = dataclasses.field(default_factory=dict)
+    """Groups that it is or was a member of by a join or a view, and whether it is one now."""
+    leaves: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    sent: dict[str, int] = dataclasses.field(default_factory=dict)
+    """The highest number of its own messages in each group."""
+    delivered: dict[tuple[str, str], Intervals] = dataclasses.field(default_factory=dict)
+    """Numbers of the messages of each group and sender that it has delivered."""
+    last: dict[tuple[str, str], tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Of each group and sender, the number and index of what it delivered last."""
+    taking_part: bool = False
+    crashed: bool = False
+    ended: bool = False
+    untimely: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Nothing can follow."""
+        return self.crashed or self.ended
+
+    @property
+    def is_cut(self) -> bool:
+        """If nothing followed, this history would have no end."""
+        return not (self.final or (bool(self.leaves) and not self.taking_part))
+
+    def has_passed(self, message: Message) -> bool:
+        """Whether it has delivered this message, or a later one of its sender."""
+        group, sender, seq = message
+        mine = self.delivered.get((group, sender))
+        return mine is not None and mine.highest >= seq

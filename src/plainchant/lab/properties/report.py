@@ -1,0 +1,150 @@
+"""What a verification says: outcomes, violations, and the JSON of TRACE.md.
+
+Checkers write into a :class:`Report`, one for each (run, property). It counts what was examined, because a property
+without a case has not been shown to hold, and puts the smallest and earliest violations first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from ...core.model import GroupId, ProcessId
+from ...trace.schema import Malformed
+from .facts import Event, Message, Place, Run, View
+from .owing import Owing
+
+MOST_SHOWN: Final = 20
+"""So many violations of one property are described for each run; all are counted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Violation:
+    """One way in which a run breaks a property, with everything a person needs to find it in the trace."""
+
+    run: str
+    property: str
+    group: GroupId | None
+    processes: tuple[ProcessId, ...]
+    messages: tuple[Message, ...]
+    events: tuple[Place, ...]
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.property}: {self.sentence}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Messages become [group, sender, seq], events [process, index]."""
+        return {
+            "run": self.run,
+            "property": self.property,
+            "group": self.group,
+            "processes": list(self.processes),
+            "messages": [list(message) for message in self.messages],
+            "events": [list(event) for event in self.events],
+            "sentence": self.sentence,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found about one property: runs it was checked in, their events, cases examined, violations."""
+
+    runs: int = 0
+    events: int = 0
+    cases: int = 0
+    violations: int = 0
+
+    @property
+    def verdict(self) -> Literal["holds", "violated", "nothing to check"]:
+        if self.violations:
+            return "violated"
+        return "holds" if self.cases else "nothing to check"
+
+    def to_json(self) -> dict[str, int]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of :func:`plainchant.lab.properties.verify`."""
+
+    properties: Mapping[str, Outcome]
+    violations: Sequence[Violation] = ()
+    malformed: Sequence[Malformed] = ()
+    warnings: Sequence[str] = ()
+    """What a person should know though it is no violation, such as members that were not observed."""
+
+    @property
+    def verdict(self) -> Literal["holds", "violated", "malformed"]:
+        if self.malformed:
+            return "malformed"
+        return "violated" if self.violations else "holds"
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "holds"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that TRACE.md describes."""
+        return {
+            "verdict": self.verdict,
+            "properties": {name: outcome.to_json() for name, outcome in self.properties.items()},
+            "violations": [violation.to_json() for violation in self.violations],
+            "malformed": [problem.to_json() for problem in self.malformed],
+        }
+
+
+class Report:
+    """Where the checkers of one property write what they examined and found in one run."""
+
+    def __init__(self, run: Run, owing: Owing, name: str, *, until_end: bool) -> None:
+        self.run = run
+        self.owing = owing
+        self.name = name
+        self.until_end = until_end
+        """Whether what speaks of ``end`` is checked: the run was drained, or somebody asked for it."""
+        self.cases = 0
+        self._found: dict[tuple[Any, ...], Violation] = {}
+
+    def violation(
+        self,
+        sentence: str,
+        *,
+        events: Sequence[Event | Place],
+        group: GroupId | None = None,
+        processes: Sequence[ProcessId] = (),
+        messages: Sequence[Message] = (),
+    ) -> None:
+        """Records a violation. Processes of the events and their messages' groups need not be said again."""
+        places = tuple(event.place if isinstance(event, Event) else event for event in events)
+        involved = tuple(dict.fromkeys((*processes, *(process for process, _ in places))))
+        if group is None and messages and len({message[0] for message in messages}) == 1:
+            group = messages[0][0]
+        found = Violation(self.run.name, self.name, group, involved, tuple(messages), places, sentence)
+        self._found.setdefault((places, tuple(messages), sentence), found)
+
+    @property
+    def count(self) -> int:
+        return len(self._found)
+
+    def shown(self, most: int | None = MOST_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
+        """The violations to describe, with the key that puts small and early ones first; None: all of them."""
+        keyed = [(self._key(violation), violation) for violation in self._found.values()]
+        return sorted(keyed, key=lambda pair: pair[0])[:most]
+
+    def _key(self, violation: Violation) -> tuple[Any, ...]:
+        size = len(violation.messages) + len(violation.events)
+        seen_at = max((self.run.when(place) for place in violation.events), default=0)
+        return size, seen_at, violation.events, violation.messages, violation.sentence
+
+
+def say(message: Message) -> str:
+    """A message, for a sentence."""
+    group, sender, seq = message
+    return f"message {seq} of {sender} in {group}"
+
+
+def said_view(view: View | None) -> str:
+    return "no view" if view is None else str(view)

@@ -1,0 +1,100 @@
+"""What happened, in words that fit a line. All of it is text: the page shows it as text, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from ...trace.fact import Fact
+from ..draw.svg import short as cut
+
+TEXT_MAX: Final = 200
+NAME_MAX: Final = 60
+
+
+def short(value: object, most: int = TEXT_MAX) -> str:
+    """Text that is not too long."""
+    return cut(value, most)
+
+
+def detail_of(text: str | None) -> dict[str, Any]:
+    """The detail of a row; empty if there is none, or none that can be read."""
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def reason_of(value: object) -> str:
+    """A reason as people write it: its text if it has one."""
+    if isinstance(value, dict):
+        return short(value.get("text") or value.get("reason") or value.get("code") or json.dumps(value))
+    return short(value)
+
+
+def left_of(detail: dict[str, Any]) -> dict[str, str]:
+    """Who is gone with a view, and why."""
+    left = detail.get("left")
+    return {short(name, NAME_MAX): reason_of(why) for name, why in left.items()} if isinstance(left, dict) else {}
+
+
+def why_blocked(detail: dict[str, Any]) -> str:
+    """Why a sender waits.
+
+    >>> why_blocked({"reason": "full", "text": "all slots are taken"})
+    'all slots are taken'
+    """
+    for name in ("text", "situation", "reason"):
+        if detail.get(name):
+            return reason_of(detail[name])
+    return "it does not say why"
+
+
+def event(fact: Fact, detail: dict[str, Any]) -> str:
+    """What a line of the log says; nothing if it is not worth one."""
+    group = short(fact.group, NAME_MAX)
+    match fact.kind:
+        case "start":
+            return f"starts, with {short(detail.get('protocol') or 'an unknown protocol', NAME_MAX)}"
+        case "join":
+            return f"is in {group}"
+        case "leave":
+            return f"leaves {group}"
+        case "view":
+            return _view(fact, detail, group)
+        case "crash":
+            if detail.get("by") == "collector":
+                return "is dead: its history has no end"
+            return f"stops: {reason_of(detail.get('text') or detail.get('reason') or 'it does not say why')}"
+        case "end":
+            return "ends"
+        case "fault":
+            what = detail.get("fault") or detail.get("kind") or "fault"
+            return f"fault: {short(what, NAME_MAX)}"
+        case "suspect" | "refute" | "confirm" | "elect" | "remove" | "refused" | "reject":
+            return f"{fact.kind}: {_told(detail)}" if detail else fact.kind
+        case "block" if fact.seq is None:
+            return f"is blocked: {why_blocked(detail)}"
+        case "unblock":
+            return "is blocked no longer"
+    return ""
+
+
+def _told(detail: dict[str, Any]) -> str:
+    """A detail by its text, or, if it has none, by its names and values."""
+    if detail.get("text") or detail.get("reason"):
+        return reason_of(detail)
+    pairs = [f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in detail.items()]
+    return short("; ".join(pairs))
+
+
+def _view(fact: Fact, detail: dict[str, Any], group: str) -> str:
+    members = ", ".join(short(name, NAME_MAX) for name in fact.members or ())
+    said = [f"installs view {fact.view} of {group}: {short(members)}"]
+    said += [f"{name} is gone: {why}" for name, why in left_of(detail).items()]
+    if detail.get("joined"):
+        said.append(f"new: {short(', '.join(map(str, detail['joined'])))}")
+    return "; ".join(said)

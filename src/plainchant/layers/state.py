@@ -1,0 +1,790 @@
+"""State transfer: who joins a group that exists gets the application's state as it was at the view that let it in.
+
+Theory of operation
+-------------------
+The layer stands outermost, above :class:`~.fragmentation.Fragmentation`, at every member of a group that uses it. All
+members place a view at the same point between whole messages, so the state of any member at that point, and everything
+after it, is all that a joiner needs. The group is not stopped for it: the joiner's protocol takes part like any other.
+
+**One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group came
+together, the first member of the first of them. (Those parts have states of their own, and none is given to them: they are
+reconciled by the application, which sees the parts in the view.) Joiner and donor find it
+independently, and nobody else has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
+view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
+
+**The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete,
+then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
+is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
+a member that joined before it, so nobody waits in a circle. A process that asks to leave does so when its state is
+complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
+
+**Who forms a group needs no state**, and who joins says so: ``join`` with ``Form`` or ``Propose``, or with ``Join``.
+
+**Transport.** Parts are numbered 1, 2, 3, ... The joiner asks for what follows the last one that it has without a gap
+(:class:`StateAsk`), at its view, at each part, and whenever it has heard nothing for ``retry``: that is at once the request,
+the acknowledgement and the sign that it is there. The donor has at most ``window`` parts under way, sends them all again
+when nothing was acknowledged for ``retry`` (then twice that, up to a bound), and the first of them at the third equal
+acknowledgement. If it has nothing to send it says so (:class:`StateWait`). Any packet may be lost, repeated or late.
+
+**There is no second donor.** If the donor is gone from a later view, fails, or does not answer ``patience`` worth of
+questions, nobody has the state at the joiner's view any more (the others have gone on), and the joiner gives up: it leaves
+all its groups as members do, and then halts with the reason ``state lost``. (Halting at once would lose the group a second
+member just when it has lost the donor: with four, that is the majority.) Joined again as a new process it gets a new view and
+a new donor. A joiner that is gone from a view is forgotten by its donor.
+
+**Memory.** The donor keeps what is not acknowledged: ``window`` packets' worth and one chunk more, if its application heeds
+:meth:`StateTransfer.has_room`. The joiner keeps the state and what it holds back, and gives up if either is too much
+(:data:`LARGEST_STATE`, :data:`MOST_HELD`).
+
+This module imports ``model`` and ``engine`` and nothing else of ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from ..core.engine import Engine, Host, Layer
+from ..core.model import (
+    MS,
+    PACK_OVERHEAD,
+    SECOND,
+    Batch,
+    Form,
+    GroupId,
+    Join,
+    Number,
+    Packet,
+    ProcessId,
+    Propose,
+    ProtocolError,
+    Reason,
+    Timer,
+    View,
+    unpack,
+)
+
+STATE_LOST: Final = "state lost"
+"""The code of the reason for which a joiner halts that cannot get its state."""
+
+_LAYER: Final = "state"
+_SLOWEST_RETRY: Final = 1 * SECOND
+_EQUAL_ACKNOWLEDGEMENTS: Final = 3
+LARGEST_STATE: Final = 1 << 34
+"""Bytes of the largest state that a joiner takes, with something for each chunk."""
+MOST_HELD: Final = 1 << 30
+"""Bytes of messages that a joiner holds back while it waits for its state."""
+_AHEAD: Final = 1024
+"""Parts so far beyond a gap are not kept: no donor has so many under way."""
+
+
+# --- what travels ---------------------------------------------------------------------------------------------------
+
+
+class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
+    """Who joined in view ``view`` has all parts up to ``received`` and wants the next."""
+
+    group: GroupId
+    view: Number
+    received: Number
+
+
+class StatePart(Packet, frozen=True, array_like=True, gc=False, tag=111):
+    """Part ``number`` of the state: chunks of the application. If ``continued``, the last one goes on in the next part."""
+
+    group: GroupId
+    view: Number
+    number: Number
+    pieces: tuple[bytes, ...]
+    continued: bool
+    last: bool
+
+
+class StateWait(Packet, frozen=True, array_like=True, gc=False, tag=112):
+    """The donor is there and has nothing to send yet."""
+
+    group: GroupId
+    view: Number
+
+
+class StateLost(Packet, frozen=True, array_like=True, gc=False, tag=113):
+    """The donor does not have that state, and why."""
+
+    group: GroupId
+    view: Number
+    text: str
+
+
+STATE_PACKETS: Final[tuple[type[Packet], ...]] = (StateAsk, StatePart, StateWait, StateLost)
+"""What a host's codec must know besides the protocol's packets."""
+
+
+# --- the application's side -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StateWanted:
+    """The application's state at this place in its stream is wanted; ``transfer`` names the answer."""
+
+    transfer: int
+    group: GroupId
+    view: View
+    joiner: ProcessId
+
+
+class Keeper(Protocol):
+    """The host's way to the application that has the state.
+
+    It is called from inside a turn and must not call back: like ``deliver`` and ``install``, each of these takes its place
+    in the outbox, among them and in their order.
+    """
+
+    def state_wanted(self, wanted: StateWanted) -> None:
+        """Somebody joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
+
+    def state_room(self, transfer: int) -> None:
+        """``has_room`` was False for this transfer and is True again."""
+
+    def state_over(self, transfer: int, reason: Reason | None) -> None:
+        """Nothing more is wanted for this transfer: the joiner has everything (None), or never will."""
+
+    def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
+        """The state at ``view``, in the chunks in which the donor's application wrote it."""
+
+
+# --- the layer ------------------------------------------------------------------------------------------------------
+
+
+class StateTransfer(Layer):
+    """Brings the application's state to joiners. See the module's docstring.
+
+    Besides an engine's entry points it has those of the donor's application: ``put``, ``finish`` and ``fail``, which the host
+    calls as turns, and ``has_room``, which only reads. Calls for a transfer that is over do nothing.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        inside: Callable[[Host], Engine],
+        keeper: Keeper,
+        *,
+        window: int = 16,
+        retry: int = 50 * MS,
+        patience: int = 5 * SECOND,
+    ) -> None:
+        if window < 1 or retry < 1 or patience < retry:
+            raise ProtocolError(
+                f"state transfer with window {window}, retry {retry} and patience {patience}: "
+                "the window is at least 1 packet, patience at least retry, and both are positive"
+            )
+        self._keeper = keeper
+        self._window = window
+        self._retry = retry
+        self._most_asks = patience // retry
+        self._views: dict[GroupId, int] = {}
+        """The groups that this process has entered, with the last view that was passed on (0: none yet)."""
+        self._incoming: dict[GroupId, _Incoming] = {}
+        self._arrived: dict[GroupId, tuple[ProcessId, int, int]] = {}
+        """Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all."""
+        self._lost: Reason | None = None
+        """Why this process is about to halt, when it has left the groups in ``_leaving``."""
+        self._leaving: dict[GroupId, None] = {}
+        self._outgoing: dict[int, _Outgoing] = {}
+        self._transfers = 0
+        self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
+            StateAsk: self._on_ask,
+            StatePart: self._on_part,
+            StateWait: self._on_wait,
+            StateLost: self._on_lost,
+        }
+        self._deliver_now = host.deliver
+        super().__init__(host, inside)
+        self._receive_inside = self.inner.receive
+
+    # --- the host of the protocol inside ---
+
+    def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
+        incoming = self._incoming.get(group)
+        if incoming is None:
+            self._deliver_now(group, sender, batch, rank)
+        else:
+            if batch.count != 1:
+                unpack(batch)  # what cannot be delivered later is refused now, by whoever hands it over
+            incoming.hold(self._deliver_now, group, sender, batch, rank)
+            incoming.held_bytes += len(batch.body) + PACK_OVERHEAD
+            if incoming.held_bytes > MOST_HELD:
+                self._give_up(incoming, f"{incoming.held_bytes} bytes of messages wait for it")
+
+    def stable(self, group: GroupId, rank: int) -> None:
+        incoming = self._incoming.get(group)
+        if incoming is None:
+            self.host.stable(group, rank)
+        else:
+            incoming.hold(self.host.stable, group, rank)
+
+    def install(self, view: View) -> None:
+        incoming = self._incoming.get(view.group)
+        if incoming is None:
+            self._pass_on(view)
+        elif incoming.view is None:
+            self._begin(incoming, view)
+        else:
+            incoming.hold(self._pass_on, view)
+            if incoming.donor not in view.members:
+                self._give_up(incoming, f"{incoming.donor} is gone in view {view.number} of {view.group}")
+
+    def left(self, group: GroupId, rank: int | None = None) -> None:
+        incoming = self._incoming.get(group)
+        if incoming is not None:
+            self._drop(incoming)
+        self._arrived.pop(group, None)
+        self._views.pop(group, None)
+        for outgoing in [outgoing for outgoing in self._outgoing.values() if outgoing.name == group]:
+            self._forget(outgoing, f"{self.me} has left {group}")
+        if incoming is None or not incoming.lost:
+            self.host.left(group, rank)
+        self._leaving.pop(group, None)
+        if self._lost is not None and not self._leaving:
+            self.host.halt(self._lost)
+
+    def refused(self, group: GroupId, reason: Reason) -> None:
+        self._views.pop(group, None)
+        incoming = self._incoming.get(group)
+        if incoming is not None:
+            self._drop(incoming)
+        self.host.refused(group, reason)
+
+    def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
+        incoming = self._incoming.get(group)
+        if group in self._leaving:
+            del self._leaving[group]
+            self._leaving[view.group] = None
+        if incoming is None:
+            self._pass_on_name(group, view, returned)
+        else:
+            # Donor and joiner go on speaking of the group by the name that it had at the joiner's view.
+            self._incoming[view.group] = incoming
+            incoming.name = view.group
+            incoming.hold(self._pass_on_name, group, view, returned)
+
+    # --- the engine of the host outside ---
+
+    def join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        self._views[group] = 0
+        if isinstance(how, Join):
+            self._incoming[group] = _Incoming(group)
+        self.inner.join(group, how)
+
+    def leave(self, group: GroupId) -> None:
+        self._end(group, self.inner.leave)
+
+    def close(self, group: GroupId) -> None:
+        self._end(group, self.inner.close)
+
+    def _end(self, group: GroupId, end: Callable[[GroupId], None]) -> None:
+        incoming = self._incoming.get(group)
+        if incoming is None:
+            end(group)
+        else:
+            incoming.end = incoming.end or end
+
+    def receive(self, source: ProcessId, packet: Packet) -> None:
+        handler = self._handlers.get(packet.__class__)
+        if handler is None:
+            self._receive_inside(source, packet)
+        else:
+            handler(source, packet)
+
+    def expire(self, timer: Timer) -> None:
+        # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
+        if not isinstance(timer, tuple) or len(timer) != 3 or timer[0] != _LAYER:
+            self.inner.expire(timer)
+        elif timer[1] == "ask":
+            self._ask_again(timer[2])
+        else:
+            self._send_again(timer[2])
+
+    def waiting(self) -> Reason | None:
+        reason = self.inner.waiting()
+        if reason is not None:
+            return reason
+        if self._lost is not None:
+            return self._lost
+        for group, incoming in self._incoming.items():
+            if incoming.view is not None:
+                text = f"{self.me} waits for the state of {group} at view {incoming.view.number} from {incoming.donor}"
+                return Reason("state", text, {"group": group, "donor": incoming.donor, "bytes": incoming.bytes})
+        for outgoing in self._outgoing.values():
+            if outgoing.failure is None:
+                group, number = outgoing.view.group, outgoing.view.number
+                text = f"{self.me} gives {outgoing.joiner} the state of {group} at view {number}"
+                return Reason("state", text, {"group": group, "joiner": outgoing.joiner, "bytes": outgoing.bytes})
+        return None
+
+    # --- the donor's application ---
+
+    def has_room(self, transfer: int) -> bool:
+        """Whether the next chunk should be ``put`` now. If not, ``state_room`` or ``state_over`` will follow."""
+        outgoing = self._outgoing.get(transfer)
+        return outgoing is not None and outgoing.is_open and outgoing.backlog < self._window * self.max_packet
+
+    def put(self, transfer: int, chunk: bytes) -> None:
+        """The next chunk of the state, of any size. It is taken even if there is no room."""
+        outgoing = self._open(transfer, "put")
+        if outgoing is not None:
+            outgoing.put(chunk)
+            self._send_parts(outgoing)
+
+    def finish(self, transfer: int) -> None:
+        """The state is complete; ``state_over`` follows when the joiner has it."""
+        outgoing = self._open(transfer, "finish")
+        if outgoing is not None:
+            outgoing.closed = True
+            self._send_parts(outgoing)
+
+    def fail(self, transfer: int, text: str) -> None:
+        """The application cannot give its state, and why. The joiner gives up."""
+        outgoing = self._outgoing.get(transfer)
+        if outgoing is not None and outgoing.failure is None:
+            outgoing.fail(text)
+            self.host.cancel_timer(_again_timer(transfer))
+            self._report_lost(outgoing, text)
+            self._answer_lost(outgoing.joiner, outgoing.view.group, outgoing.view.number, text)
+
+    def abandon(self, group: GroupId, text: str) -> None:
+        """The application does not wait for its state any more: the process leaves, as if the state were lost."""
+        incoming = self._incoming.get(group)
+        if incoming is not None and self._views.get(group):
+            self._give_up(incoming, text)
+        else:
+            self.leave(group)
+
+    def _open(self, transfer: int, call: str) -> _Outgoing | None:
+        outgoing = self._outgoing.get(transfer)
+        if outgoing is None or outgoing.failure is not None:
+            return None
+        if outgoing.closed:
+            raise ProtocolError(f"{call} for transfer {transfer}, which was finished; nothing may follow that")
+        return outgoing
+
+    # --- the donor ---
+
+    def _pass_on(self, view: View) -> None:
+        self._views[view.group] = view.number
+        self.host.install(view)
+        for outgoing in [each for each in self._outgoing.values() if each.name == view.group]:
+            if outgoing.joiner not in view.members:
+                self._forget(outgoing, f"{outgoing.joiner} is gone in view {view.number} of {view.group}")
+        if view.joined and donor_of(view) == self.me:
+            for joiner in receivers_of(view):
+                self._want(view, joiner)
+
+    def _pass_on_name(self, group: GroupId, view: View, returned: Sequence[bytes]) -> None:
+        self._views.pop(group, None)
+        self._views[view.group] = view.number
+        for outgoing in self._outgoing.values():
+            if outgoing.name == group:
+                outgoing.name = view.group
+        self.host.renamed(group, view, returned)
+
+    def _want(self, view: View, joiner: ProcessId) -> None:
+        self._transfers += 1
+        self._outgoing[self._transfers] = _Outgoing(self._transfers, view, joiner, self._retry)
+        self.host.record("state", view.group, stage="wanted", at_view=view.number, joiner=joiner)
+        self._keeper.state_wanted(StateWanted(self._transfers, view.group, view, joiner))
+
+    def _on_ask(self, source: ProcessId, packet: StateAsk) -> None:
+        group, number = packet.group, packet.view
+        outgoing = self._find(group, number, source)
+        if outgoing is None:
+            if self._views.get(group, number) < number:
+                self.host.send((source,), StateWait(group, number))
+            else:
+                self._answer_lost(source, group, number, f"{self.me} has no state for {source} at view {number} of {group}")
+        elif outgoing.failure is not None:
+            self._answer_lost(source, group, number, outgoing.failure)
+        else:
+            self._go_on(outgoing, packet.received)
+
+    def _find(self, group: GroupId, number: int, joiner: ProcessId) -> _Outgoing | None:
+        for outgoing in self._outgoing.values():
+            if outgoing.joiner == joiner and outgoing.view.number == number and outgoing.view.group == group:
+                return outgoing
+        return None
+
+    def _go_on(self, outgoing: _Outgoing, received: int) -> None:
+        """The joiner has so much: send what it lacks."""
+        had_room = self.has_room(outgoing.transfer)
+        outgoing.asked = True
+        if outgoing.acknowledge(received):
+            outgoing.delay = self._retry
+            self.host.cancel_timer(_again_timer(outgoing.transfer))
+        elif outgoing.equal_acknowledgements == _EQUAL_ACKNOWLEDGEMENTS:
+            self.host.send((outgoing.joiner,), next(iter(outgoing.under_way.values())))
+        if outgoing.is_done:
+            self._done(outgoing)
+            return
+        self._send_parts(outgoing)
+        if not had_room and self.has_room(outgoing.transfer):
+            self._keeper.state_room(outgoing.transfer)
+        if not outgoing.under_way:
+            self.host.send((outgoing.joiner,), StateWait(outgoing.view.group, outgoing.view.number))
+
+    def _send_parts(self, outgoing: _Outgoing) -> None:
+        """Sends as much as the window allows. The timer runs from the first part that is not acknowledged."""
+        while outgoing.asked and len(outgoing.under_way) < self._window:
+            part = outgoing.next_part(self.max_packet)
+            if part is None:
+                break
+            self.host.send((outgoing.joiner,), part)
+        if outgoing.under_way and not outgoing.timed:
+            outgoing.timed = True
+            self.host.set_timer(_again_timer(outgoing.transfer), self.host.now + outgoing.delay)
+
+    def _send_again(self, transfer: int) -> None:
+        outgoing = self._outgoing.get(transfer)
+        if outgoing is None or not outgoing.under_way:
+            return
+        for part in outgoing.under_way.values():
+            self.host.send((outgoing.joiner,), part)
+        outgoing.delay = min(2 * outgoing.delay, max(_SLOWEST_RETRY, self._retry))
+        self.host.set_timer(_again_timer(transfer), self.host.now + outgoing.delay)
+
+    def _done(self, outgoing: _Outgoing) -> None:
+        del self._outgoing[outgoing.transfer]
+        self.host.record(
+            "state",
+            outgoing.view.group,
+            stage="given",
+            at_view=outgoing.view.number,
+            joiner=outgoing.joiner,
+            bytes=outgoing.bytes,
+        )
+        self._keeper.state_over(outgoing.transfer, None)
+
+    def _forget(self, outgoing: _Outgoing, text: str) -> None:
+        del self._outgoing[outgoing.transfer]
+        if outgoing.failure is None:
+            self.host.cancel_timer(_again_timer(outgoing.transfer))
+            self._report_lost(outgoing, text)
+
+    def _report_lost(self, outgoing: _Outgoing, text: str) -> None:
+        self.host.record(
+            "state",
+            outgoing.view.group,
+            stage="lost",
+            at_view=outgoing.view.number,
+            joiner=outgoing.joiner,
+            bytes=outgoing.bytes,
+            text=text,
+        )
+        self._keeper.state_over(outgoing.transfer, Reason(STATE_LOST, text, {"joiner": outgoing.joiner}))
+
+    def _answer_lost(self, joiner: ProcessId, group: GroupId, number: int, text: str) -> None:
+        self.host.send((joiner,), StateLost(group, number, text))
+
+    # --- the joiner ---
+
+    def _begin(self, incoming: _Incoming, view: View) -> None:
+        """Our first view: it passes, and we ask for the state at it."""
+        self._pass_on(view)
+        incoming.view = view
+        donor = donor_of(view)
+        if donor is None:
+            self._give_up(incoming, f"all members of view {view.number} of {view.group} are new: nobody has a state")
+        else:
+            incoming.donor = donor
+            self._ask(incoming)
+            self.host.set_timer(_ask_timer(view.group), self.host.now + self._retry)
+
+    def _ask(self, incoming: _Incoming) -> None:
+        self.host.send((incoming.donor,), StateAsk(incoming.group, incoming.number, incoming.received))
+
+    def _ask_again(self, group: GroupId) -> None:
+        incoming = self._incoming.get(group)
+        if incoming is None:
+            return
+        if incoming.lost:
+            self._leave_all(incoming.name)
+        elif incoming.unanswered >= self._most_asks:
+            self._give_up(incoming, f"{incoming.donor} did not answer {incoming.unanswered} times")
+        else:
+            if incoming.unanswered:
+                self._ask(incoming)
+            incoming.unanswered += 1
+            self.host.set_timer(_ask_timer(group), self.host.now + self._retry)
+
+    def _from_donor(self, source: ProcessId, group: GroupId, number: int) -> _Incoming | None:
+        """The state that waits for this donor's packets; the donor has shown that it is there."""
+        incoming = self._incoming.get(group)
+        if incoming is None or incoming.lost or source != incoming.donor or number != incoming.number:
+            return None
+        incoming.unanswered = 0
+        return incoming
+
+    def _on_part(self, source: ProcessId, packet: StatePart) -> None:
+        incoming = self._from_donor(source, packet.group, packet.view)
+        if incoming is not None:
+            incoming.accept(packet)
+            if incoming.bytes + incoming.pieces * PACK_OVERHEAD > LARGEST_STATE:
+                self._give_up(incoming, f"it has more than {LARGEST_STATE} bytes")
+                return
+            self._ask(incoming)
+            if incoming.is_complete:
+                self._complete(incoming)
+        elif self._arrived.get(packet.group, ("", 0, 0))[:2] == (source, packet.view):
+            self.host.send((source,), StateAsk(packet.group, packet.view, self._arrived[packet.group][2]))
+
+    def _on_wait(self, source: ProcessId, packet: StateWait) -> None:
+        self._from_donor(source, packet.group, packet.view)
+
+    def _on_lost(self, source: ProcessId, packet: StateLost) -> None:
+        incoming = self._from_donor(source, packet.group, packet.view)
+        if incoming is not None:
+            self._give_up(incoming, f"{source} could not give it: {packet.text}")
+
+    def _complete(self, incoming: _Incoming) -> None:
+        group = incoming.group
+        assert incoming.view is not None
+        self._drop(incoming)
+        self._arrived[group] = incoming.donor, incoming.number, incoming.received
+        self.host.record(
+            "state",
+            group,
+            stage="arrived",
+            at_view=incoming.number,
+            donor=incoming.donor,
+            bytes=incoming.bytes,
+            held=len(incoming.held),
+        )
+        self._keeper.state_arrived(group, incoming.view, incoming.donor, incoming.chunks)
+        for call, arguments in incoming.held:
+            call(*arguments)
+        if incoming.end is not None:
+            incoming.end(incoming.name)
+
+    def _drop(self, incoming: _Incoming) -> None:
+        self.host.cancel_timer(_ask_timer(incoming.group))
+        for group in [group for group, each in self._incoming.items() if each is incoming]:
+            del self._incoming[group]
+
+    def _give_up(self, incoming: _Incoming, text: str) -> None:
+        """What was held means nothing without the state. The protocol may be calling us: it is called when it does not."""
+        if incoming.lost:
+            return
+        group, number = incoming.group, incoming.number
+        text = f"{self.me} cannot get the state of {group} at view {number}: {text}; join again"
+        evidence = {"group": group, "view": number, "donor": incoming.donor, "bytes": incoming.bytes}
+        self.host.record("state", group, stage="lost", at_view=number, donor=incoming.donor, bytes=incoming.bytes, text=text)
+        self._lost = self._lost or Reason(STATE_LOST, text, evidence)
+        self._leaving[incoming.name] = None
+        incoming.lost = True
+        incoming.held.clear()
+        self.host.set_timer(_ask_timer(group), self.host.now)
+
+    def _leave_all(self, lost: GroupId) -> None:
+        """Leaves the group whose state is lost at once, and the others if that has not been done."""
+        self.inner.leave(lost)
+        names = [self._incoming[group].name if group in self._incoming else group for group in self._views]
+        for group in names:
+            if group not in self._leaving:
+                self._leaving[group] = None
+                self.leave(group)
+
+
+def donor_of(view: View) -> ProcessId | None:
+    """Who gives its state to those who are new in a view; None if all are."""
+    members = (member for part in view.parts for member in part) if view.parts else view.members
+    new = receivers_of(view)
+    return next((member for member in members if member not in new), None)
+
+
+def receivers_of(view: View) -> tuple[ProcessId, ...]:
+    """Who gets a state at a view: those who are new. Members of parts that come together have a state of their own."""
+    return view.newcomers if view.parts else view.joined
+
+
+class _Incoming:
+    """The state that a joiner waits for, and what it holds back meanwhile; ``view`` is None before its first."""
+
+    __slots__ = (
+        "_later",
+        "_pieces",
+        "bytes",
+        "chunks",
+        "donor",
+        "end",
+        "group",
+        "held",
+        "held_bytes",
+        "is_complete",
+        "lost",
+        "name",
+        "pieces",
+        "received",
+        "unanswered",
+        "view",
+    )
+
+    def __init__(self, group: GroupId) -> None:
+        self.group = group
+        """Its name in what donor and joiner say to each other."""
+        self.name = group
+        """What the group is called now."""
+        self.view: View | None = None
+        self.donor: ProcessId = ""
+        self.received = 0
+        """All parts up to this one are here."""
+        self.chunks: list[bytes] = []
+        self.bytes = 0
+        self.is_complete = False
+        self.unanswered = 0
+        """How often the timer has come since the donor was heard."""
+        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.held_bytes = 0
+        self.pieces = 0
+        """How many pieces the state has come in."""
+        self.end: Callable[[GroupId], None] | None = None
+        """What is to be done when it is complete: leave the group, or close it."""
+        self.lost = False
+        """There will be no state: this process is leaving the group."""
+        self._later: dict[int, StatePart] = {}
+        self._pieces: list[bytes] = []
+
+    @property
+    def number(self) -> int:
+        return self.view.number if self.view is not None else 0
+
+    def hold(self, call: Callable[..., None], *arguments: Any) -> None:
+        if not self.lost:
+            self.held.append((call, arguments))
+
+    def accept(self, part: StatePart) -> None:
+        if not self.received < part.number <= self.received + _AHEAD:
+            return
+        self._later[part.number] = part
+        while (following := self._later.pop(self.received + 1, None)) is not None:
+            self.received += 1
+            self._append(following)
+
+    def _append(self, part: StatePart) -> None:
+        last = len(part.pieces) - 1
+        for place, piece in enumerate(part.pieces):
+            self._pieces.append(piece)
+            self.bytes += len(piece)
+            self.pieces += 1
+            if place < last or not part.continued:
+                self.chunks.append(b"".join(self._pieces))
+                self._pieces.clear()
+        self.is_complete = part.last
+
+
+class _Outgoing:
+    """A transfer at its donor: chunks that are not sent yet, and parts that are not acknowledged."""
+
+    __slots__ = (
+        "_chunks",
+        "_made",
+        "_made_last",
+        "_offset",
+        "asked",
+        "backlog",
+        "bytes",
+        "closed",
+        "delay",
+        "equal_acknowledgements",
+        "failure",
+        "joiner",
+        "name",
+        "timed",
+        "transfer",
+        "under_way",
+        "view",
+    )
+
+    def __init__(self, transfer: int, view: View, joiner: ProcessId, delay: int) -> None:
+        self.transfer = transfer
+        self.view = view
+        self.name = view.group
+        """What the group is called now."""
+        self.joiner = joiner
+        self.asked = False
+        """The joiner has its view: before that it would not know what a part is."""
+        self.closed = False
+        self.failure: str | None = None
+        self.bytes = 0
+        self.backlog = 0
+        """Bytes that the joiner does not have yet, with something for each chunk."""
+        self.under_way: dict[int, StatePart] = {}
+        self.equal_acknowledgements = 0
+        self.delay = delay
+        self.timed = False
+        """Whether the timer runs."""
+        self._chunks: deque[bytes] = deque()
+        self._offset = 0
+        """Where the unsent rest of the first chunk begins."""
+        self._made = 0
+        self._made_last = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.closed and self.failure is None
+
+    @property
+    def is_done(self) -> bool:
+        return self._made_last and not self.under_way
+
+    def put(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.bytes += len(chunk)
+        self.backlog += len(chunk) + PACK_OVERHEAD
+
+    def fail(self, text: str) -> None:
+        self.failure = text
+        self._chunks.clear()
+        self.under_way.clear()
+
+    def next_part(self, size: int) -> StatePart | None:
+        """The next part, of at most that many bytes; None if there is nothing to send now."""
+        if not self._chunks and (not self.closed or self._made_last):
+            return None
+        pieces: list[bytes] = []
+        room = size - PACK_OVERHEAD
+        while self._chunks and (room > 0 or not pieces):
+            chunk = self._chunks[0]
+            piece = chunk[self._offset : self._offset + room]
+            pieces.append(piece)
+            self._offset += len(piece)
+            if self._offset < len(chunk):
+                break
+            self._chunks.popleft()
+            self._offset = 0
+            room -= len(piece) + PACK_OVERHEAD
+        self._made += 1
+        self._made_last = self.closed and not self._chunks
+        part = StatePart(self.view.group, self.view.number, self._made, tuple(pieces), self._offset > 0, self._made_last)
+        self.under_way[part.number] = part
+        return part
+
+    def acknowledge(self, received: int) -> bool:
+        """The joiner has all parts up to this one; False if that is not news."""
+        news = [number for number in self.under_way if number <= received]
+        if not news:
+            self.equal_acknowledgements += bool(self.under_way)
+            return False
+        for number in news:
+            part = self.under_way.pop(number)
+            self.backlog -= sum(map(len, part.pieces)) + PACK_OVERHEAD * (len(part.pieces) - part.continued)
+        self.equal_acknowledgements = 0
+        self.timed = False
+        return True
+
+
+def _ask_timer(group: GroupId) -> Timer:
+    return (_LAYER, "ask", group)
+
+
+def _again_timer(transfer: int) -> Timer:
+    return (_LAYER, "again", transfer)

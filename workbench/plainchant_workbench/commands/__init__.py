@@ -1,0 +1,1 @@
+"""The commands ``plainchant bench``, ``chaos`` and ``demo``, one file each."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the laboratory: verification beside DuckDB, sweeps beside a pool of processes."""
