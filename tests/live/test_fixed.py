@@ -111,7 +111,7 @@ def test_who_is_gone_cannot_come_back_while_others_run() -> None:
 
 
 async def _enter(one: Node, name: str = "g", first: Sequence[str] = ("a", "b")) -> Group:
-    return await one.enter(name, tuple(first), 30.0, {})
+    return await one.enter(name, tuple(first), 30.0)
 
 
 def test_who_is_not_among_the_first_is_refused_at_once() -> None:
@@ -206,7 +206,7 @@ def test_groups_entered_in_different_orders_are_told_so() -> None:
         async with Node(protocol="plainsong", me="a", peers=peers) as a, Node(protocol="plainsong", me="b", peers=peers) as b:
             other = asyncio.create_task(_enter(b, "h"))
             with pytest.raises(JoinTimeout, match="b waits for h first: enter groups in the same order everywhere"):
-                await a.enter("g", ("a", "b"), 1.0, {})
+                await a.enter("g", ("a", "b"), 1.0)
             other.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await other

@@ -233,7 +233,7 @@ def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp
                 )
                 for name, file in files.items()
             }
-            groups = await asyncio.gather(*(node.enter("g", tuple(files), 20.0, {}) for node in opened.values()))
+            groups = await asyncio.gather(*(node.enter("g", tuple(files), 20.0) for node in opened.values()))
             reading = [asyncio.create_task(listen(group, books[group.me], views[group.me])) for group in groups]
             stop = asyncio.Event()
             sending = [asyncio.create_task(chatter(group, stop)) for group in groups]

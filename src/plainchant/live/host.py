@@ -67,7 +67,7 @@ from ..core.model import (
     unpack,
 )
 from ..core.wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES, VERSION, Stamped
-from ..group import Group
+from ..group import Membership
 from .presence import HELLO_TAG, LARGEST_HELLO, LONGEST_NAME, Hello, Presence
 from .refusals import Refusals
 from .transport import Address, Data, Transport, senders_of
@@ -177,7 +177,7 @@ class Waiting:
 class Owner(Protocol):
     """Whom a host tells of groups that nobody made it enter: the node. It does not call back from inside these."""
 
-    def formed(self, view: View) -> Group:
+    def formed(self, view: View) -> Membership:
         """This process is in a group that it proposed, or that was proposed to it: makes what the application sees of it."""
 
     def invited(self, invitation: Invitation) -> str:
@@ -213,7 +213,7 @@ class LiveHost:
         self.alive = True
         self.end_reason: Reason | None = None
         self.clock_offset = 0
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Membership] = {}
         self.spool: Spool | None = None
         self.presence: Presence
         self.memory: Stepper | None = None
@@ -701,7 +701,7 @@ class LiveHost:
         check_name(name)
         self.later(self._ask, self.engine.rename, self.groups[group], name)
 
-    def _ask(self, method: Callable[..., None], group: Group, *arguments: str) -> None:
+    def _ask(self, method: Callable[..., None], group: Membership, *arguments: str) -> None:
         """Asks the engine for something about a group, which may have got another name or come to its end meanwhile."""
         if self.groups.get(group.name) is group:
             method(group.name, *arguments)
@@ -714,7 +714,7 @@ class LiveHost:
         if group in self.groups:
             self.later(self._press, self.groups[group], full)
 
-    def _press(self, group: Group, full: bool) -> None:
+    def _press(self, group: Membership, full: bool) -> None:
         self.engine.notice(Pressure(group.name, full))
 
     def waiting(self, group: str) -> Reason | None:
@@ -761,7 +761,7 @@ class LiveHost:
             self.spool.row("note", self.clock(), group=group, view=self._views.get(group), sender=sender, seq=seq, detail=detail)
             self._ask_for_round()
 
-    def enter(self, group: Group, how: Form | Join) -> None:
+    def enter(self, group: Membership, how: Form | Join) -> None:
         """Asks the engine to join a group."""
         self.groups[group.name] = group
         self._queues[group.name] = Queue()

@@ -53,13 +53,15 @@ from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
     UNREAD,
+    Buffers,
     Group,
     Guarantees,
     Halted,
     JoinTimeout,
     LeaveTimeout,
+    Membership,
     NotFormed,
-    check_buffers,
+    Profile,
 )
 from ..group.state_transfer import StateEvents
 from ..layers.fragmentation import Fragmentation
@@ -107,6 +109,8 @@ COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
 
 KEY_POLL: Final = 1.0
 """Seconds between two looks at the key file."""
+
+_DEFAULT_BUFFERS: Final = Buffers()
 
 MakeTransport = Callable[[Address, int], Transport]
 
@@ -593,9 +597,7 @@ class Node:
                 f"do not change; name all that are ever to be in it"
             )
         self._check(self._parameters, {**(self._groups if self._groups is not None else self._mine), group: first})
-        check_buffers(outgoing, unread)
-        buffers = {"outgoing": outgoing, "unread": unread, "listen": listen}
-        return Joining(self, group, first, timeout, leave_timeout, buffers)
+        return Joining(self, group, first, timeout, leave_timeout, Buffers(outgoing, unread, listen))
 
     def _first_members(self, group: str, given: Sequence[str] | None) -> tuple[str, ...]:
         """Who forms a group: as ``join`` was told, as ``groups`` says, or everybody. The first two may not contradict."""
@@ -613,17 +615,17 @@ class Node:
             )
         return first if first is not None else known
 
-    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
+    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers = _DEFAULT_BUFFERS) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
         if self._observer is None:
             return await self._enter(name, first, timeout, buffers)
         with self._observer.joining(name):
             return await self._enter(name, first, timeout, buffers)
 
-    async def _enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Mapping[str, Any]) -> Group:
+    async def _enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers) -> Group:
         self._check_outside(name)
         presence = self._presence
-        group: Group | None = None
+        group: Membership | None = None
         self._entering.add(name)
         try:
             async with asyncio.timeout(timeout):
@@ -649,7 +651,7 @@ class Node:
             raise
         finally:
             self._entering.discard(name)
-        return group
+        return Group(group, self)
 
     def _key_hint(self) -> str:
         """What the counters say of keys that do not fit, for somebody who waits."""
@@ -681,12 +683,12 @@ class Node:
         """Whether this process is in a group, or on its way there."""
         return name in self._host.groups or name in self._entering or name in self._forming
 
-    async def _give_up(self, name: str, group: Group | None) -> None:
+    async def _give_up(self, name: str, group: Membership | None) -> None:
         """Nobody waits to enter any more. Who was let in all the same says goodbye, or the others would have to miss it."""
         self._presence.give_up(name)
         if group is None:
             return
-        group.stop_listening()
+        group.incoming.stop_listening()
         if not self._changes:
             return  # the others count on this process until it is closed
         if self._layer is not None and group.view is not None:
@@ -717,7 +719,7 @@ class Node:
                 raise Halted(Reason(LOST_BEGINNING, lost))
             await self._news.wait()
 
-    def _become_member(self, name: str, first: tuple[str, ...], how: Form | Join, buffers: Mapping[str, Any]) -> Group:
+    def _become_member(self, name: str, first: tuple[str, ...], how: Form | Join, buffers: Buffers) -> Membership:
         host = self._host
         groups = self._groups if self._groups is not None else self._possible(name, first)
         if self._groups is None:
@@ -736,16 +738,13 @@ class Node:
         several = {name: first, f"{name}, and another": first}
         return several if self._problem(self._parameters, several) is None else {name: first}
 
-    def _make_group(self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Mapping[str, Any]) -> Group:
+    def _make_group(self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Buffers) -> Membership:
         """What the application sees of a group that this process enters; ``groups`` are those that there are."""
         description, host = self.description, self._host
         guarantees = Guarantees(description.promises(self.parameters, groups), description.faults)
         settle = max(SHORTEST_SETTLE, description.settle(self.parameters) / SECOND)
         self._entered.add(name)
-        return Group(
-            host,
-            name,
-            host.me,
+        profile = Profile(
             guarantees,
             formed=formed,
             changes=self._changes,
@@ -753,9 +752,8 @@ class Node:
             admits=description.admits(self.parameters),
             settle=settle,
             largest=host.max_packet if host.only_sends else LARGEST_MESSAGE,
-            node=self,
-            **buffers,
         )
+        return Membership(host, name, host.me, profile, buffers)
 
     def _begin(self, groups: dict[str, tuple[str, ...]]) -> None:
         """The name is settled: the engine and the spool can be made."""
@@ -861,9 +859,9 @@ class Node:
         """
         self._check_proposes()
         places = _members(group, members, self._peers)
-        check_buffers(outgoing, unread)
+        buffers = Buffers(outgoing, unread, listen)
         self._check_outside(group)
-        proposal = self._forming[group] = _Proposal({"outgoing": outgoing, "unread": unread, "listen": listen})
+        proposal = self._forming[group] = _Proposal(buffers)
         presence = self._presence
         missing: list[str] = []
         try:
@@ -898,20 +896,20 @@ class Node:
                 f"before, and join them"
             )
 
-    def formed(self, view: View) -> Group:
+    def formed(self, view: View) -> Membership:
         """For the host: this process is in a group that it proposed, or was invited to."""
         name = view.group
         proposal = self._forming.pop(name, None)
         groups = {**(self._groups or {}), name: view.members, f"{name}, and another": view.members}
-        group = self._make_group(name, groups, True, proposal.buffers if proposal is not None else {})
+        group = self._make_group(name, groups, True, proposal.buffers if proposal is not None else _DEFAULT_BUFFERS)
         self._presence.be_member(name)
         if proposal is None:
-            self._came.put_nowait(group)
+            self._came.put_nowait(Group(group, self))
         elif proposal.outcome.done():
-            group.stop_listening()
+            group.incoming.stop_listening()
             asyncio.get_running_loop().call_soon(self._host.leave, name)
         else:
-            proposal.outcome.set_result(group)
+            proposal.outcome.set_result(Group(group, self))
         return group
 
     def invited(self, invitation: Invitation) -> str:
@@ -989,7 +987,7 @@ class Node:
 class _Proposal:
     """A group that this process has proposed, until it is known what becomes of it."""
 
-    def __init__(self, buffers: Mapping[str, Any]) -> None:
+    def __init__(self, buffers: Buffers) -> None:
         self.buffers = buffers
         self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
 
@@ -1004,7 +1002,7 @@ class Joining:
         first: tuple[str, ...],
         timeout: float,
         leave_timeout: float,
-        buffers: Mapping[str, Any],
+        buffers: Buffers,
         *,
         make_node: Callable[[], Node] | None = None,
     ) -> None:

@@ -43,7 +43,7 @@ from ..core.model import (
     format_duration,
     parse_duration,
 )
-from ..group import OUTGOING, UNREAD, Guarantees
+from ..group import OUTGOING, UNREAD, Buffers, Guarantees
 from ..lab.properties import Verification, Violation, verify
 from ..layers.state import STATE_PACKETS, StateTransfer
 from ..protocols.registry import describe
@@ -337,7 +337,7 @@ def run(
     if drain is not None:
         changes["drain"] = _ns(drain, "drain")
     whole = dataclasses.replace(whole, **changes)
-    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread, agree)
+    terms = Terms(main, as_mapping, timeout, leave_timeout, Buffers(outgoing, unread), agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
 

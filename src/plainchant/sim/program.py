@@ -41,14 +41,16 @@ from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
     UNREAD,
+    Buffers,
     Group,
     GroupError,
     Guarantees,
     Halted,
     JoinTimeout,
     LeaveTimeout,
+    Membership,
     NotFormed,
-    check_buffers,
+    Profile,
 )
 from ..group.state_transfer import StateEvents
 from .host import SimHost
@@ -191,16 +193,15 @@ class Terms:
     """``main`` gets all its groups by name."""
     timeout: float
     leave_timeout: float
-    outgoing: int
-    unread: int
+    buffers: Buffers
     agree: Callable[[Invitation], bool] | None = None
-    """Whether a program wants to be in a group that is proposed to it."""
+    """Whether a program agrees to be in a group that is proposed to it."""
 
 
 class _Proposal:
-    """A group that a program has proposed, until it is known what becomes of it."""
+    """A group that a program has proposed, until it is formed or refused."""
 
-    def __init__(self, buffers: Mapping[str, Any]) -> None:
+    def __init__(self, buffers: Buffers) -> None:
         self.buffers = buffers
         self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
 
@@ -213,7 +214,7 @@ class Program:
         self._host = host
         self._terms = terms
         self.name = host.me
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Membership] = {}
         self._changes = True
         self._proposes = False
         self._settle = 0.0
@@ -246,31 +247,26 @@ class Program:
     def prepare(
         self, guarantees: Mapping[str, Guarantees], *, formed: Container[str], changes: bool, proposes: bool, settle: float
     ) -> None:
-        """Makes the groups, before the process enters them: forms some, and is let into the others. The other terms are as
-        :class:`Group` has them."""
+        """Makes the memberships, before the process enters the groups: it forms some, and joins the others. The other terms are
+        those of :class:`Profile`."""
         self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
-                buffers = {"outgoing": self._terms.outgoing, "unread": self._terms.unread}
-                self._make_group(name, promised, name in formed, buffers)
+                self._make_member(name, promised, name in formed, self._terms.buffers)
 
-    def _make_group(self, name: str, promised: Guarantees, formed: bool, buffers: Mapping[str, Any]) -> Group:
-        group = self.groups[name] = Group(
-            self,
-            name,
-            self.name,
+    def _make_member(self, name: str, promised: Guarantees, formed: bool, buffers: Buffers) -> Membership:
+        profile = Profile(
             promised,
             formed=formed,
             changes=self._changes,
             proposes=self._proposes,
             admits=self._host.admits,
             settle=self._settle,
-            node=self,
             largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE,
-            **buffers,
         )
+        member = self.groups[name] = Membership(self, name, self.name, profile, buffers)
         self._sizes[name] = deque()
-        return group
+        return member
 
     def begin(self) -> None:
         if not self.over:
@@ -326,7 +322,7 @@ class Program:
         self._counters = self._count()
         self.loop.release()
         for group in self.groups.values():
-            group.stop_listening()
+            group.incoming.stop_listening()
             group.halted(Reason("over", f"the run is over, and {self.name} with it"))
         del self._host, self._simulation, self._task
 
@@ -375,8 +371,8 @@ class Program:
             raise JoinTimeout(Reason("join timeout", text)) from None
         error: BaseException | None = None
         try:
-            given = dict(self.groups) if terms.as_mapping else next(iter(self.groups.values()))
-            awaitable = terms.main(given)
+            given = {name: Group(member, self) for name, member in self.groups.items()}
+            awaitable = terms.main(given if terms.as_mapping else next(iter(given.values())))
             if not inspect.isawaitable(awaitable):
                 raise UsageError(f"main returned a {type(awaitable).__name__} and nothing to await: write `async def`")
             self._value = await awaitable
@@ -389,10 +385,11 @@ class Program:
             for group in list(self.groups.values()):
                 await self._leave(group, error)
 
-    async def _leave(self, group: Group, error: BaseException | None) -> None:
-        """As at the end of ``async with plainchant.join(...)``. Where nobody can leave, the process outlives its program."""
-        group.stop_listening()
-        if not group.changes:
+    async def _leave(self, group: Membership, error: BaseException | None) -> None:
+        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left the process outlives its
+        program."""
+        group.incoming.stop_listening()
+        if not group.profile.changes:
             return
         problem: GroupError
         try:
@@ -411,7 +408,7 @@ class Program:
             raise problem
         error.add_note(str(problem))
 
-    async def _leave_one(self, group: Group) -> None:
+    async def _leave_one(self, group: Membership) -> None:
         try:
             await group.leave()
         except Halted:
@@ -443,14 +440,14 @@ class Program:
     ) -> Group:
         """Proposes a group, as ``plainchant.Node.form`` does."""
         self._check_proposes()
-        check_buffers(outgoing, unread)
+        buffers = Buffers(outgoing, unread, listen)
         if group in self._host.groups or group in self._forming:
             raise UsageError(f"{self.name} is in {group!r} already, or about to be; propose a group of another name")
         names = [self._simulation.name_at(place) for place in members]
         missing = [place for place, name in zip(members, names, strict=True) if name is None]
         if missing or not members:
             raise UsageError(f"{group!r} is proposed to {', '.join(missing) or 'nobody'}; name processes that there are")
-        proposal = self._forming[group] = _Proposal({"outgoing": outgoing, "unread": unread, "listen": listen})
+        proposal = self._forming[group] = _Proposal(buffers)
         self._request(self._host.propose, group, names)
         try:
             async with asyncio.timeout(timeout):
@@ -463,7 +460,7 @@ class Program:
             proposal.outcome.cancel()
 
     async def next_group(self) -> Group:
-        """Waits for the next group that this process is in because somebody proposed it."""
+        """Waits for the next group that this process is in because another process proposed it."""
         self._check_proposes()
         return await self._came.get()
 
@@ -493,20 +490,19 @@ class Program:
                 group = self._formed(view)
         group.add(view)
 
-    def _formed(self, view: View) -> Group:
+    def _formed(self, view: View) -> Membership:
         name = view.group
         proposal = self._forming.pop(name, None)
-        terms = self._terms
-        buffers = proposal.buffers if proposal is not None else {"outgoing": terms.outgoing, "unread": terms.unread}
-        group = self._make_group(name, self._simulation.guarantees(name, view.members), True, buffers)
+        buffers = proposal.buffers if proposal is not None else self._terms.buffers
+        member = self._make_member(name, self._simulation.guarantees(name, view.members), True, buffers)
         if proposal is None:
-            self._came.put_nowait(group)
+            self._came.put_nowait(Group(member, self))
         elif proposal.outcome.done():
-            group.stop_listening()
+            member.incoming.stop_listening()
             self._request(self._host.leave, name)
         else:
-            proposal.outcome.set_result(group)
-        return group
+            proposal.outcome.set_result(Group(member, self))
+        return member
 
     def refused(self, group: str, reason: Reason) -> None:
         """This process is not in a group that it proposed, agreed to or asked to join (called by the host)."""

@@ -31,6 +31,7 @@ from plainchant.live.observe.observer import TICK, Observer
 from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Counters
 
+from ...ports import member_of
 from ..endpoints import until
 from ..test_api import CALM, HASTY, Cables, addresses, full, members, read, run
 
@@ -152,7 +153,7 @@ def test_a_figure_that_the_page_does_not_have_is_found() -> None:
 def test_queries_and_alerts_ask_for_figures_that_there_are() -> None:
     there = {metric.name for metric in METRICS}
     there |= {f"{metric.name}_{part}" for metric in METRICS if metric.kind == HISTOGRAM for part in ("bucket", "sum", "count")}
-    asked = set(re.findall(r"\bplainchant_\w+", PAGE.read_text()))
+    asked = set(re.findall(r"\bplainchant_(?!workbench)\w+", PAGE.read_text()))
     assert asked - there == set()
     assert asked - {metric.name for metric in METRICS}  # it is looked at more than the table
 
@@ -462,7 +463,7 @@ def test_many_groups_are_told_piece_by_piece() -> None:
                 return prometheus_client.generate_latest(families)
 
             for name in others:
-                host.groups[name], observer.figures[name] = a, observer.figures["g"]
+                host.groups[name], observer.figures[name] = member_of(a), observer.figures["g"]
             text = (await endpoint.text(encode)).decode()
             for name in others:
                 del host.groups[name], observer.figures[name]

@@ -48,7 +48,7 @@ from plainchant.sim import Member, Simulation, Summary
 from plainchant.sim.host import SimHost
 from plainchant.trace.writer import TraceBuffer
 
-from .fakes import FakeHost, as_host
+from ..fakes import FakeHost, as_host
 
 G = "g"
 ASK = ("state", "ask", G)
