@@ -102,8 +102,8 @@ def test_a_protocol_that_reaches_out_is_found(source: str) -> None:
     "source",
     [
         "import dataclasses, msgspec",
-        "from ...model import Batch, View",
-        "from ... import engine",
+        "from ...core.model import Batch, View",
+        "from ...core import engine",
         "from plainchant.core.engine import Host",
         "from . import packets",
         "from .packets import Request",
