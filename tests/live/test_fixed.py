@@ -16,8 +16,8 @@ import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, UsageError
 from plainchant.cli.live import execute
 from plainchant.core.model import MS, ScenarioError
-from plainchant.live import node
 from plainchant.live.config import parse_config
+from plainchant.live.joining import Joining
 from plainchant.protocols import registry
 from plainchant.scenario import parse
 from plainchant.trace import read as read_trace
@@ -44,7 +44,7 @@ def _plainsong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}:{ROOT / 'src'}")
 
 
-def joining(peers: Mapping[str, str], me: str, group: str = "g", **options: Any) -> node.Joining:
+def joining(peers: Mapping[str, str], me: str, group: str = "g", **options: Any) -> Joining:
     return plainchant.join(group, me=me, peers=peers, protocol="plainsong", **options)
 
 
@@ -248,7 +248,7 @@ def test_who_has_others_is_not_let_in_and_told_why() -> None:
 def test_terms_stay_short() -> None:
     groups = {f"group-{number}": ("a", "b") for number in range(200)}
     terms = [
-        Node(protocol="plainsong", me="a", peers=PEERS, groups=groups, parameters={"moods": moods})._terms()
+        Node(protocol="plainsong", me="a", peers=PEERS, groups=groups, parameters={"moods": moods})._setup.terms(state=False)
         for moods in (dict.fromkeys(groups, "hasty"), dict.fromkeys(reversed(groups), "hasty"), dict.fromkeys(groups, "solemn"))
     ]
     assert terms[0] == terms[1]

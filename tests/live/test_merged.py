@@ -174,7 +174,7 @@ def test_receipts_become_stable_in_total_order_and_say_so_where_there_is_none() 
                     if name == "red":
                         await receipt.stable()
                         continue
-                    with pytest.raises(Lost, match="blue has no total order, so nobody tells when a message is stable"):
+                    with pytest.raises(Lost, match="blue has no total order, so no message is known to be stable"):
                         await receipt.stable()
 
     run(main())

@@ -36,7 +36,8 @@ from ..scenario.model import Workload
 from ..sim.omissions import Omission
 from . import control
 from .faulty import FaultyTransport
-from .node import Insecure, Node
+from .node import Node
+from .node_keys import Insecure
 from .transport import Address
 from .udp import UdpTransport
 from .workload import Numbering, Sender, outgoing_for

@@ -49,9 +49,9 @@ from ..group import (
     JoinTimeout,
     LeaveTimeout,
     Membership,
-    NotFormed,
     Profile,
 )
+from ..group.proposals import Proposals, consent
 from ..group.state_transfer import StateEvents
 from .host import SimHost
 from .summary import EndState
@@ -198,14 +198,6 @@ class Terms:
     """Whether a program agrees to be in a group that is proposed to it."""
 
 
-class _Proposal:
-    """A group that a program has proposed, until it is formed or refused."""
-
-    def __init__(self, buffers: Buffers) -> None:
-        self.buffers = buffers
-        self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
-
-
 class Program:
     """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node."""
 
@@ -218,12 +210,9 @@ class Program:
         self._changes = True
         self._proposes = False
         self._settle = 0.0
-        self._forming: dict[str, _Proposal] = {}
-        """Groups that the program has proposed and that are neither formed nor refused."""
+        self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self._came: asyncio.Queue[Group] = asyncio.Queue()
-        """Groups that the program is in because it was invited, until it takes them."""
         self.keeper = StateEvents(self.groups, place=_at_once, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
@@ -308,9 +297,7 @@ class Program:
         if state == "halted":
             for group in self.groups.values():
                 group.halted(reason)
-            for proposal in self._forming.values():
-                if not proposal.outcome.done():
-                    proposal.outcome.set_exception(Halted(reason))
+            self._proposals.halt(reason)
         # What the processor was to do is forgotten, a step of ours perhaps among it.
         self._scheduled = False
         self._wake()
@@ -441,13 +428,13 @@ class Program:
         """Proposes a group, as ``plainchant.Node.form`` does."""
         self._check_proposes()
         buffers = Buffers(outgoing, unread, listen)
-        if group in self._host.groups or group in self._forming:
+        if group in self._host.groups or group in self._proposals:
             raise UsageError(f"{self.name} is in {group!r} already, or about to be; propose a group of another name")
         names = [self._simulation.name_at(place) for place in members]
         missing = [place for place, name in zip(members, names, strict=True) if name is None]
         if missing or not members:
             raise UsageError(f"{group!r} is proposed to {', '.join(missing) or 'nobody'}; name processes that there are")
-        proposal = self._forming[group] = _Proposal(buffers)
+        proposal = self._proposals.begin(group, buffers)
         self._request(self._host.propose, group, names)
         try:
             async with asyncio.timeout(timeout):
@@ -462,7 +449,7 @@ class Program:
     async def next_group(self) -> Group:
         """Waits for the next group that this process is in because another process proposed it."""
         self._check_proposes()
-        return await self._came.get()
+        return await self._proposals.next_group()
 
     def _check_proposes(self) -> None:
         if not self._proposes:
@@ -474,13 +461,7 @@ class Program:
         if agree is None or self.over:
             return f"the program of {self.name} is in the groups that it was given, and no others"
         with self.loop.running():
-            try:
-                agrees = agree(invitation)
-            except Exception as error:
-                message = f"{self.name} could not say whether it agrees to {invitation.group}, so it does not"
-                self.loop.call_exception_handler({"message": message, "exception": error})
-                agrees = False
-        return "" if agrees else f"{self.name} does not agree"
+            return consent(agree, invitation, self.name, self.loop)
 
     def installed(self, view: View) -> None:
         """A view of a group that the program was given, or of one that was formed meanwhile (called by the host)."""
@@ -492,25 +473,17 @@ class Program:
 
     def _formed(self, view: View) -> Membership:
         name = view.group
-        proposal = self._forming.pop(name, None)
+        proposal = self._proposals.take(name)
         buffers = proposal.buffers if proposal is not None else self._terms.buffers
         member = self._make_member(name, self._simulation.guarantees(name, view.members), True, buffers)
-        if proposal is None:
-            self._came.put_nowait(Group(member, self))
-        elif proposal.outcome.done():
+        if not self._proposals.hand_over(proposal, Group(member, self)):
             member.incoming.stop_listening()
             self._request(self._host.leave, name)
-        else:
-            proposal.outcome.set_result(Group(member, self))
         return member
 
     def refused(self, group: str, reason: Reason) -> None:
         """This process is not in a group that it proposed, agreed to or asked to join (called by the host)."""
-        proposal = self._forming.pop(group, None)
-        if proposal is not None:
-            if not proposal.outcome.done():
-                proposal.outcome.set_exception(NotFormed(reason))
-        elif group in self.groups:
+        if not self._proposals.refuse(group, reason) and group in self.groups:
             self.groups[group].halted(reason)
 
     # --- steps ------------------------------------------------------------------------------------------------------
