@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ..core.model import TRACE_VERSION, Invitation, Met, Reason, UsageError
 from ..core.wire import Stamped
 from ..group import OUTGOING, UNREAD, Buffers, Group
-from ..layers.state import STATE_PACKETS
+from ..layers.state_parts import STATE_PACKETS
 from ..protocols.registry import Description, describe
 from .host import LiveHost
 from .joining import Joining

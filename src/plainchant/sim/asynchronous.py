@@ -45,7 +45,8 @@ from ..core.model import (
 )
 from ..group import OUTGOING, UNREAD, Buffers, Guarantees
 from ..lab.properties import Verification, Violation, verify
-from ..layers.state import STATE_PACKETS, StateTransfer
+from ..layers.state import StateTransfer
+from ..layers.state_parts import STATE_PACKETS
 from ..protocols.registry import describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
