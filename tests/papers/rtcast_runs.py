@@ -15,7 +15,7 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .rtcast_variants import Maker
 from .runs import Run
