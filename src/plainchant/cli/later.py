@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from ..core.plugins import missing
 from .console import EXIT_WRONG_INPUT, complain
 
 BESIDE: Final = {"plainchant_papers": "papers", "plainchant_workbench": "workbench"}
@@ -45,7 +46,13 @@ class Later(TyperCommand):
     def _import(self) -> ModuleType:
         beside = self.home.partition(".")[0]
         if beside not in BESIDE:
-            return import_module(f"{__package__}.{self.home}")
+            try:
+                return import_module(f"{__package__}.{self.home}")
+            except ModuleNotFoundError as error:
+                if (error.name or "").startswith("plainchant"):
+                    raise
+                complain(str(missing(error, f"`plainchant {self.name}` needs", "cli")))
+                raise SystemExit(EXIT_WRONG_INPUT) from None
         if find_spec(beside) is None:
             package, folder = beside.replace("_", "-"), BESIDE[beside]
             complain(

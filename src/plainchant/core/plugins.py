@@ -22,14 +22,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from importlib import import_module, metadata
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .model import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class PluginError(UsageError):
     """An installed plug-in cannot be used."""
+
+
+class PluginWarning(UserWarning):
+    """An installed plug-in was left out of a list because it cannot be used."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Plugin:
 
     group: str
     name: str
-    entry: metadata.EntryPoint
+    entry: EntryPoint
     distribution: str
     """Name and version of the distribution that declares it."""
     rivals: tuple[str, ...] = ()
@@ -68,6 +75,8 @@ def plugins(group: str) -> Mapping[str, Plugin]:
     >>> sorted(plugins("plainchant.verifiers"))
     ['reference']
     """
+    from importlib import metadata  # slow to import, and most processes need no plug-in
+
     found: dict[str, Plugin] = {}
     for entry in sorted(metadata.entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry))):
         before = found.get(entry.name)
@@ -121,6 +130,6 @@ def install(extra: str) -> str:
     return f"pip install 'plainchant[{extra}]'"
 
 
-def _distribution(entry: metadata.EntryPoint) -> str:
+def _distribution(entry: EntryPoint) -> str:
     dist = entry.dist
     return f"{dist.name} {dist.version}" if dist is not None else "an unnamed distribution"
