@@ -56,7 +56,7 @@ def import_problems(source: str, module: str, *, is_package: bool = False) -> li
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
     shared = ("plainchant.protocols.registry", "plainchant.protocols.buffers")
-    allowed = ("plainchant.core.model", "plainchant.core.engine", "plainchant.core.memory", *shared, own)
+    allowed: tuple[str, ...] = ("plainchant.core.model", "plainchant.core.engine", "plainchant.core.memory", *shared, own)
     if module == "plainchant.protocols.registry":
         allowed = (*allowed, "plainchant.core.plugins")  # where other people's protocols are looked up
     problems = []
