@@ -9,7 +9,6 @@ command needs is loaded for that command only, and everything else (help, option
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -46,7 +45,7 @@ class Later(TyperCommand):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name)(getattr(self._import(), self.function))
         command = get_command(alone)
-        command.help = with_pages(_as_written(command.help or ""))
+        command.help = _as_written(_with_places(command.help or ""))
         for parameter in command.params:
             setattr(parameter, "get_help_record", _readable(parameter.get_help_record))  # noqa: B010 - mypy forbids assignment
         return command
@@ -75,13 +74,19 @@ class Later(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
+def _with_places(text: str) -> str:
+    """A command's help, and at its end where the pages are that it cites."""
+    pages = dict.fromkeys(re.findall(r"\bdocs/[a-z-]+\.md\b", text))
+    return "\n\n".join([text, "Pages:", *(f"  {with_pages(page)}" for page in pages)]) if pages else text
+
+
 def _as_written(text: str) -> str:
     r"""A command's help, in which indented paragraphs (commands, files) are printed line by line instead of being wrapped.
 
     >>> _as_written("Wrapped.\n\n  as it\n  is")
     'Wrapped.\n\n\x08\n  as it\n  is'
     """
-    paragraphs = re.split(r"\n{2,}", inspect.cleandoc(text))
+    paragraphs = re.split(r"\n{2,}", text)
     return "\n\n".join(f"\b\n{each}" if each.startswith("  ") else each for each in paragraphs)
 
 
