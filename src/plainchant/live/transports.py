@@ -34,7 +34,7 @@ def transport_maker(transport: str | MakeTransport) -> MakeTransport:
         raise UsageError(f"there is no transport {transport!r}; there are {known}, or give a function that makes one")
     loaded = plugin.load()
     if not callable(loaded):
-        raise plugin.error(f"it is no function but {type(loaded).__name__}; point the entry point to make(address, packet)")
+        raise plugin.error(f"expected a function make(address, packet), got {type(loaded).__name__}")
     make: MakeTransport = loaded
     return make
 

@@ -158,7 +158,7 @@ def _load(name: str) -> Description:
     plugin = plugins(ENTRY_POINTS)[name]
     loaded = plugin.load()
     if not isinstance(loaded, Description):
-        raise plugin.error(f"it is no Description but {type(loaded).__name__}; point the entry point to one")
+        raise plugin.error(f"expected a Description, got {type(loaded).__name__}; point the entry point to one")
     if loaded.name != name:
         raise plugin.error(f"its description has the name {loaded.name!r}; use one name for both")
     return loaded
