@@ -13,18 +13,19 @@ Start reading with ``schema``, then ``history`` (what hosts append to).
 from typing import TYPE_CHECKING
 
 from ..core.lazily import exports
+from ..core.model import TRACE_VERSION
 
 if TYPE_CHECKING:
     from .history import History, TraceBuffer
     from .reader import Trace, read
-    from .schema import KINDS, SCHEMA, VERSION, Malformed, MalformedTrace
+    from .schema import KINDS, SCHEMA, Malformed, MalformedTrace
     from .validation import validate
     from .writer import TraceWriter
 
 __all__ = [
     "KINDS",
     "SCHEMA",
-    "VERSION",
+    "TRACE_VERSION",
     "History",
     "Malformed",
     "MalformedTrace",
@@ -40,7 +41,7 @@ __getattr__ = exports(
     {
         **dict.fromkeys(("History", "TraceBuffer"), "history"),
         **dict.fromkeys(("Trace", "read"), "reader"),
-        **dict.fromkeys(("KINDS", "SCHEMA", "VERSION", "Malformed", "MalformedTrace"), "schema"),
+        **dict.fromkeys(("KINDS", "SCHEMA", "Malformed", "MalformedTrace"), "schema"),
         "validate": "validation",
         "TraceWriter": "writer",
     },

@@ -30,9 +30,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..core.model import TraceError, UsageError
+from ..core.model import TRACE_VERSION, TraceError, UsageError
 from .history import History, Row, TraceBuffer
-from .schema import SCHEMA, VERSION, VERSION_KEY
+from .schema import SCHEMA, VERSION_KEY
 
 _ROW: Final = ("kind", "time", "true_time", "group", "view", "sender", "seq", "sent", "rank", "digest", "size", "extra")
 _STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
@@ -287,7 +287,7 @@ def _file_schema() -> pa.Schema:
 
 FILE_SCHEMA: Final = _file_schema()
 """What ``convert`` makes and files are written from."""
-_FILE_METADATA: Final = {VERSION_KEY.decode(): str(VERSION)}
+_FILE_METADATA: Final = {VERSION_KEY.decode(): str(TRACE_VERSION)}
 
 
 def _parquet_writer(where: IO[bytes] | str | Path) -> pq.ParquetWriter:
