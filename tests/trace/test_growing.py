@@ -15,9 +15,6 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from tests.lab.catalogue import CATALOGUE
-from tests.lab.mutations import CAUGHT, HARMLESS, mutated
-from tests.lab.random_traces import RandomRun, random_run, table
 
 from plainchant.cli import main
 from plainchant.lab.properties import Violation, check_run
@@ -27,6 +24,9 @@ from plainchant.lab.properties.growing.book import WAITS
 from plainchant.trace import read
 from plainchant.trace.fact import Fact, facts_of
 from plainchant.trace.properties import PROPERTIES
+from tests.lab.catalogue import CATALOGUE
+from tests.lab.mutations import CAUGHT, HARMLESS, mutated
+from tests.lab.random_traces import RandomRun, random_run, table
 
 from .build import trace
 
