@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.core.model import UsageError
-from plainchant.lab.memory import Peak, tree_bytes
 from plainchant.lab.properties import verify
+from plainchant.lab.session.memory import Peak, tree_bytes
 from plainchant.trace import SCHEMA, read, validate
 from plainchant_workbench.lab import traces as bench_traces
 from plainchant_workbench.lab.traces import Shape, make, start_detail
