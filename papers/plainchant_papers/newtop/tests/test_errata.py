@@ -1,4 +1,4 @@
-"""Counter-examples of docs/errata.md (newtop) that no figure of the thesis shows: each as printed, and as it is here."""
+"""Counter-examples of ``errata.md`` that no figure of the thesis shows: each as printed, and as it is here."""
 
 from __future__ import annotations
 
