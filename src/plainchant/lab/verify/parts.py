@@ -26,7 +26,7 @@ from ...core.model import TraceError
 from ...trace.reader import Part, conform, filesystem_of, find_files, newer_file, unreadable
 from ...trace.schema import Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
-from ..properties.certificates.unit import COLUMNS
+from ..properties.facts import COLUMNS
 
 CHUNK_ROWS: Final = 1_000_000
 """A chunk is closed when it has so many rows."""

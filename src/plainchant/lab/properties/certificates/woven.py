@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .columns import Ints, Mask, stable_order, starts_of
 from .evidence import Evidence
-from .unit import Moves, Slice, Tape
+from .records import Moves, Slice, Tape
 
 Small: TypeAlias = NDArray[Any]
 """Small unsigned integers."""

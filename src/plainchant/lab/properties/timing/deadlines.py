@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..certificates.columns import Coded, Ints, Mask, integers
-from .reference import Moment
+from ..facts import Moment
 
 COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")
 """What is read of the rows."""
