@@ -62,8 +62,9 @@ test: $(STAMP)  ## lint, types and all tests: what CI runs
 		$(MAKE) --no-print-directory unit-test; tested=$$?; \
 		wait $$types || { cat $(VENV)/types.log; exit 1; }; exit $$tested
 
-lint: $(STAMP)  ## ruff
+lint: $(STAMP)  ## ruff: rules and format
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy --strict

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from plainchant.core.names import is_place
 from tests.trace.build import trace
 
 from . import cases_delivery, cases_order, cases_views
@@ -105,7 +106,7 @@ def situations(case: Case) -> set[str]:
     rows = case.table().to_pylist()
     kinds = {row["kind"] for row in rows}
     found = {name for name in ("join", "leave", "crash") if name in kinds}
-    if any("#" in name for name in case.histories):
+    if any(not is_place(name) for name in case.histories):
         found.add("incarnations")
     viewed = {row["group"] for row in rows if row["kind"] == "view"}
     for name in case.histories:
