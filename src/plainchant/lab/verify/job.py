@@ -23,7 +23,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +49,8 @@ from .check import Found, judge_alone, look_closely, proved, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
 
 CERTIFICATE_SQL: Final = "key string, kind string, value binary"
 CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
@@ -163,8 +165,7 @@ def _verification(total: Sum, options: Options) -> Verification:
 
 def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
     """Settles what can be settled; returns the runs that have to be searched."""
-    count = len(plan.chunks)
-    frame = spark.range(0, count, 1, count).mapInArrow(partial(_certify_chunks, plan.chunks, options), CERTIFICATE_SQL)
+    frame = _tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
     if any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks):
         frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     return _collect(frame, total)
@@ -191,9 +192,10 @@ def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], tota
     from pyspark.sql import functions as F
 
     wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
-    said = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_digests, pieces, wanted), DIGEST_SQL)
-    differing = said.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
+    digests = _tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), DIGEST_SQL)
+    differing = (
+        digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
+    )
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
     for found in open_runs:
         if found.run not in wrong:
@@ -227,14 +229,13 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
 def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
     """When messages with deadlines were sent and delivered."""
     wanted = _untimed(open_runs)
-    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
-    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_told_times, pieces, wanted), _MOMENTS)
+    return _tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _MOMENTS)
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
     """Reads each of these runs again, whole, in one task."""
     work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
-    _collect(spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_search_runs, work, options), CERTIFICATE_SQL), total)
+    _collect(_tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
 
 
 def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
@@ -291,6 +292,19 @@ def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> 
 # --- the tasks --------------------------------------------------------------------------------------------------------
 
 
+def _tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
+    """One task for each piece of work, and what all of them yield."""
+    return spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_perform, work, task), schema)
+
+
+def _perform(
+    work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            yield from task(work[number])
+
+
 def _rows(told: Iterable[tuple[str, str, object]]) -> Iterator[pa.RecordBatch]:
     for key, kind, value in told:
         yield _row(key, kind, pickle.dumps(value, protocol=5))
@@ -302,12 +316,9 @@ def _row(key: str, kind: str, value: bytes) -> pa.RecordBatch:
     )
 
 
-def _certify_chunks(
-    chunks: Sequence[parts.Chunk], options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            yield from _rows(certify_chunk(chunks[number], number, options))
+def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
+    number, chunk = work
+    yield from _rows(certify_chunk(chunk, number, options))
 
 
 def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator[tuple[str, str, object]]:
@@ -377,33 +388,26 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         yield from _rows([("#", "sum", total.thinned(options.most))])
 
 
-def _digests(
-    pieces: Sequence[parts.Piece], wanted: Mapping[str, Sequence[Messages]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """What rows say of some messages, each thing once."""
+def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The digests that rows give for some messages, each once."""
     names = ["run", "group", "sender", "seq", "digest"]
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            for table in parts.read(pieces[number], columns=(*names, "kind")):
-                for run, messages in wanted.items():
-                    about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
-                    about = pc.and_(pc.equal(table.column("run"), run), about)
-                    rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
-                    for group, sender, low, high in messages:
-                        same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
-                        near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
-                        plain = rows.filter(pc.and_(same, near)).cast(DIGEST_SCHEMA)
-                        yield from plain.group_by(names).aggregate([]).to_batches()
+    for table in parts.read(piece, columns=(*names, "kind")):
+        for run, messages in wanted.items():
+            about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
+            about = pc.and_(pc.equal(table.column("run"), run), about)
+            rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
+            for group, sender, low, high in messages:
+                same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
+                near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
+                plain = rows.filter(pc.and_(same, near)).cast(DIGEST_SCHEMA)
+                yield from plain.group_by(names).aggregate([]).to_batches()
 
 
-def _told_times(
-    pieces: Sequence[parts.Piece], wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            for table in parts.read(pieces[number], columns=("run", *deadlines.COLUMNS)):
-                for run, untimed in wanted.items():
-                    yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
+def _times(wanted: Mapping[str, Untimed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The rows that show when messages with deadlines were sent and delivered."""
+    for table in parts.read(piece, columns=("run", *deadlines.COLUMNS)):
+        for run, untimed in wanted.items():
+            yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
 
 
 def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -415,20 +419,17 @@ def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> 
         yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "in_time": [seen.in_time]})
 
 
-def _search_runs(
-    work: Sequence[tuple[Found, tuple[parts.Piece, ...]]], options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            found, pieces = work[number]
-            total = Sum()
-            try:
-                table, files = parts.gathered(pieces, found.run)
-                look_closely(found, table, files, options.properties, options.most)
-                total.add(found)
-            except MalformedTrace as error:
-                total.malformed = list(error.malformed)
-            yield from _rows([(found.run, "sum", total.thinned(options.most))])
+def _search_run(options: Options, work: tuple[Found, tuple[parts.Piece, ...]]) -> Iterator[pa.RecordBatch]:
+    """Reads a run whole and lets the reference checks decide what is open."""
+    found, pieces = work
+    total = Sum()
+    try:
+        table, files = parts.gathered(pieces, found.run)
+        look_closely(found, table, files, options.properties, options.most)
+        total.add(found)
+    except MalformedTrace as error:
+        total.malformed = list(error.malformed)
+    yield from _rows([(found.run, "sum", total.thinned(options.most))])
 
 
 def _certify_sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -83,6 +83,11 @@ class Plan:
         every = (piece for chunk in self.chunks for piece in chunk.pieces)
         return [p for p in every if p.low is None or p.high is None or p.low <= run <= p.high]
 
+    def pieces_with_any(self, runs: Iterable[str]) -> list[Piece]:
+        """The pieces that can hold rows of some runs, each once."""
+        pieces = {piece for run in runs for piece in self.pieces_with(run)}
+        return sorted(pieces, key=lambda piece: (piece.path, piece.file, piece.groups))
+
 
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:
     """Looks at the footers of everything that the paths mean.

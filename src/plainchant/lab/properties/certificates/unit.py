@@ -26,7 +26,7 @@ from ....trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ....trace.validation import detail_problems
 from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
-from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
+from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
 from .records import (
     Dated,
     Delivered,
@@ -75,7 +75,6 @@ class Unit:
     def _certify(self) -> None:
         rows = self.rows
         count = len(rows)
-        self._positions: Ints = np.arange(count)
         self._kinds = _kind_codes(rows.kind)
         self._begins = starts_of(rows.history[1:] != rows.history[:-1])
         self._ends: Ints = np.append(self._begins[1:], count) - 1
@@ -242,7 +241,7 @@ class Unit:
         if self._groups > 1:
             order = stable_order(segment, self._segments)
             where, segment = where[order], segment[order]
-        kind: Any = np.uint8 if self._senders < 255 else np.uint16 if self._senders < 65_535 else np.uint32
+        kind = small_type(self._senders + 1)
         senders = self.rows.sender.codes[where].astype(kind) + kind(1)
         self._tape = np.where(self._kinds[where] == _SEND, kind(0), senders)
         starts = starts_of(np.diff(segment) != 0) if len(where) else np.zeros(0, np.int64)
@@ -295,7 +294,7 @@ class Unit:
         named = rows.group.codes >= 0
         groups = np.unique(rows.run.codes[named].astype(np.int64) * self._groups + rows.group.codes[named]) // self._groups
         self._needs_ranks = np.bincount(groups, minlength=len(self.runs)) > 1
-        kind: Any = np.uint8 if self._groups < 256 else np.uint16 if self._groups < 65_536 else np.uint32
+        kind = small_type(self._groups)
         first, last = self._message_bounds(several)
         for history, a, b in zip(several.tolist(), first, last, strict=True):
             weave = Weave(rows.process.values[self._owner[history]], rows.group.codes[self._message[a:b]].astype(kind))
@@ -312,13 +311,12 @@ class Unit:
         rows = self.rows
         self._stops: dict[int, list[Stop]] = {}
         self._moves: dict[int, list[Moves]] = {}
-        code = next((code for code, value in enumerate(rows.kind.values) if value == "block"), None)
-        if code is None:
-            return
-        about = (rows.kind.codes == code) & (rows.group.codes >= 0)
+        about = rows.kind.equals("block") & (rows.group.codes >= 0)
         if rows.has_seq is not None:
             about &= rows.has_seq
         where = np.flatnonzero(about)
+        if not len(where):
+            return
         first = np.searchsorted(self._message, self._begins[self._dense[where]])
         before = (np.searchsorted(self._message, where) - first).tolist()
         for at, index, passed in zip(where.tolist(), rows.index[where].tolist(), before, strict=True):
@@ -373,8 +371,7 @@ class Unit:
         """Per history and group: the ways of the token round, as far as they begin and end here."""
         rows = self.rows
         self._turns: dict[int, list[Turns]] = {}
-        code = next((code for code, value in enumerate(rows.kind.values) if value == "token"), None)
-        where = np.flatnonzero((rows.kind.codes == code) & (rows.group.codes >= 0)) if code is not None else self._ends[:0]
+        where = np.flatnonzero(rows.kind.equals("token") & (rows.group.codes >= 0))
         if not len(where):
             return
         where = where[np.argsort(self._place[where], kind="stable")]
@@ -435,9 +432,8 @@ class Unit:
         np.maximum.at(self._send_durations[:, 2], self._dense[every], self._sizes[every])
         details = rows.codes("detail")
         sends = self._message[(self._kinds[self._message] == _SEND) & (details.codes[self._message] >= 0)]
-        code = next((code for code, value in enumerate(rows.kind.values) if value == "sent"), None)
-        if code is not None:
-            about = (rows.kind.codes == code) & (rows.group.codes >= 0) & (rows.sender.codes >= 0) & (details.codes >= 0)
+        about = rows.kind.equals("sent") & (rows.group.codes >= 0) & (rows.sender.codes >= 0) & (details.codes >= 0)
+        if about.any():
             about &= self._sender_process[rows.sender.codes] == rows.process.codes
             if rows.has_seq is not None:
                 about &= rows.has_seq
