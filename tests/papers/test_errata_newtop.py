@@ -20,7 +20,7 @@ from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scena
 from plainchant.sim import Simulation
 from plainchant.sim.summary import Summary
 from plainchant.trace import TraceBuffer
-from tests.trace.script import Script
+from tests.lab.explain.script import Script
 
 from .newtop_by_hand import ORDERS, name_of, to
 from .newtop_by_hand import link as letters

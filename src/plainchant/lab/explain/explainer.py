@@ -2,10 +2,9 @@
 
 A story is a list of steps in the order in which they happened, each with what happened and, where the trace says or
 suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left
-out, and what it only suggests is called probable. ``explain_rows`` finds rows, ``explain_why`` derives reasons (with
-``explain_blocks``, ``explain_ring`` and ``explain_mailbox``, where protocols differ), ``explain_view`` tells of views,
-``explain_process`` of processes, ``explain_words`` has the wording, ``explain_reading`` brings just the rows that a story needs
-from files of any size.
+out, and what it only suggests is called probable. ``rows`` finds rows, ``why`` derives reasons, ``view`` tells of views,
+``process`` of processes, ``membership`` has the common sentences, ``reading`` brings just the rows that a story needs from files
+of any size. What is particular to a protocol is in its own story (:mod:`plainchant.protocols.story`).
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.model import UsageError
+from ...core.words import braces, crash_words, listed, span
+from ...protocols.story import Event, Message
 from ..show import summarise
-from .mailbox import act as act_on_memory
+from .membership import reason
 from .process import ProcessStory
-from .rows import Event, Message, Rows
+from .rows import Rows
 from .view import ViewList, ViewStory
-from .why import Why, reason
-from .words import braces, crash_words, listed, span
+from .why import Why
 
 _TOLD_OF_ALL: Final = 8
-"""So many names are listed in a sentence; the others are counted."""
+"""Names that a sentence lists; the others are counted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,11 +69,9 @@ class Explainer:
 
     def __init__(self, table: pa.Table, *, origin: int | None = None, is_whole: bool = True) -> None:
         """``table`` has the rows of one run, or (not ``is_whole``) those that matter; ``origin`` is when the run began."""
-        self._rows = Rows(table)
-        own = int(self._rows.when.min()) if len(self._rows.when) and not self._rows.is_global else 0
-        self.origin = own if origin is None else origin
-        """Times in sentences count from here: 0 in a simulation, elsewhere the first row's time."""
-        self._why = Why(self._rows, self.origin, is_whole=is_whole)
+        self._rows = Rows(table, origin=origin, is_whole=is_whole)
+        self.origin = self._rows.origin
+        self._why = Why(self._rows)
 
     def because(self, process: str, index: int) -> str | None:
         """Why this event happened, or why it came late, as a clause; None if there is nothing to add."""
@@ -120,9 +118,10 @@ class _Life:
     def __init__(self, rows: Rows, why: Why, message: Message, naming: Sequence[Event]) -> None:
         self._rows = rows
         self._why = why
+        self._story = why.story
         self._message = message
         self._group, self._sender, _ = message
-        self._naming = [*naming, *why.mailbox.about(message)]
+        self._naming = [*naming, *why.story.about(message)]
         self._send = next((event for event in naming if event.kind == "send"), None)
         delivered: dict[str, Event] = {}
         for event in naming:
@@ -145,7 +144,7 @@ class _Life:
 
     def _sentence(self, event: Event) -> str:
         who = event.process
-        does = act_on_memory(event)
+        does = self._story.message_act(event)
         if does is not None:
             return f"{who} {does}"
         match event.kind:
@@ -154,9 +153,9 @@ class _Life:
                 where = "" if view is None else f" in view {view.view} {braces(view.members)}"
                 size = "" if event.size is None else f" ({event.size} B)"
                 due = f"; due {span(event.due - event.when)} later" if event.due is not None else ""
-                return f"{who} sends it{size}{where}{self._why.ring.sent_in(event)}{_put_out(event)}{due}"
+                return f"{who} sends it{size}{where}{self._story.sent_in(event)}{_put_out(event)}{due}"
             case "deliver":
-                told = f"{who} delivers it{self._after_send(event)}{self._as_number(event)}{self._in_other_view(event)}"
+                told = f"{who} delivers it{self._after_send(event)}{self._story.place(event)}{self._in_other_view(event)}"
                 return told + self._against_deadline(event)
             case "receive":
                 return f"{who} receives it{self._after_send(event)}"
@@ -183,14 +182,6 @@ class _Life:
         if since is None or event.when < since:
             return ""
         return f", {span(event.when - since)} after its send" if event.when > since else ", at once"
-
-    def _as_number(self, event: Event) -> str:
-        if self._why.mailbox.is_there:
-            return ""
-        block = self._why.blocks.number(event)
-        if block is not None:
-            return f", in block {block}"
-        return f", as number {event.rank}" if event.rank is not None else ""
 
     def _in_other_view(self, event: Event) -> str:
         sent_in = self._send.view if self._send is not None else None
@@ -263,7 +254,7 @@ class _Life:
         for process in dict.fromkeys([self._sender, *self._delivered]):
             last = self._rows.last_row(process)
             if last is not None and last.kind == "crash" and (self._send is None or last.when >= self._send.when):
-                self._told.append((last, crash_words(process, last.detail), self._why.ring.stopped(last)))
+                self._told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
 
     # --- who did not deliver it ---------------------------------------------------------------------------------------
 
@@ -276,14 +267,26 @@ class _Life:
             view = self._rows.view_at(event, self._group)
             if view is not None:
                 return list(view.members)
-        if self._why.mailbox.has_lists and self._naming:
-            ranks = [event.rank for event in self._delivered.values() if event.rank is not None]
-            sent = self._send.when if self._send is not None else self._naming[0].when
-            return self._why.mailbox.members(self._message, ranks[0] if ranks else None, sent)
+        description = self._rows.description
+        if description is not None and not description.views and self._naming:
+            return self._receivers()
         rows = self._rows
         taking_part = rows.mask("join", "deliver") & (rows.group == rows.code("group", self._group))
         codes = set(np.unique(rows.process[taking_part]).tolist())
         return [name for name in rows.processes() if rows.names["process"][name] in codes]
+
+    def _receivers(self) -> list[str]:
+        """The receivers of the message, by the ranks of ``join`` and ``leave`` rows, or, where there are none, by the time."""
+        rank = next((event.rank for event in self._delivered.values() if event.rank is not None), None)
+        sent = self._send.when if self._send is not None else self._naming[0].when
+        found = []
+        for join in self._rows.find("join", group=self._group):
+            if not _is_past(join, rank, sent):
+                continue
+            left = [row for row in self._rows.find("leave", process=join.process, group=self._group) if row.index > join.index]
+            if not left or not _is_past(left[0], rank, sent):
+                found.append(join.process)
+        return list(dict.fromkeys(found))
 
     def _tell_missing(self) -> dict[str, str]:
         """A step for each member that never delivers it, and why not, by name."""
@@ -304,7 +307,7 @@ class _Life:
 
     def _why_not(self, process: str, last: Event) -> str:
         if last.kind == "crash":
-            rule = self._why.ring.stopped(last)
+            rule = self._story.stopped(last)
             return f"at {self._why.moment(last.when)} {crash_words(process, last.detail)}" + (f" ({rule})" if rule else "")
         left = self._rows.find("leave", process=process)
         if left:
@@ -315,7 +318,7 @@ class _Life:
         lost = sender_end is not None and sender_end.kind == "crash"
         between = self._between(process)
         if not self._delivered:
-            decided = self._why.mailbox.outcome(self._message)
+            decided = self._story.outcome(self._message)
             if decided is not None:
                 return decided
             return "nobody delivers it" + (f"; {self._sender} crashed, and it was lost" if lost else "") + between
@@ -406,8 +409,8 @@ class _Life:
         told = f"Its deadline, {span(due - send.when)} after its send, was missed at {listed(where, most=_TOLD_OF_ALL)}"
         until = max([due, *(event.when for event in self._delivered.values())])
         # What made its turn come late stands before its send.
-        since = send.when - max(due - send.when, self._rows.bounds().get("rotation", 0))
-        broken = self._why.ring.meanwhile(since, until)
+        since = send.when - max(due - send.when, self._rows.bounds.get("rotation", 0))
+        broken = self._story.meanwhile(since, until)
         return [f"{told}." + (f" Meanwhile: {'; '.join(broken)}." if broken else "")]
 
     def _timing(self, first: Event, last: Event) -> str:
@@ -439,6 +442,13 @@ class _Life:
 def summarise_detail(event: Event) -> str:
     """A row's detail in a few words."""
     return reason(event.detail) or summarise(str(event.detail))
+
+
+def _is_past(row: Event, rank: int | None, when: int) -> bool:
+    """Whether a ``join`` or ``leave`` comes before a message."""
+    if row.rank is not None and rank is not None:
+        return row.rank < rank
+    return row.when <= when
 
 
 def _put_out(event: Event) -> str:

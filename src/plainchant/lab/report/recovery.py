@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from ...core.model import SECOND
-from ..draw.svg import Drawing, short, steps_between, width_of
+from ...core.words import short
+from ..draw.svg import Drawing, steps_between, width_of
 from ..recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
 from .charts import compact

@@ -7,8 +7,8 @@ from itertools import accumulate, groupby
 from typing import Final
 
 from ...core.model import SECOND
-from ..draw.svg import Drawing, short, steps_between, width_of
-from ..explain.words import natural
+from ...core.words import natural, short
+from ..draw.svg import Drawing, steps_between, width_of
 from . import words
 from .charts import compact
 from .overview import BINS, LANES_MAX, RunInBins

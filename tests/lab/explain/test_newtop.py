@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import MS
-from plainchant.lab.explain.blocks import RANK_BITS
 from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.delivery import RANK_BITS as ENGINE_RANK_BITS
 from plainchant.trace import TraceBuffer
 

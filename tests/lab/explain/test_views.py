@@ -18,8 +18,8 @@ from plainchant.scenario import find, load
 from plainchant.scenario.model import Fault
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer, validate
+from tests.trace.build import trace
 
-from .build import trace
 from .script import Script, partition, silence
 
 

@@ -12,12 +12,11 @@ import pytest
 from plainchant.core.model import MS, UsageError
 from plainchant.lab.explain.explainer import Explainer, Story
 from plainchant.lab.explain.reading import explainer_of
-from plainchant.lab.explain.rows import Message
+from plainchant.protocols.story import Message
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import MalformedTrace, TraceBuffer
-
-from .build import trace
+from tests.trace.build import trace
 
 
 class Script:
