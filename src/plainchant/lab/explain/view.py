@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.model import UsageError
+from ...core.names import place_of
 from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
 from ...protocols.story import Event
 from . import membership
@@ -131,7 +132,7 @@ class ViewStory:
         began, last = change.began, change.last.when
         after = began if len(change.origins) > 1 else trigger
         lasting = [row for row in self._why.faults_in_force(trigger, last) if row.when > began]
-        places = {name.partition("#")[0] for name in (*change.lost, *change.new)}
+        places = {place_of(name) for name in (*change.lost, *change.new)}
         single = [
             row
             for row in self._rows.find("fault", after=began, until=last)

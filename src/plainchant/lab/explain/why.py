@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...core.names import place_of
 from ...core.words import braces, fault_words, left_reasons, listed, span, times
 from ...protocols.story import Event, Message
 from .membership import evidence, given, parts_in, reason
@@ -372,7 +373,7 @@ class Why:
 
 def touches(detail: dict[str, Any], process: str, other: str) -> bool:
     """Whether a fault stops a process or stands between two of them. (Faults name places: ``p3`` is also ``p3#1``.)"""
-    place, opposite = process.partition("#")[0], other.partition("#")[0]
+    place, opposite = place_of(process), place_of(other)
     match detail.get("fault"):
         case "pause" | "slow":
             return detail.get("process") == place

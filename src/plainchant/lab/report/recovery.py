@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from ...core.model import SECOND
 from ...core.words import short
 from ..draw.svg import Drawing, steps_between, width_of
-from ..recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
+from ..metrics.recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
 from .charts import compact
 from .overview import Overview
