@@ -32,7 +32,7 @@ class Case:
     """A message may be decided on this long after its timestamp."""
     bounds: Mapping[str, Nanoseconds]
     """What is promised: ``send``, ``deliver``."""
-    operations: frozenset[str]
+    operations: frozenset[str] = frozenset()
     """Names of the operations on shared memory (``memory.Operate``)."""
     crashes: int = 1
     """Number of processes that may crash."""
