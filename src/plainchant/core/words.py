@@ -95,6 +95,15 @@ def span(ns: int) -> str:
     return f"{ns / MS:.1f} ms" if size < SECOND else f"{ns / SECOND:.3f} s"
 
 
+def moment(ns: int) -> str:
+    """A point of time, to the microsecond; below that, where times are just numbers, in ns.
+
+    >>> moment(326_000_000), moment(7)
+    ('326.000 ms', '7 ns')
+    """
+    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
+
+
 def fault_words(detail: Mapping[str, Any]) -> str:
     """A fault's settings: its kind first, durations as people write them.
 

@@ -11,8 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...core.model import MS, US
-from ...core.words import braces, crash_words, fault_words, listed, short, span
+from ...core.words import braces, crash_words, fault_words, listed, moment, short, span
 from ...protocols.story import Event
 from ..explain.membership import about, given, parts_in, reason, sentence
 from ..show import name_of
@@ -85,7 +84,7 @@ class _Picture:
         groups = f", group {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
         if len(self.scene.groups) > 1:
             groups = groups.replace("group", "groups", 1)
-        return f"Run {short(self.scene.run, 60)}{groups}, {_moment(self.scene.first)} to {_moment(self.scene.last)}"
+        return f"Run {short(self.scene.run, 60)}{groups}, {moment(self.scene.first)} to {moment(self.scene.last)}"
 
     def _room_at_the_end(self, layout: Layout) -> float:
         """How much further the lines have to go for the members of the last views to be read."""
@@ -124,7 +123,7 @@ class _Picture:
         for place, row in enumerate(self.scene.faults):
             y = _TOP + _ROW * place + 8
             words = fault_words(row["detail"])
-            told = f"{_moment(row['moment'])}: {words}"
+            told = f"{moment(row['moment'])}: {words}"
             x = max(self.x_of(row["moment"]), _LEFT - 14)
             if row["until"] is not None:
                 until = self.x_of(row["until"])
@@ -157,7 +156,7 @@ class _Picture:
             until = self.end if blocked.until is None else self.x_of(blocked.until)
             length = "" if blocked.until is None else f" for {span(blocked.until - blocked.start['moment'])}"
             why = reason(blocked.start["detail"])
-            told = f"{_moment(blocked.start['moment'])}: {name} may not send{length}{f': {why}' if why else ''}"
+            told = f"{moment(blocked.start['moment'])}: {name} may not send{length}{f': {why}' if why else ''}"
             self.picture.line(x, self.y[name], max(until, x + 2), self.y[name], "blocked", title=told)
             self.used.add("blocked")
 
@@ -179,7 +178,7 @@ class _Picture:
         until = self.x(after) if after is not None and ended else self.end
         several = len(self.scene.groups) > 1
         whole = _view_name(row, several=several)
-        told = f"{_moment(row['moment'])}: {row['process']} installs {whole}"
+        told = f"{moment(row['moment'])}: {row['process']} installs {whole}"
         self.picture.box(x, y, until - x, 4, f"v{self.views[_view(row)]}", title=told, round_by=1)
         self.used.add("view")
         for text in (whole, _view_name(row, several=several, members=False), str(row["view"])):
@@ -215,7 +214,7 @@ class _Picture:
             send = sends.get(message_of(row)) if row["kind"] == "deliver" else None
             if send is None or send["process"] == row["process"]:
                 continue
-            told = f"{name_of(row)}: sent at {_moment(send['moment'])}, delivered by {row['process']} at {_moment(row['moment'])}"
+            told = f"{name_of(row)}: sent at {moment(send['moment'])}, delivered by {row['process']} at {moment(row['moment'])}"
             ends = (self.x(send), self.y[send["process"]], self.x(row), self.y[row["process"]])
             self.picture.arrow(*ends, f"t{self.tones[send['process']]}", title=told, head=6)
             self.used.add("message")
@@ -274,7 +273,7 @@ class _Picture:
             why = given(event, story)
             sentences.append(what + (f" ({why})" if why and why not in what else ""))
         group = f" in {row['group']}" if len(self.scene.groups) > 1 and row["group"] is not None and row["seq"] is None else ""
-        return f"{_moment(row['moment'])}{group}: {'; '.join(sentences)}"
+        return f"{moment(row['moment'])}{group}: {'; '.join(sentences)}"
 
     def _names(self, row: Row) -> str:
         """Whom a mark is about, short."""
@@ -299,7 +298,7 @@ class _Picture:
         self.picture.line(_LEFT - 14, y, self.end, y, "axis")
         free = -1.0
         for time, x in self.knots:
-            told = _moment(time)
+            told = moment(time)
             if x - width_of(told) / 2 > free:
                 self.picture.line(x, y, x, y + 4, "axis")
                 self.picture.text(x, y + 16, told, "tick")
@@ -345,10 +344,6 @@ def _plain(event: Event) -> str | None:
         case "fault":
             return f"{event.process}: {fault_words(event.detail)}"
     return None
-
-
-def _moment(ns: int) -> str:
-    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
 
 
 def _view(row: Row) -> tuple[str, int | None, frozenset[str]]:

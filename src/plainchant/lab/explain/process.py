@@ -6,7 +6,7 @@ rare is told, a row that says the same as one before only once, with how often i
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from ...core.names import place_of
 from ...core.words import braces, crash_words, fault_words, listed, natural, span, times
 from ...protocols.story import Event
 from .membership import about, sentence
-from .rows import Ints, Rows
+from .rows import Ints, Rows, Told
 from .why import Why, touches
-
-Told: TypeAlias = list[tuple[Event, str, str | None]]
 
 _OWN: Final = ("view", "leave", "refused", "crash", "state", "elect", "suspect")
 """What is told of a process, besides what its protocol's story adds."""
@@ -28,7 +26,7 @@ _STEPS_MAX: Final = 200
 _NAMED: Final = 4
 
 
-class ProcessStory:
+class ProcessExplainer:
     """Tells the life of one process."""
 
     def __init__(self, rows: Rows, why: Why, process: str) -> None:

@@ -20,12 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import MS, UsageError
-from ...protocols.registry import Description, protocols, story_of
+from ...protocols import registry
 from ...protocols.story import Event, Message, Story
 from ..show import decode, moments
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+Told: TypeAlias = list[tuple[Event, str, str | None]]
+"""Steps of an explanation: a row, what happened, and why."""
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
@@ -207,15 +210,15 @@ class Rows:
         return {str(name): value for name, value in bounds.items() if isinstance(value, int)} if isinstance(bounds, dict) else {}
 
     @cached_property
-    def description(self) -> Description | None:
+    def description(self) -> registry.Description | None:
         """The protocol that a ``start`` row names; None if there is none, or it is not known here."""
         name = self._started.get("protocol")
-        return protocols().get(name) if isinstance(name, str) else None
+        return registry.protocols().get(name) if isinstance(name, str) else None
 
     @cached_property
     def story(self) -> Story:
         """The story of the run's protocol."""
-        return story_of(self._started.get("protocol"))(self)
+        return registry.story_of(self._started.get("protocol"))(self)
 
     @cached_property
     def _started(self) -> dict[str, Any]:

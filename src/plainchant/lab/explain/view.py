@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +20,15 @@ from ...core.words import braces, crash_words, fault_words, left_reasons, listed
 from ...protocols.story import Event
 from . import membership
 from .change import Change, installations, known, variants
-from .rows import Ints, Rows
+from .rows import Ints, Rows, Told
 from .why import Why
-
-Told: TypeAlias = list[tuple[Event, str, str | None]]
 
 _STEPS_MAX: Final = 200
 _NAMED: Final = 4
 _LISTED: Final = 10
 
 
-class ViewStory:
+class ViewExplainer:
     """Tells how one view of one group came to be."""
 
     def __init__(self, rows: Rows, why: Why, group: str, number: int, process: str | None = None) -> None:

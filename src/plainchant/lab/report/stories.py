@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from ...core.model import PlainchantError, UsageError
-from ...core.words import short
+from ...core.words import moment, short
 from ..draw.layout import Message
 from ..explain.explainer import Explainer
 from ..explain.reading import explainer_of
@@ -19,7 +19,7 @@ from . import html, words
 from .choose import Scene, scene_of_message, scene_of_violation
 from .source import Rows, Subject
 from .spacetime import spacetime
-from .words import Row, moment
+from .words import Row
 
 LEGEND: Final = (
     '<div class="legend" aria-hidden="true">'

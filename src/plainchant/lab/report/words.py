@@ -32,15 +32,6 @@ def duration(ns: float) -> str:
     return f"{_digits(ns)} ns"
 
 
-def moment(ns: int) -> str:
-    """A point of time, to the microsecond; below that, where times are just numbers, in ns.
-
-    >>> moment(326_000_000), moment(7)
-    ('326.000 ms', '7 ns')
-    """
-    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
-
-
 def count(many: int, word: str, plural: str = "") -> str:
     """A number with its noun.
 
