@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import MS
-from plainchant.lab.explain.blocks import RANK_BITS
-from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.explainer import Explainer, Explanation
+from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.delivery import RANK_BITS as ENGINE_RANK_BITS
 from plainchant.trace import TraceBuffer
 
@@ -60,11 +60,11 @@ class Script:
     def deliver(self, when: float, at: str, seq: int) -> None:
         self.add(when, at, "deliver", "g", seq, rank=(seq << RANK_BITS) + EMITTER if self.ranked else None)
 
-    def story(self, *, is_whole: bool = True) -> Story:
+    def story(self, *, is_whole: bool = True) -> Explanation:
         return Explainer(self._trace.table(), is_whole=is_whole).message(("g", "p", 6))
 
 
-def late(story: Story) -> str:
+def late(story: Explanation) -> str:
     """Why p delivers late."""
     (because,) = [step.because for step in story.steps if step.what.startswith("p delivers")]
     return because or ""

@@ -10,7 +10,7 @@ import pytest
 
 from plainchant.cli import main
 from plainchant.core.model import MS, UsageError
-from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.explainer import Explainer, Explanation
 from plainchant.lab.explain.reading import explainer_of
 from plainchant.lab.show import lines
 from plainchant.trace import validate
@@ -19,18 +19,18 @@ from .rings import P, crashed, omission, ring, turn, voted
 from .script import Script, partition
 
 
-def told(story: Story) -> list[str]:
+def told(story: Explanation) -> list[str]:
     return [step.what for step in story.steps]
 
 
-def because(story: Story, what: str) -> str | None:
+def because(story: Explanation, what: str) -> str | None:
     """The reason of the one step that begins so."""
     found = [step for step in story.steps if step.what.startswith(what)]
     assert len(found) == 1, told(story)
     return found[0].because
 
 
-def process(script: Script, name: str) -> Story:
+def process(script: Script, name: str) -> Explanation:
     return Explainer(script.table()).process(name)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plainchant.core.model import MS
+from plainchant.core.words import crash_words, fault_words
 from plainchant.lab.explain.explainer import Explainer
-from plainchant.lab.explain.words import crash_words, fault_words
 
 from .mailboxes import MailboxScript, late_sender
 

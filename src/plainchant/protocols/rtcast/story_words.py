@@ -1,8 +1,8 @@
-"""Sentences about a token ring: turns, eliminations, joins and votes, what is missing, admission, clocks, broken assumptions.
+"""Sentences about the rows of ``rtcast``: turns, eliminations, joins, votes, missing packets, admission, clocks, assumptions.
 
-A row of the ``rtcast`` protocol becomes what its process does (:func:`act`, a clause without its subject) and, as far as its
-``detail`` has it, why (:func:`ground`). Rows are told from those of other protocols by what their ``detail`` has, which
-``docs/explain.md`` lists; whatever is missing there, or of another shape than expected, is left out of the sentence.
+A row becomes what its process does (:func:`act`, a clause without its subject) and, as far as its ``detail`` has it, why
+(:func:`ground`). ``docs/explain.md`` lists what ``detail`` may have; a sentence leaves out what is missing there or has an
+unexpected shape.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from .words import listed, names_in, span, times, whole
+from ...core.words import listed, names_in, span, times, whole
 
 Detail: TypeAlias = Mapping[str, Any]
 

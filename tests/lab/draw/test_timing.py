@@ -19,7 +19,7 @@ from plainchant.scenario import find, load
 from plainchant.sim import run_scenario
 from plainchant.trace import TraceBuffer
 
-from .mailboxes import late_sender, sending
+from ..explain.mailboxes import late_sender, sending
 
 TRACE = sending().table()
 MESSAGE = ("g", "p1", 1)

@@ -21,11 +21,11 @@ from plainchant.lab.draw.rows import scene
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
+from tests.trace.build import trace
 
-from .build import trace
-from .rings import crashed, omission, ring, turn, voted
-from .script import Script, partition, silence
-from .test_explain_view import merged, refuted
+from ..explain.rings import crashed, omission, ring, turn, voted
+from ..explain.script import Script, partition, silence
+from ..explain.test_views import merged, refuted
 
 SVG = "{http://www.w3.org/2000/svg}"
 

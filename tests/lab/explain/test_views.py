@@ -12,22 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.core.model import MS, Duration, UsageError
-from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.explainer import Explainer, Explanation
 from plainchant.lab.explain.reading import explainer_of
 from plainchant.scenario import find, load
 from plainchant.scenario.model import Fault
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer, validate
+from tests.trace.build import trace
 
-from .build import trace
 from .script import Script, partition, silence
 
 
-def told(story: Story) -> list[str]:
+def told(story: Explanation) -> list[str]:
     return [step.what for step in story.steps]
 
 
-def because(story: Story, what: str) -> str | None:
+def because(story: Explanation, what: str) -> str | None:
     """The reason of the one step that begins so."""
     found = [step for step in story.steps if step.what.startswith(what)]
     assert len(found) == 1, told(story)

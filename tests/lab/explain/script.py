@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from plainchant.core.model import MS
-from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.explainer import Explainer, Explanation
 from plainchant.trace import TraceBuffer
 
 
@@ -66,7 +66,7 @@ class Script:
     def table(self) -> pa.Table:
         return self.buffer.table()
 
-    def story(self, number: int, process: str | None = None) -> Story:
+    def story(self, number: int, process: str | None = None) -> Explanation:
         return Explainer(self.table()).view("g", number, process)
 
 

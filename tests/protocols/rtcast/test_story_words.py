@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import MS, US
-from plainchant.lab.explain.ring_words import act, broken, ground, missing, packets
+from plainchant.protocols.rtcast.story_words import act, broken, ground, missing, packets
 
 STREAM = {"stream": "w0", "size": 200, "deadline_ns": 90 * MS, "period_ns": 100 * MS, "used": 2_600 * US, "hold": 4 * MS}
 TURN = {"by": "token", "visit": 7, "rotation": 6 * MS, "hold": 460 * US, "bound": 40 * MS, "packets": 3}

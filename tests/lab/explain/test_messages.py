@@ -10,14 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.core.model import MS, UsageError
-from plainchant.lab.explain.explainer import Explainer, Story
+from plainchant.lab.explain.explainer import Explainer, Explanation
 from plainchant.lab.explain.reading import explainer_of
-from plainchant.lab.explain.rows import Message
+from plainchant.protocols.story import Message
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import MalformedTrace, TraceBuffer
-
-from .build import trace
+from tests.trace.build import trace
 
 
 class Script:
@@ -54,11 +53,11 @@ class Script:
     def table(self) -> pa.Table:
         return self._trace.table()
 
-    def message(self, sender: str, seq: int) -> Story:
+    def message(self, sender: str, seq: int) -> Explanation:
         return Explainer(self.table()).message(("g", sender, seq))
 
 
-def because(story: Story, what: str) -> str | None:
+def because(story: Explanation, what: str) -> str | None:
     """The reason of the one step that begins so."""
     found = [step for step in story.steps if step.what.startswith(what)]
     assert len(found) == 1, [step.what for step in story.steps]

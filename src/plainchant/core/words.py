@@ -1,4 +1,4 @@
-"""Words that stories about traces are made of: lists of names, spans of time, faults, views."""
+"""Words for people: lists of names, counts, lengths of time, faults, crashes and views."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ...core.model import MS, SECOND, US, format_duration
+from .model import MS, SECOND, US, format_duration
 
 _EXACT_MAX: Final = 8
-"""Durations that take more characters when written exactly are rounded."""
+"""A duration whose exact form has this many characters or more is rounded."""
 
 
 def listed(names: Iterable[str], *, most: int = 0) -> str:
@@ -26,6 +26,16 @@ def listed(names: Iterable[str], *, most: int = 0) -> str:
     if len(named) < 2:
         return "".join(named)
     return f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def short(text: object, most: int) -> str:
+    """The text, cut to ``most`` characters.
+
+    >>> short("abcdefgh", 5)
+    'abcd…'
+    """
+    told = str(text)
+    return told if len(told) <= most else told[: most - 1] + "…"
 
 
 def names_in(value: Any) -> list[str]:
@@ -85,6 +95,15 @@ def span(ns: int) -> str:
     return f"{ns / MS:.1f} ms" if size < SECOND else f"{ns / SECOND:.3f} s"
 
 
+def moment(ns: int) -> str:
+    """A point of time, to the microsecond; below that, where times are just numbers, in ns.
+
+    >>> moment(326_000_000), moment(7)
+    ('326.000 ms', '7 ns')
+    """
+    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
+
+
 def fault_words(detail: Mapping[str, Any]) -> str:
     """A fault's settings: its kind first, durations as people write them.
 
@@ -112,7 +131,7 @@ def fault_words(detail: Mapping[str, Any]) -> str:
 
 
 def operation_words(detail: Mapping[str, Any]) -> str:
-    """An operation on common memory that took too long; copies are counted from 1.
+    """An operation on shared memory that took too long; copies are counted from 1.
 
     >>> operation_words({"operation": "write", "copy": 0, "took_ns": 3_000_000, "bound_ns": 100_000})
     'write in copy 1 took 3.0 ms instead of 100 us'
@@ -128,7 +147,7 @@ def operation_words(detail: Mapping[str, Any]) -> str:
 
 
 def crash_words(process: str, detail: Mapping[str, Any]) -> str:
-    """How a process stopped for ever."""
+    """How a process stopped."""
     operation, copy = detail.get("operation"), whole(detail, "copy")
     if detail.get("mid_broadcast") and isinstance(operation, str) and copy is not None:
         return f"{process} crashes in the middle of a Send, after its {operation} in copy {copy + 1}"
@@ -150,7 +169,7 @@ def braces(members: Sequence[str]) -> str:
 
 
 def left_reasons(detail: Mapping[str, Any]) -> dict[str, str]:
-    """Why each process that a view lost is gone, as far as the view's ``detail`` tells."""
+    """The reason for each process that a view lost, as far as the view's ``detail`` tells."""
     left = detail.get("left")
     if not isinstance(left, dict):
         return {}
