@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from .environments import ROOT, Environment, new_environment, our_wheel
+from .environments import ROOT, Environment, build_wheel, new_environment, our_wheel
 from .live.test_api import addresses
 
 CORE = {"cryptography", "msgspec"}
@@ -82,6 +82,16 @@ def test_versions_are_ranges(wheel: zipfile.ZipFile) -> None:
         assert {each.operator for each in Requirement(text).specifier} <= {">=", "<"}, text
 
 
+@pytest.mark.parametrize(("folder", "package"), [("papers", "plainchant_papers"), ("workbench", "plainchant_workbench")])
+def test_packages_beside_the_library_leave_their_tests_at_home(folder: str, package: str, tmp_path: Path) -> None:
+    root = ROOT / folder
+    files = [*(root / package).rglob("*.py"), *(root / package).glob("*/errata.md")]
+    wanted = {path.relative_to(root).as_posix() for path in files if "tests" not in path.parts}
+    wheel = zipfile.ZipFile(build_wheel(root, tmp_path, ("pyproject.toml", package)))
+    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == wanted
+    assert metadata(wheel)["Name"] == package.replace("_", "-")
+
+
 def test_the_version_is_the_one_in_the_source(wheel: zipfile.ZipFile) -> None:
     import plainchant
 
@@ -123,6 +133,23 @@ def test_the_ten_lines_of_the_readme_run_alone(alone: Environment, tmp_path: Pat
     modules = imported(alone, ten_lines(), tmp_path)
     assert "plainchant.live.node" in modules
     assert_light(modules)
+    assert "importlib.metadata" not in modules  # nothing was looked up: it takes a tenth of a second
+
+
+LIBRARY = ("core", "layers", "group", "protocols", "live", "blocks", "sim", "scenario", "trace")
+ARROW = {"collect", "fact", "following", "importing", "reader", "schema", "validation", "writer"}
+"""Modules of ``trace`` that need the extra ``cli``."""
+
+
+def test_the_library_is_imported_alone_except_what_handles_tables(alone: Environment, tmp_path: Path) -> None:
+    source = ROOT / "src"
+    names = set()
+    for path in source.glob("plainchant/*/**/*.py"):
+        parts = path.relative_to(source).with_suffix("").parts
+        if parts[1] in LIBRARY and not (parts[1] == "trace" and parts[2] in ARROW):
+            names.add(".".join(parts).removesuffix(".__init__"))
+    assert len(names) > 100
+    assert_light(imported(alone, "".join(f"import {name}\n" for name in sorted(names)), tmp_path))
 
 
 SIMULATION = """
