@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...core.model import UsageError
 from ...core.names import place_of
-from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
+from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, reason, span, times, whole
 from ...protocols.story import Event
 from . import membership
 from .change import Change, installations, known, variants
@@ -99,7 +99,7 @@ class ViewExplainer:
                 return "", None  # that it is to move says so
             case "drop":
                 # Drops are told only where the protocol says that the change caused them.
-                is_told = "epoch" in str(membership.reason(event.detail))
+                is_told = "epoch" in str(reason(event.detail))
                 what = f"{event.process} drops {event.detail.get('count', 'what it held')}"
                 return what if is_told else "", self._why.clause(event)
         return membership.sentence(event, self._story) or "", self._why.clause(event)
