@@ -1,4 +1,4 @@
-"""Sentences about membership: who suspects whom on what evidence, who refutes, what is agreed, removed and brought together.
+"""Sentences about membership: suspicions with their evidence, refutations, agreements, removals and formations.
 
 A row of one of the kinds ``suspect``, ``refute``, ``confirm``, ``remove``, ``bye``, ``form``, ``refused``, ``elect``, ``sync``,
 ``block`` and ``unblock`` becomes what happened and, as far as its ``detail`` has it, because of what. ``docs/explain.md`` lists

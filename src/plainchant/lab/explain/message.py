@@ -130,7 +130,7 @@ class MessageExplainer:
                 self._told.append((event, f"{event.process} accepts it from its application{waits}", None))
 
     def _tell_gaps(self) -> None:
-        """Requests for its number in the order, by those who lacked it."""
+        """Requests for its number in the order, by processes that lacked it."""
         if self._send is None:
             return
         for process, delivery in self._delivered.items():
@@ -152,11 +152,11 @@ class MessageExplainer:
             if last is not None and last.kind == "crash" and (self._send is None or last.when >= self._send.when):
                 self._told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
 
-    # --- who did not deliver it ---------------------------------------------------------------------------------------
+    # --- processes that did not deliver it ----------------------------------------------------------------------------
 
     def _expected(self) -> list[str]:
-        """Who might be expected to deliver it: the view in force at its send, or in whose view it was delivered first;
-        without views, whoever is a member of the group or delivers in it."""
+        """Processes that should deliver it: the view in force at its send, or in which it was delivered first;
+        without views, every process that joins the group or delivers in it."""
         events = [self._send] if self._send is not None else []
         events += list(self._delivered.values())[:1]
         for event in events:
@@ -236,7 +236,7 @@ class MessageExplainer:
         return f"; {found[0]}" if found else ""
 
     def _cut_off(self) -> str:
-        """Whether whoever was elected later goes on before the message's place in the order."""
+        """Whether a process that was elected later continues the order before the message's place."""
         ranks = [event.rank for event in self._delivered.values() if event.rank is not None]
         after = min((event.when for event in self._delivered.values()), default=0)
         for event in self._rows.find("elect", group=self._group, after=after):

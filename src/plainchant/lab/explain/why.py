@@ -219,7 +219,7 @@ class Why:
         ]
 
     def faults_in_force(self, after: int, until: int) -> list[Event]:
-        """Faults with a duration that overlaps this time: until their length is over, or somebody heals the network."""
+        """Faults with a duration that overlaps this time: until their length is over, or the network is healed."""
         return [row for row, ends in self._lasting if row.when <= until and (ends is None or ends > after)]
 
     @cached_property
