@@ -127,6 +127,7 @@ DESCRIPTION = Description(
     placement=Placement(
         memory=layout,
         remote=lambda parameters: parameters.remote,
+        skew=lambda parameters: int(parameters.skew),
         only_send=lambda parameters: frozenset(parameters.senders),
         room=lambda parameters: parameters.room,
     ),
