@@ -20,7 +20,9 @@ from plainchant.cli.console import guarded, output, plain_table
 from plainchant.core.model import SECOND, Duration, UsageError
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer, TraceWriter
+from plainchant.trace import TraceBuffer, TraceWriter
+
+from .telling import progress
 
 RATE: Final = 1_000.0
 """Messages per second of each member."""
@@ -159,8 +161,3 @@ def _apart(events: int) -> tuple[float, int]:
 def _measure(events: int) -> tuple[float, int]:
     handled, seconds = simulate(10, events)
     return seconds / handled, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def progress(what: str, quiet: bool) -> None:
-    if not quiet:
-        typer.echo(f"measuring: {what}", err=True)

@@ -1,26 +1,30 @@
-"""Scenarios of overlapping groups, and what is looked at in their runs.
+"""Scenarios of overlapping groups.
 
-Structures are the shapes that groups can overlap in (chains, rings, stars, cliques, and any at all); links have delays of very
-different size, each always the same, so that the network is FIFO as the thesis assumes, unless it is to lose and overtake.
+Structures are the shapes that groups can overlap in (chains, rings, stars, cliques, and any at all). Where nothing fails, links
+have delays of very different size, each always the same: the network is FIFO, as chapters 3 to 5 assume, unless it is to lose
+packets. Where members fail (chapter 6), links may lose packets: a partition does.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from plainchant.core.model import MS, US, Batch, Duration, GroupId, Packet, ProcessId
-from plainchant.protocols.newtop.packets import Data
-from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
+from plainchant.core.model import MS, US, Duration
+from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload
 
-from ..observe import Observer
-from ..runs import ONE_MILLISECOND, names
+from ..runs import ONE_MILLISECOND, milliseconds, names
 from ..runs import scenario as any_scenario
 
 Groups = dict[str, tuple[str, ...]]
-Message = tuple[GroupId, ProcessId, int]
+ORDERS: Final = ("total", "slow", "fast", "relative")
+EVERY_ORDER: Final[Mapping[str, Mapping[str, Any]]] = {
+    **{order: {"order": order} for order in ("total", "slow", "relative")},
+    **{f"fast, {vectors}": {"order": "fast", "vectors": vectors} for vectors in ("compact", "keyed")},
+    "cbcast": {"order": "cbcast"},
+}
+"""Parameters of every order, with both kinds of vectors."""
 
 
 # --- structures -----------------------------------------------------------------------------------------------------
@@ -79,6 +83,16 @@ def structure(draw: random.Random, most_groups: int = 5) -> Groups:
     return anything(draw, groups, draw.randrange(3, 9))
 
 
+def small_structure(draw: random.Random) -> Groups:
+    """One group of two to eight, or two or three that overlap."""
+    groups = draw.choice((1, 1, 1, 2, 3))
+    if groups == 1:
+        return {"g": names(draw.randrange(2, 9))}
+    size = draw.randrange(2, 5)
+    shape = draw.choice((chain, star, clique))
+    return anything(draw, groups, 6) if draw.random() < 0.4 else shape(groups, size)
+
+
 def members_of(groups: Groups) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for members in groups.values() for name in members))
 
@@ -118,24 +132,42 @@ LOSSY: Final = Network(loss=0.05, duplicate=0.02, reorder=0.1, delay=Delay("unif
 def scenario(
     groups: Groups,
     *workload: Workload,
-    seed: int = 0,
+    length: float = 1000,
+    drain: float = 30,
     network: Network | None = None,
-    seconds: float = 0.5,
-    drain: float = 60,
+    faults: Sequence[Fault] = (),
+    random_faults: RandomFaults | None = None,
+    seed: int = 0,
     **parameters: Any,
 ) -> Scenario:
-    """A scenario of these groups, static, over a FIFO network and with what the thesis has, unless a parameter says otherwise."""
+    """A scenario of these groups, with links of about a millisecond; ``length`` in ms, ``drain`` in seconds."""
     return any_scenario(
         "newtop",
         members_of(groups),
         *workload,
-        length=1000 * seconds,
+        length=length,
         drain=1000 * drain,
-        parameters={**_THESIS, **parameters},
+        parameters=parameters,
         groups=groups,
-        network=network or ONE_MILLISECOND,
+        network=network or Network(delay=Delay("uniform", milliseconds(0.5), milliseconds(1.5))),
+        faults=faults,
+        random_faults=random_faults,
         seed=seed,
     )
+
+
+def static(
+    groups: Groups,
+    *workload: Workload,
+    seconds: float = 0.5,
+    drain: float = 60,
+    network: Network = ONE_MILLISECOND,
+    seed: int = 0,
+    **parameters: Any,
+) -> Scenario:
+    """Groups that never change, over a FIFO network, with the parameters of the thesis unless others are given."""
+    settings = {**_THESIS, **parameters}
+    return scenario(groups, *workload, length=1000 * seconds, drain=drain, network=network, seed=seed, **settings)
 
 
 def random_run(seed: int, order: str, *, lossy: bool = False, most_groups: int = 5, **parameters: Any) -> Scenario:
@@ -158,65 +190,34 @@ def random_run(seed: int, order: str, *, lossy: bool = False, most_groups: int =
     settings: dict[str, Any] = {"silence_by": draw.choice(("adaptive", "timeout")), "order": order, **parameters}
     if lossy:
         settings["transport"] = "lossy"
-    return scenario(groups, *workload, seed=seed, network=network, **settings)
+    return static(groups, *workload, seed=seed, network=network, **settings)
 
 
-class Relay:
-    """Sends a message in another group when the first one is delivered in a group."""
-
-    def __init__(self, when: str, group: str, payload: bytes) -> None:
-        self._when: str | None = when
-        self._group = group
-        self._payload = payload
-
-    def on_deliver(self, member: Any, group: str, sender: str, payload: bytes, seq: int) -> None:
-        if group == self._when:
-            self._when = None
-            member.send(self._group, self._payload)
-
-
-# --- messages and what happened before them -------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sent:
-    """A message as it was sent."""
-
-    message: Message
-    packet: Data
-    clock: Mapping[ProcessId, int]
-    """How many messages of each process happened before it or are it."""
-    highest: int
-    """The largest block of what its sender had sent or delivered before."""
-
-    def before(self, other: Sent) -> bool:
-        """Whether this one happened before another (3.2: over sends and deliveries)."""
-        sender = self.message[1]
-        return self is not other and other.clock.get(sender, 0) >= self.clock[sender]
-
-
-class Causes(Observer):
-    """Works out, for every message, what happened before it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: dict[Message, Sent] = {}
-        self._clocks: dict[ProcessId, dict[ProcessId, int]] = {}
-        self._highest: dict[ProcessId, int] = {}
-
-    def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
-        if isinstance(packet, Data) and packet.sender in ("", me):
-            clock = self._clocks.setdefault(me, {})
-            clock[me] = clock.get(me, 0) + 1
-            message = (packet.group, me, packet.batch.first)
-            highest = self._highest.get(me, 0)
-            self.sent[message] = Sent(message, packet, dict(clock), highest)
-            self._highest[me] = max(highest, packet.block)
-
-    def delivering(self, me: ProcessId, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None) -> None:
-        sent = self.sent[group, sender, batch.first]
-        clock = self._clocks.setdefault(me, {})
-        for process, count in sent.clock.items():
-            if count > clock.get(process, 0):
-                clock[process] = count
-        self._highest[me] = max(self._highest.get(me, 0), sent.packet.block)
+def faulty_run(seed: int, order: str, **parameters: Any) -> Scenario:
+    """Members of overlapping groups send, crash, come back, pause; the network loses packets and falls apart, for a while."""
+    draw = random.Random(f"{seed}/{order}/membership")
+    groups = small_structure(draw)
+    rate = draw.choice((0.5, 1.0, 2.0))
+    return scenario(
+        groups,
+        Workload(rate=draw.choice((10.0, 40.0)), arrivals="poisson", size=16),
+        seed=seed,
+        network=Network(
+            delay=Delay("uniform", milliseconds(0.5), milliseconds(draw.choice((1, 5)))),
+            loss=draw.choice((0, 0.02, 0.1)),
+            reorder=draw.choice((0, 0.1)),
+        ),
+        random_faults=RandomFaults(
+            crash=draw.choice((0.0, rate, 2 * rate)),
+            restart=0.5,
+            partition=draw.choice((rate, 2 * rate)),
+            cut=draw.choice((0.0, rate)),
+            pause=draw.choice((0.0, rate)),
+            pause_length=milliseconds(300),
+            network_length=milliseconds(draw.choice((150, 500))),
+            most_lost=len(members_of(groups)),
+        ),
+        length=1500,
+        order=order,
+        **parameters,
+    )

@@ -1,11 +1,11 @@
-"""Small runs of mailbox in which it is written down how long each operation takes, and what fails after which.
+"""Small runs of mailbox with a script that says how long each operation takes, and what fails after which.
 
 Theory of operation
 -------------------
 A :class:`Plan` is a scenario and a :class:`~plainchant.sim.scripted.Script`, which says how long operations take.
 
 Times are in µs. A sender is intact if it neither crashes nor has a timing fault; where a message of one is rejected, what the
-seed calls validity is broken. Sends begin with a look for a free slot, which takes up to ``decide`` a copy.
+paper calls validity is broken. Sends begin with a look for a free slot, which takes up to ``decide`` a copy.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from plainchant.core.model import SECOND, US, Duration
-from plainchant.lab.properties import verify
+from plainchant.core.model import US, Duration
 from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.times import Times
-from plainchant.scenario.model import Clock, Fault, Memory, Network, Scenario, Workload
+from plainchant.scenario.model import Clock, Fault, Network, Scenario, Workload
 from plainchant.sim import Summary
 from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedMemory, ScriptedSimulation
 from plainchant.trace import TraceBuffer
 
-from ..runs import rows_of
+from ..runs import rows_of, scenario, violated
 
 WRITE, FLAG, DECIDE, READ, FINISH, SKEW, POLL = 20, 20, 10, 20, 10, 4, 100
 """The bounds of these runs: ds, df, dd, dr, dfd, e and p. The clocks' difference is small against an operation."""
@@ -118,22 +117,21 @@ def plan(
 ) -> Plan:
     """A group of these, whose clocks are ahead by ``clocks``; ``drain`` is in seconds, ``settle`` is how long nothing has to be
     left to do until it is at rest. Without a script operations take what the simulator draws."""
-    scenario = Scenario(
-        protocol="mailbox",
-        name="reproduce",
-        seed=seed,
-        members=tuple(members.split()),
-        later=tuple(later),
-        duration=us(length),
-        drain=Duration(int(drain * SECOND)),
-        workload=workload,
+    planned = scenario(
+        "mailbox",
+        members.split(),
+        *workload,
+        length=length / 1000,
+        drain=1000 * drain,
         parameters=parameters(**given),
-        clock=tuple(Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()),
-        memory=Memory(**{"operations": True, "detection": us(2000), **(memory or {})}),
+        later=later,
         network=network if network is not None else Network(),
-        fault=tuple(faults),
+        memory={"operations": True, "detection": us(2000), **(memory or {})},
+        clock=[Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()],
+        faults=faults,
+        seed=seed,
     )
-    return Plan(scenario, script, rules, us(settle), label)
+    return Plan(planned, script, rules, us(settle), label)
 
 
 def bound_of(one: Plan) -> Times:
@@ -192,7 +190,6 @@ def found_of(one: Plan) -> Found:
     """Runs and verifies what all runs promise, whether it has come to rest or not."""
     table, summary, memory = run(one)
     assert isinstance(memory, ScriptedMemory)
-    result = verify(table, PROMISES)
     faults = list(rows_of(table, "fault"))
     untimely = {row["process"] for row in faults if row["detail"].get("timing")}
     crashed = {row["process"] for row in rows_of(table, "crash") if row["detail"].get("by") == "fault"}
@@ -219,7 +216,7 @@ def found_of(one: Plan) -> Found:
         decisions={name: tuple(value for _, value in sorted(values)) for name, values in decisions.items()},
         delivered={name: tuple(values) for name, values in delivered.items()},
         sent=sum(1 for _ in rows_of(table, "send")),
-        violated=tuple(name for name, outcome in result.properties.items() if outcome.violations),
+        violated=violated(table, PROMISES),
         untimely=tuple(sorted(untimely)),
         accused=tuple(sorted(rejected - crashed - untimely)),
         quiet=summary.quiet,

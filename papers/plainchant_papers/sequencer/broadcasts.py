@@ -1,4 +1,4 @@
-"""Scenarios of the sequencer's experiments, and what is read off their runs.
+"""One group that broadcasts: scenarios, and what is read off their runs.
 
 A run where nothing happens because time has passed (*calm*: no heartbeat, no retry, no suspicion) has the protocol's own
 traffic and nothing else, which is what the paper counts. One message travels in a packet, as there.
@@ -16,10 +16,8 @@ import pyarrow.compute as pc
 from plainchant.core.model import SECOND, Duration, ProcessId
 from plainchant.protocols.sequencer import Member
 from plainchant.scenario.model import Fault, Network, Scenario, Workload
-from plainchant.sim import Simulation, Summary
-from plainchant.trace import TraceBuffer
 
-from ..observe import Observer
+from ..observe import Observer, trace_of
 from ..runs import ONE_MILLISECOND, names, scenario
 from .baselines import BASELINES
 
@@ -94,12 +92,7 @@ class Counts:
 
 def count(scenario: Scenario) -> Counts:
     """Runs the sequencer, or the baseline that the scenario names, and counts."""
-    description = BASELINES.get(scenario.protocol)
-    summary = Simulation(scenario, trace=TraceBuffer(), description=description).run()
-    return counts_of(scenario, summary)
-
-
-def counts_of(scenario: Scenario, summary: Summary) -> Counts:
+    summary, _ = trace_of(scenario, description=BASELINES.get(scenario.protocol))
     return Counts(
         len(scenario.members),
         summary.messages_sent,

@@ -20,11 +20,10 @@ from plainchant.protocols.rtcast import bounds_of
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
-from plainchant.sim import Simulation, Summary
-from plainchant.trace import TraceBuffer
+from plainchant.sim import Summary
 
-from ..observe import Make
-from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, scenario
+from ..observe import Make, trace_of
+from ..runs import ONE_MILLISECOND, came_to_rest, fault, milliseconds, names, rows_of, scenario
 
 BEGIN: Final = 300.0
 """By then every ring here has formed."""
@@ -89,12 +88,6 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
     }
 
 
-def trace_of(run: Scenario, make: Make | None = None) -> tuple[Summary, pa.Table]:
-    trace = TraceBuffer()
-    summary = Simulation(run, trace=trace, make=make).run()
-    return summary, trace.table()
-
-
 def rotations(table: pa.Table, begin: float = BEGIN) -> list[int]:
     """How long the token took from one turn of a member to its next, in ns, from then on."""
     found = [row["detail"]["rotation"] for row in rows_of(table, "token") if row["true_time"] >= begin * MS]
@@ -144,7 +137,7 @@ class Checked:
 def checked(run: Scenario, properties: Sequence[str], make: Make | None = None) -> Checked:
     """Runs a scenario and verifies these properties."""
     summary, table = trace_of(run, make)
-    result = verify(table, list(properties))
+    result = verify(table, properties)
     kinds = Counter(table["kind"].to_pylist())
     faults = Counter(row["detail"].get("fault") for row in rows_of(table, "fault"))
     return Checked(
@@ -155,7 +148,7 @@ def checked(run: Scenario, properties: Sequence[str], make: Make | None = None) 
         halted=len(halts(summary)),
         views=kinds["view"],
         deliveries=kinds["deliver"],
-        quiet=summary.quiet or not summary.drained,
+        quiet=came_to_rest(summary),
         cases={name: outcome.cases for name, outcome in result.properties.items()},
         violations={name: outcome.violations for name, outcome in result.properties.items()},
         first=str(result.violations[0]) if result.violations else "",
