@@ -1,4 +1,4 @@
-"""``plainchant explore``: every run of a small case of a protocol on common memory that its bounds allow."""
+"""``plainchant explore``: every run of a small case of a protocol on shared memory that its bounds allow."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ class Worker:
                 self._node.host.note("fault", task.note)
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
-                if self._node.host.memory.timely and abs(task.clock_offset) > getattr(parameters, "skew", 0):
-                    # It was set while nobody was here, perhaps: nothing is promised to who has a wrong clock.
+                if self._node.host.memory.timely and abs(task.clock_offset) > description.placement.skew(parameters):
+                    # Perhaps it was set before this process started. Promises do not cover a process whose clock is wrong.
                     self._node.host.note("fault", {"fault": "clock", "timing": True, "offset": task.clock_offset})
             return description.make(host, parameters)
 

@@ -72,6 +72,8 @@ class Placement:
     timely: bool = True
     """Missing a shared-memory deadline counts as a failure: the trace has a timing fault, and promises no longer cover that
     process."""
+    skew: Callable[[Any], int] = lambda parameters: 0
+    """Largest difference (ns) between two clocks that it tolerates, where it is ``timely``: a larger one counts as a failure."""
     lans: Callable[[Any], int] = lambda parameters: 1
     """Number of networks (``Host.send``), each with its own faults."""
     idle: bool = False

@@ -315,14 +315,15 @@ class Simulation:
 
     @property
     def timely(self) -> bool:
-        """Whether who is late on common memory, or whose clock is off, has failed."""
+        """Whether a process that misses a shared-memory deadline, or whose clock is wrong, has failed."""
         return self.description.placement.timely
 
     def _find_agreeing(self) -> tuple[int, int]:
-        elsewhere = self.description.placement.remote(self.parameters)
+        placement = self.description.placement
+        elsewhere = placement.remote(self.parameters)
         processes = (*self.scenario.members, *self.scenario.later)
         clocks = [self.clock(base) for base in processes if base not in elsewhere]
-        return agreeing(clocks, getattr(self.parameters, "skew", 0), self._longest)
+        return agreeing(clocks, placement.skew(self.parameters), self._longest)
 
     @property
     def _longest(self) -> int:
