@@ -17,7 +17,7 @@ process, never by the engine. What the engine records itself is a :data:`RECORD`
 
 **Drivers** are the subclasses: the simulator's (virtual time, a modelled network and processor), the live one (event loop,
 sockets, spool) and the explorer's (every order of a small case). A driver has a method ``do_<effect>`` for each kind of effect,
-and says what time it is, how a method becomes a turn (:meth:`Process.soon`) and what stopping means (:meth:`Process.stop`).
+and says what time it is, how a method becomes a turn (:meth:`Process.later`) and what stopping means (:meth:`Process.stop`).
 
 This module imports ``model``, ``memory``, ``engine`` and ``queues`` and nothing else of ours.
 """
@@ -72,7 +72,7 @@ EFFECTS: Final = (
     "spawn",
     "report",
     "call",
-    "soon",
+    "later",
     "halt",
 )
 """The kinds of effects; a kind is its place here. A driver performs each by its method ``do_<name>``."""
@@ -115,7 +115,7 @@ REPORT: Final = 16
 """``(process, reason)``."""
 CALL: Final = 17
 """``(function, arguments)``: a call in its place among the effects."""
-SOON: Final = 18
+LATER: Final = 18
 """``(method, arguments)``: a further turn, after this one."""
 HALT: Final = 19
 """``(reason,)``: the process stops for ever."""
@@ -223,7 +223,7 @@ class Process:
         if waiting.is_over:
             self.streams.remove(group, name)
             if waiting.released:
-                self.effects.append((SOON, self.engine.notice, (Release(group, name),)))
+                self.effects.append((LATER, self.engine.notice, (Release(group, name),)))
         return batch
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
@@ -439,7 +439,7 @@ class Process:
         """Sets ``now``, which stands still during a turn."""
         raise NotImplementedError
 
-    def soon(self, method: Callable[..., object], *arguments: Any) -> None:
+    def later(self, method: Callable[..., object], *arguments: Any) -> None:
         """Makes a call of the engine, in a turn of its own, as soon as it can be."""
         raise NotImplementedError
 
@@ -467,7 +467,7 @@ class Process:
 
     def propose(self, group: GroupId, members: Sequence[ProcessId]) -> None:
         """Asks the engine to form a group with these; this process is in it when it is formed."""
-        self.soon(self.engine.join, group, Propose(tuple(members)))
+        self.later(self.engine.join, group, Propose(tuple(members)))
 
     def leave(self, group: GroupId) -> None:
         """Asks the engine to leave a group; no more messages are accepted there."""
@@ -482,17 +482,17 @@ class Process:
     def _depart(self, group: GroupId, method: Callable[[GroupId], None]) -> None:
         if group not in self.leaving:
             self.leaving[group] = None
-            self.soon(self._ask, method, group)
+            self.later(self._ask, method, group)
 
     def rename(self, group: GroupId, name: GroupId) -> None:
         """Asks the engine to give a group another name."""
         if group in self.joined and group not in self.leaving:
-            self.soon(self._ask, self.engine.rename, group, name)
+            self.later(self._ask, self.engine.rename, group, name)
 
     def pressure(self, group: GroupId, full: bool) -> None:
         """Tells the engine that the application has no room for more messages of a group, or has room again."""
         if group in self.entered:
-            self.soon(self._press, group, full)
+            self.later(self._press, group, full)
 
     def _ask(self, method: Callable[..., None], group: GroupId, *arguments: str) -> None:
         """Inside a turn: asks for something about a group, which may have been renamed or left meanwhile."""
@@ -511,7 +511,7 @@ class Process:
         waiting.released = True
         if waiting.is_over or not waiting.admitted:
             self.streams.remove(group, stream)
-            self.soon(self.engine.notice, Release(group, stream))
+            self.later(self.engine.notice, Release(group, stream))
 
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
         """What the protocol guarantees in a group, and how much room it has left."""

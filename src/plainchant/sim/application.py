@@ -134,13 +134,13 @@ class Member:
         if deadline:
             self._check_admits()
             stream = self._host.new_stream_name()
-            self._host.later(self._host.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
+            self._host.request(self._host.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
         elif stream:
             self._host.check_stream(group, stream, len(payload))
-            self._host.later(self._host.accept_in, group, stream, bytes(payload))
+            self._host.request(self._host.accept_in, group, stream, bytes(payload))
         else:
             self._host.check_size(len(payload))
-            self._host.later(self._attendant.accept, group, bytes(payload))
+            self._host.request(self._attendant.accept, group, bytes(payload))
         return stream
 
     def ask(self, group: str, stream: Stream) -> None:
@@ -151,12 +151,12 @@ class Member:
             raise UsageError(f"{stream} is no periodic stream: it needs a name of its own, a size, a deadline and a period")
         if stream.deadline > stream.period:
             raise UsageError(f"{stream} has a deadline after its next message; make it at most the period")
-        self._host.later(self._host.ask, group, stream)
+        self._host.request(self._host.ask, group, stream)
 
     def release(self, group: str, stream: str) -> None:
         """There will be no more messages in a stream."""
         self._check_in(group)
-        self._host.later(self._host.release, group, stream)
+        self._host.request(self._host.release, group, stream)
 
     def admission(self, group: str) -> Mapping[str, Any] | None:
         """What the protocol guarantees in a group, and how much room it has left."""
@@ -167,22 +167,22 @@ class Member:
         """Proposes a group to these processes; those who agree form it, and ``on_view`` or ``on_refused`` follows."""
         if group in self._host.entered:
             raise UsageError(f"{self.name} is in {group!r} already; propose a group of another name")
-        self._host.later(self._host.propose, group, tuple(members))
+        self._host.request(self._host.propose, group, tuple(members))
 
     def leave(self, group: str) -> None:
         """Leaves a group; ``on_left`` follows."""
         self._check_in(group)
-        self._host.later(self._host.leave, group)
+        self._host.request(self._host.leave, group)
 
     def close(self, group: str) -> None:
         """Closes a group for all its members; ``on_left`` follows at each."""
         self._check_in(group)
-        self._host.later(self._host.close_group, group)
+        self._host.request(self._host.close_group, group)
 
     def rename(self, group: str, name: str) -> None:
         """Gives a group another name; ``on_renamed`` follows at each member."""
         self._check_in(group)
-        self._host.later(self._host.rename, group, name)
+        self._host.request(self._host.rename, group, name)
 
     def _check_may_send(self, group: str) -> None:
         self._check_in(group)

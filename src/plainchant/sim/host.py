@@ -268,7 +268,7 @@ class SimHost(Process):
                 if sends.milestone:
                     self.marks[group, sender] = sends.milestone
                 if self.unread is not None and self.unread.add(group, batch.count):
-                    self.do_soon(self.engine.notice, (Pressure(group, True),))
+                    self.do_later(self.engine.notice, (Pressure(group, True),))
                 if self.watcher is not None and (self.watch_all or sender == self.me):
                     self.watcher.delivered(group, sender, batch, payloads, rank)
             elif kind == TIMER:
@@ -416,14 +416,14 @@ class SimHost(Process):
         assert self.memory is not None
         self.calls.append((self.memory.reported, (self, process)))
 
-    def do_soon(self, method: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        self.calls.append((self.soon, (method, *arguments)))
+    def do_later(self, method: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.calls.append((self.later, (method, *arguments)))
 
     def after(self, function: Callable[..., object], *arguments: Any) -> None:
         """Inside a turn: calls a function when its effects are performed, in the order of what else they leave to be called."""
         self.place(self.calls.append, (function, arguments))
 
-    def later(self, function: Callable[..., object], *arguments: Any) -> None:
+    def request(self, function: Callable[..., object], *arguments: Any) -> None:
         """Queues a request of an application behind those that came first."""
         self.calls.append((function, arguments))
         if not self.inside:
@@ -541,19 +541,19 @@ class SimHost(Process):
         if unread is not None and self.alive:
             self.read_clock()
             for function, arguments in unread.calls:
-                self.later(function, *arguments)
+                self.request(function, *arguments)
             for group in unread.full:
                 self.pressure(group, False)
 
     # --- what applications ask for ------------------------------------------------------------------------------------
 
-    def soon(self, method: Callable[..., object], *arguments: Any) -> None:
+    def later(self, method: Callable[..., object], *arguments: Any) -> None:
         self.post(self.turn, method, *arguments)
 
     def enter(self, group: str, how: Any) -> None:
         """Asks the engine to join a group, and offers what waits there."""
         self._enter(group)
-        self.soon(self.engine.join, group, how)
+        self.later(self.engine.join, group, how)
         self._offer(group)
 
     def _answer(self, invitation: Invitation) -> None:
@@ -562,7 +562,7 @@ class SimHost(Process):
             why_not = f"{self.me} refuses to be in {invitation.group}"
         else:
             why_not = self.application.invited(invitation)
-        self.soon(self.engine.notice, Consent(invitation, not why_not, why_not))
+        self.later(self.engine.notice, Consent(invitation, not why_not, why_not))
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
         """Takes messages of the application into the queue; False if this process can send no more."""
@@ -654,7 +654,7 @@ class SimHost(Process):
             self.processor.work(cost, self.turn, method, argument)
             self.refresh()
         elif self.special:
-            self.soon(method, argument)
+            self.later(method, argument)
         else:
             self.turn(method, argument)
 

@@ -596,7 +596,7 @@ class Program:
         member.renamed(name, returned, numbered)
 
     def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._request(self._host.soon, method, *arguments)
+        self._request(self._host.later, method, *arguments)
 
     def _request(self, request: Callable[..., object], *arguments: Any) -> None:
         self._requests.append((request, arguments))

@@ -225,7 +225,7 @@ class Simulation:
         self._introduce(host)
         for group, how in groups.items():
             self.enter(host, group, how)
-        host.later(host.application.started)
+        host.request(host.application.started)
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         sources = self._attend(host, group)
