@@ -153,6 +153,9 @@ class Process:
         "views",
     )
 
+    notes_leave_of_senders = False
+    """Whether a process that only sends has a ``leave`` row, although it has no ``join`` row."""
+
     def __init__(self, me: ProcessId, random: Random, max_packet: int, now: int) -> None:
         self.me = me
         self.random = random
@@ -294,7 +297,7 @@ class Process:
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         self._drop(group, self._forget_messages(group), f"{self.me} left {group}")
-        if not self.only_sends:
+        if not self.only_sends or self.notes_leave_of_senders:
             self._row("leave", group, rank=rank)
         self._forget(group)
         self.effects.append((LEFT, group, not self.entered))

@@ -110,6 +110,8 @@ class LiveHost(Process):
     memory: Stepper | None
     """Runs procedures, where the protocol has shared memory and this process is on that machine."""
 
+    notes_leave_of_senders = True
+
     def __init__(
         self,
         transport: Transport,
