@@ -16,9 +16,10 @@ from typing import Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
+from ...core.names import place_of
 from ..registry import Description, Promise
 from .box import layout
-from .engine import Mailbox, base
+from .engine import Mailbox
 from .parameters import Parameters
 from .remote import Remote
 from .remote_link import unnoticed
@@ -33,7 +34,7 @@ def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
     """Makes engines that go by these rules."""
 
     def make(host: Host, parameters: Any) -> Engine:
-        me = base(host.me)
+        me = place_of(host.me)
 
         def member(inner: Host, group: GroupId) -> Engine:
             if me in parameters.remote:
