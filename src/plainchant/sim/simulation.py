@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Protocol
 
 from ..core.engine import Engine, Host
-from ..core.model import MS, TRACE_VERSION, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.model import MS, TRACE_VERSION, Form, Join, Met, Packet, UsageError
 from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
@@ -27,7 +27,7 @@ from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing, clock_of
 from .faults import draw_faults, units_of
-from .host import History, SimHost
+from .host import History, Listener, SimHost
 from .inject import Injector
 from .kernel import Kernel
 from .memory import SimMemory, Watch
@@ -113,7 +113,6 @@ class Simulation:
             self._stopped,
             self._entered_by_itself,
             self._renamed,
-            self._agrees,
             room(self.parameters) if room is not None else scenario.network.max_packet,
             self.memory_of,
             self.description.views,
@@ -127,7 +126,6 @@ class Simulation:
         self._entered: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
-        self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
         copies = self.description.placement.copies(self.parameters)
         units = units_of(self.description, self.parameters, scenario)
@@ -222,12 +220,12 @@ class Simulation:
             host.note("fault", describe_fault(fault))
         if host.memory is not None:
             self._begin_in_memory(host, host.memory)
-        attendant = self._attendants[host.me] = Attendant(host, self._application(host))
+        host.application = self._application_side(host)
         host.turn(host.engine.start)
         self._introduce(host)
         for group, how in groups.items():
             self.enter(host, group, how)
-        host.later(attendant.started)
+        host.request(host.application.started)
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         sources = self._attend(host, group)
@@ -239,8 +237,11 @@ class Simulation:
         """The workload of a process in a group that it enters."""
         self._names.pop(group, None)
         self._entered.setdefault(host.base, {})[group] = None
-        sources = self._make_sources(host, group)
-        self._attendants[host.me].attach(group, sources)
+        attendant = host.application
+        if not isinstance(attendant, Attendant):
+            return []
+        sources = self._make_sources(host, group, attendant)
+        attendant.attach(group, sources)
         self._sources += sources
         return sources
 
@@ -254,24 +255,19 @@ class Simulation:
         self._names.pop(new, None)
         self._entered.setdefault(host.base, {}).pop(old, None)
         self._entered[host.base][new] = None
-        self._attendants[host.me].rename(old, new, shift)
+        if isinstance(host.application, Attendant):
+            host.application.rename(old, new, shift)
 
-    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
-        for group in (invitation.group, ""):
-            if group in host.refusing:
-                return f"{host.me} refuses to be in {invitation.group}"
-        return self._attendants[host.me].why_not(invitation)
-
-    def _application(self, host: SimHost) -> Any:
+    def _application_side(self, host: SimHost) -> Listener:
         if isinstance(self._applications, Mapping):
-            return self._applications.get(host.base)
+            return Attendant(host, self._applications.get(host.base))
         application = self._applications(host.me)
         check_application(application, host.me)
-        return application
+        return Attendant(host, application)
 
-    def _make_sources(self, host: SimHost, group: str) -> list[Source]:
+    def _make_sources(self, host: SimHost, group: str, attendant: Attendant) -> list[Source]:
         # One that is back in a group it had left goes on after the last message that got a number.
-        numbering = self._attendants[host.me].numbering[group] = Numbering(host.taken(group))
+        numbering = attendant.numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
             if _sends(workload, host.base, group):
