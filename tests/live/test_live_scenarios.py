@@ -31,7 +31,7 @@ from plainchant.live.supervisor import not_applied, stretched, supervise
 from plainchant.scenario import Scenario, load, shipped
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Clock, Fault, Network, RandomFaults, Workload
-from plainchant.sim.summary import ProcessEnd
+from plainchant.scenario.outcome import ProcessEnd
 from plainchant.trace import read
 
 QUICK = ("parameters.suspect_after=300ms", "parameters.patience=1s")

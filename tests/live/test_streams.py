@@ -21,8 +21,8 @@ from plainchant.live.faulty import HARMLESS, FaultyTransport
 from plainchant.live.host import LATE, LiveHost
 from plainchant.live.transport import READ_AT_ONCE, Address, Data
 from plainchant.live.udp import UdpTransport
+from plainchant.scenario.faults import Omission
 from plainchant.scenario.model import Fault
-from plainchant.sim.omissions import Omission
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 

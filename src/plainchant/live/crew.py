@@ -19,10 +19,9 @@ from typing import Any, Final, TypeVar
 from ..core.model import Duration
 from ..core.wire import FRAME_BYTES
 from ..protocols.registry import describe
-from ..scenario.model import Fault, Scenario, groups_ever
-from ..sim.clocks import clock_of
-from ..sim.network import part_of
-from ..sim.summary import describe_fault
+from ..scenario.faults import describe_fault
+from ..scenario.links import part_of
+from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
 from . import control
 from .host import MARGIN
 from .namespaces import PORT, Namespaces
@@ -123,12 +122,10 @@ class Crew:
         await self._employ(process, place, tuple(groups), forms=False, note=describe_fault(fault))
 
     def groups_of(self, place: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all, unless it is there to serve."""
+        """The groups that a place's next process enters: those of the process before, by their present names."""
         if place in self._entered:
             return tuple(self._entered[place])
-        groups = self._scenario.groups
-        mine = tuple(group for group, members in groups.items() if place in members)
-        return mine if mine or place in self._scenario.members else tuple(groups)
+        return first_groups(place, self._scenario.groups, self._scenario.members)
 
     def note_name(self, group: str, name: str) -> None:
         """A group gets another name, or, if that is empty, is closed: who comes back comes back to what there is then."""

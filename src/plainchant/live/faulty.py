@@ -29,8 +29,8 @@ from typing import Final
 
 from ..core.model import MS, SECOND, Duration, UsageError
 from ..core.names import place_of
+from ..scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
 from ..scenario.model import Delay, Fault, Link, Network
-from ..sim.network import HELD_BACK, link_between, part_of
 from .names import format_address
 from .transport import Address, Data, Receive, Transport, TurnOver
 
@@ -38,7 +38,6 @@ NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
 """The kinds of fault that :meth:`FaultyTransport.apply` takes."""
 HARMLESS: Final = Network(delay=Delay(low=Duration(0)))
 """Rules that do nothing, until faults are applied."""
-_DAMAGED_BITS: Final = 3
 _FOREVER: Final = 1 << 62
 
 
@@ -137,6 +136,8 @@ class FaultyTransport:
         if fault.kind == "heal":
             self.heal()
             return
+        if fault.lan not in (0, self._lan):
+            return
         self._faults.append(fault)
         self._paths.clear()
         if fault.length:
@@ -179,21 +180,11 @@ class FaultyTransport:
         source = self._me
         link = link_between(self._rules, source, target)
         if self._calm or source == target:
-            link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
-        blocked, added, kept = False, 0, 1.0
-        for fault in self._faults:
-            if fault.kind == "lan":
-                blocked |= fault.lan == self._lan
-            elif fault.kind == "partition":
-                part = part_of(fault.parts)
-                blocked |= part.get(source, source) != part.get(target, target)
-            elif fault.source in ("", source) and fault.target in ("", target):
-                blocked |= fault.kind == "cut"
-                added += fault.delay if fault.kind == "clog" else 0
-                kept *= 1 - fault.rate if fault.kind == "loss" else 1
+            link = without_rates(link)
+        effect = effect_of(self._faults, source, target)
         rates = link.loss, link.duplicate, link.reorder, link.corrupt
-        harmless = not (blocked or added or kept < 1 or any(rates) or self._bandwidth(link)) and link.delay == HARMLESS.delay
-        return _Path(link, blocked, added, 1 - kept, harmless)
+        harmless = not (any(effect) or any(rates) or self._bandwidth(link)) and link.delay == HARMLESS.delay
+        return _Path(link, *effect, harmless)
 
     def _bandwidth(self, link: Link) -> int:
         return self._rules.bandwidth if self._rules.shared else link.bandwidth
@@ -232,14 +223,14 @@ class FaultyTransport:
             return []
         if link.corrupt and random() < link.corrupt:
             spoiled.corrupted += 1
-            data = self._damaged(data)
+            data = damaged(data, self._random)
         number = 1
         if link.duplicate and random() < link.duplicate:
             number = 2
             spoiled.duplicated += 1
         copies: list[tuple[int, bytes]] = []
         for _ in range(number):
-            delay = self._draw(link.delay)
+            delay = draw_delay(link.delay, self._random)
             if link.reorder and random() < link.reorder:
                 spoiled.held_back += 1
                 delay += int(random() * HELD_BACK * (delay or MS))
@@ -250,23 +241,8 @@ class FaultyTransport:
         """When a link with a bandwidth has sent a packet that it is given now."""
         if not bandwidth:
             return now
-        frame = max(size + self._rules.header, self._rules.minimum_frame)
-        self._free[link] = time = max(now, self._free.get(link, 0)) + frame * 8 * SECOND // bandwidth
+        self._free[link] = time = max(now, self._free.get(link, 0)) + transmission_time(self._rules, size, bandwidth)
         return time
-
-    def _damaged(self, data: bytes) -> bytes:
-        flipped = bytearray(data)
-        bits = min(8 * len(flipped), 1 + self._random.randrange(_DAMAGED_BITS))
-        for bit in self._random.sample(range(8 * len(flipped)), bits):
-            flipped[bit // 8] ^= 1 << bit % 8
-        return bytes(flipped)
-
-    def _draw(self, delay: Delay) -> int:
-        if delay.kind == "uniform":
-            return delay.low + int(self._random.random() * (delay.high - delay.low + 1))
-        if delay.kind == "exponential" and delay.high:
-            return delay.low + int(self._random.expovariate(1 / delay.high))
-        return delay.low
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ from .transport import Address, Data, Transport, senders_of
 
 if TYPE_CHECKING:
     from ..core.memory import Procedure
-    from ..sim.omissions import Omission
+    from ..scenario.faults import Omission
     from ..trace.spool import Spool
     from .memory.stepper import Stepper
     from .observe.observer import Observer

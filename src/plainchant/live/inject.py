@@ -26,8 +26,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ..core.model import MS, SECOND
+from ..scenario.faults import describe_fault
 from ..scenario.model import Fault, RandomFaults
-from ..sim.summary import describe_fault
 from . import control
 from .crew import GONE_SECONDS, Crew
 from .memory.server import MailboxServer

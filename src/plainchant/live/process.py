@@ -22,7 +22,7 @@ import msgspec
 from ..core.model import SECOND, PlainchantError
 from ..core.names import process_name
 from ..scenario.model import SLICE
-from ..sim.summary import ProcessEnd
+from ..scenario.outcome import ProcessEnd
 from . import control
 
 WORKER: Final = ("-m", "plainchant.live.worker")

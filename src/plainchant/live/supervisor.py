@@ -38,9 +38,9 @@ import msgspec
 
 from ..core.model import MS, SECOND, Duration, UsageError, format_duration
 from ..protocols.registry import describe
+from ..scenario.faults import describe_fault, draw_faults, units_of
 from ..scenario.model import Fault, Network, Scenario
-from ..sim.faults import draw_faults, units_of
-from ..sim.summary import ProcessEnd, describe_fault
+from ..scenario.outcome import ProcessEnd
 from . import control
 from .crew import Crew
 from .inject import Injector

@@ -32,8 +32,8 @@ from ..core.memory import Operate
 from ..core.model import SECOND, Invitation, PlainchantError, UsageError
 from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
 from ..protocols.registry import Description, describe
-from ..scenario.model import Workload
-from ..sim.omissions import Omission
+from ..scenario.faults import Omission
+from ..scenario.traffic import sends
 from . import control
 from .faulty import FaultyTransport
 from .node import Insecure, Node
@@ -204,7 +204,7 @@ class Worker:
         await self._be_in(group)
 
     def _outgoing(self, group: str) -> int:
-        return outgoing_for([workload for workload in self._task.workload if _sends(workload, self._task.place, group)])
+        return outgoing_for([workload for workload in self._task.workload if sends(workload, self._task.place, group)])
 
     async def _be_in(self, group: Group) -> None:
         """In a group until it is left or closed."""
@@ -270,7 +270,7 @@ class Worker:
                 stream=f"w{number}",
             )
             for number, workload in enumerate(task.workload)
-            if _sends(workload, task.place, group.name)
+            if sends(workload, task.place, group.name)
         ]
         self._sending[group] = [self._spawn(sender.run()) for sender in senders]
 
@@ -418,10 +418,6 @@ def _ring(key: str) -> Keyring | None:
     from .keys import Keyring  # brings the ciphers, for which other runs need not wait
 
     return Keyring.parse(key, "the task")
-
-
-def _sends(workload: Workload, place: str, group: str) -> bool:
-    return (not workload.senders or place in workload.senders) and workload.group in ("", group)
 
 
 def say(report: control.Report) -> None:

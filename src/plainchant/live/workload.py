@@ -22,7 +22,7 @@ from typing import Final
 from ..core.model import SECOND, format_duration
 from ..group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Rejected
 from ..scenario.model import Workload
-from ..sim.workload import WAITING, payload_of
+from ..scenario.traffic import WAITING, payload_of
 
 _BURST: Final = 16
 """Messages that a sender as fast as accepted hands over at once."""

@@ -50,12 +50,12 @@ from ..core.model import (
     pack,
     unpack,
 )
+from ..scenario.faults import Omission
+from ..scenario.outcome import EndState, ProcessEnd
 from .clocks import ProcessClock
-from .omissions import Omission
 from .processor import Processor
 from .sends import STRETCH, Part, Window
 from .streams import Streams, Waiting
-from .summary import EndState, ProcessEnd
 from .timers import Timers
 
 if TYPE_CHECKING:
@@ -171,7 +171,6 @@ class SimHost:
         "random",
         "receive",
         "refusing",
-        "restart_waits",
         "rows",
         "sent",
         "special",
@@ -247,7 +246,6 @@ class SimHost:
         """The fault that happens when the countdown ends."""
         self.mid_crash: Random | None = None
         self.omissions: list[Omission] = []
-        self.restart_waits = False
         self.special = False
         self.refresh()
 

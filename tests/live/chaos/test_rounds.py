@@ -30,7 +30,7 @@ from plainchant.live.memory.server import MailboxServer
 from plainchant.live.process import Process
 from plainchant.live.supervisor import LiveSummary
 from plainchant.scenario.model import Fault, Network, RandomFaults
-from plainchant.sim.summary import ProcessEnd
+from plainchant.scenario.outcome import ProcessEnd
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect
 from plainchant_workbench.chaos import rounds

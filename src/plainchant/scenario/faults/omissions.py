@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.names import place_of
-from ..scenario.model import Fault
+from ...core.names import place_of
+from ..model import Fault
 
 
 class Omission:
