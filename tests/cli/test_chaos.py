@@ -12,8 +12,8 @@ import pytest
 from plainchant.cli import main
 from plainchant.lab.properties import Outcome, Verification
 from plainchant.lab.properties.accepted import AcceptedOnce
-from plainchant.live.process import LiveError
-from plainchant.live.supervisor import LiveSummary
+from plainchant.live.scenarios.process import LiveError
+from plainchant.live.scenarios.supervisor import LiveSummary
 from plainchant.scenario.model import Fault
 from plainchant.scenario.outcome import ProcessEnd
 from plainchant_workbench.chaos.figures import Figure

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from ..core.model import SECOND, format_duration
-from ..group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Rejected
-from ..scenario.model import Workload
-from ..scenario.traffic import WAITING, payload_of
+from ...core.model import SECOND, format_duration
+from ...group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Rejected
+from ...scenario.model import Workload
+from ...scenario.traffic import WAITING, payload_of
 
 _BURST: Final = 16
 """Messages that a sender as fast as accepted hands over at once."""

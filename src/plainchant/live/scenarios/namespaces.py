@@ -24,8 +24,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from ..core.model import PlainchantError
-from .transport import Address
+from ...core.model import PlainchantError
+from ..transport import Address
 
 PORT: Final = 7000
 _SECONDS: Final = 10.0

@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ..core.model import SECOND, PlainchantError
-from ..core.names import process_name
-from ..scenario.model import SLICE
-from ..scenario.outcome import ProcessEnd
+from ...core.model import SECOND, PlainchantError
+from ...core.names import process_name
+from ...scenario.model import SLICE
+from ...scenario.outcome import ProcessEnd
 from . import control
 
-WORKER: Final = ("-m", "plainchant.live.worker")
+WORKER: Final = ("-m", "plainchant.live.scenarios.worker")
 """What Python is started with."""
 ANSWER_SECONDS: Final = 5.0
 """How long a worker may take to answer before it is taken to be busy."""
@@ -182,16 +182,15 @@ class Process:
             self.killed = self.killed or why
             self._popen.kill()
 
-    def pause(self, length: int) -> int:
-        """Stops it; returns when that is to end, ns of the monotonic clock, if no longer pause is under way."""
+    def pause(self, until: int) -> None:
+        """Stops it until a time, ns of the monotonic clock; a longer pause that is under way stays."""
         if self.running and self._popen.poll() is None:
             self._popen.send_signal(signal.SIGSTOP)
-            self.paused_until = max(time.monotonic_ns() + length, self.paused_until)
-        return self.paused_until
+            self.paused_until = max(until, self.paused_until)
 
-    def keep_busy(self, length: int, share: float) -> None:
-        """Lets it have a processor only for a part of the time: it is stopped for a share of every :data:`SLICE`."""
-        self._busy_until = max(self._busy_until, time.monotonic_ns() + length)
+    def keep_busy(self, until: int, share: float) -> None:
+        """Stops it for a share of every :data:`SLICE` until a time."""
+        self._busy_until = max(self._busy_until, until)
         if self._slowing is None or self._slowing.done():
             self._slowing = asyncio.get_running_loop().create_task(self._stop_and_go(share))
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ..scenario.model import Fault, Network, Workload
-from .transport import Address
+from ...scenario.model import Fault, Network, Workload
+from ..transport import Address
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,13 +73,6 @@ class Note(msgspec.Struct, frozen=True, tag="note"):
     detail: dict[str, Any]
 
 
-class Doom(msgspec.Struct, frozen=True, tag="doom"):
-    """Die: after so many events, or, if that is 0, in the middle of the next broadcast."""
-
-    detail: dict[str, Any]
-    after_events: int = 0
-
-
 class Spare(msgspec.Struct, frozen=True, tag="spare"):
     """Do not die after all."""
 
@@ -87,89 +80,23 @@ class Spare(msgspec.Struct, frozen=True, tag="spare"):
 
 
 class Spoil(msgspec.Struct, frozen=True, tag="spoil"):
-    """A fault of the network; ``detail``: write the row, too."""
+    """A fault of the network begins, or the network heals; ``recorded``: write its row, too."""
 
     fault: Fault
-    detail: dict[str, Any] | None = None
+    recorded: bool = False
 
 
-class Omit(msgspec.Struct, frozen=True, tag="omit"):
-    """Drop packets when they come, as a fault of kind ``omit`` says."""
+class Inflict(msgspec.Struct, frozen=True, tag="inflict"):
+    """A fault happens inside the process: record it, if its kind has a row, and carry it out."""
 
     fault: Fault
-
-
-class Step(msgspec.Struct, frozen=True, tag="step"):
-    """The clock jumps."""
-
-    offset: int
-    detail: dict[str, Any]
-
-
-class Slow(msgspec.Struct, frozen=True, tag="slow"):
-    """Operations on common memory take longer by ``delay``, for so long (ns)."""
-
-    delay: int
-    length: int
-    detail: dict[str, Any]
-
-
-class Laze(msgspec.Struct, frozen=True, tag="laze"):
-    """The application takes no messages, for so long (ns)."""
-
-    length: int
-    detail: dict[str, Any]
-
-
-class Fill(msgspec.Struct, frozen=True, tag="fill"):
-    """The disk is full, but for so many bytes of the file that is being recorded."""
-
-    room: int
-    detail: dict[str, Any]
 
 
 class Enter(msgspec.Struct, frozen=True, tag="enter"):
-    """Join these groups, those of them that the process is not in."""
+    """Join these groups, those of them that the process is not in, and record the fault for each."""
 
     groups: tuple[str, ...]
-    detail: dict[str, Any]
-
-
-class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """Leave a group; empty: all."""
-
-    group: str
-    detail: dict[str, Any]
-
-
-class Form(msgspec.Struct, frozen=True, tag="form"):
-    """Propose a group to the processes at these places."""
-
-    group: str
-    members: tuple[str, ...]
-    detail: dict[str, Any]
-
-
-class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
-    """Do not agree to a group when it is proposed; empty: to none."""
-
-    group: str
-    detail: dict[str, Any]
-
-
-class Close(msgspec.Struct, frozen=True, tag="close"):
-    """Close a group for everybody."""
-
-    group: str
-    detail: dict[str, Any]
-
-
-class Rename(msgspec.Struct, frozen=True, tag="rename"):
-    """Give a group another name."""
-
-    group: str
-    name: str
-    detail: dict[str, Any]
+    fault: Fault
 
 
 class Quieten(msgspec.Struct, frozen=True, tag="quieten"):
@@ -192,28 +119,7 @@ class End(msgspec.Struct, frozen=True, tag="end"):
     drained: bool
 
 
-Command: TypeAlias = (
-    Begin
-    | Note
-    | Doom
-    | Spare
-    | Spoil
-    | Omit
-    | Step
-    | Slow
-    | Laze
-    | Fill
-    | Enter
-    | Leave
-    | Form
-    | Refuse
-    | Close
-    | Rename
-    | Quieten
-    | Ask
-    | Where
-    | End
-)
+Command: TypeAlias = Begin | Note | Spare | Spoil | Inflict | Enter | Quieten | Ask | Where | End
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first members
 are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration`` senders send
-and faults happen (:mod:`.inject`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
+and faults happen (:mod:`.faults`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
 on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
 
 **Faults are real.** A crash is SIGKILL; in the middle of a broadcast, the process kills itself there. A pause is SIGSTOP and
@@ -36,15 +36,15 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from ..core.model import MS, SECOND, Duration, UsageError, format_duration
-from ..protocols.registry import describe
-from ..scenario.faults import describe_fault, draw_faults, units_of
-from ..scenario.model import Fault, Network, Scenario
-from ..scenario.outcome import ProcessEnd
+from ...core.model import MS, SECOND, Duration, UsageError, format_duration
+from ...protocols.registry import describe
+from ...scenario.faults import Injector, describe_fault, draw_faults, units_of
+from ...scenario.model import Fault, Network, Scenario
+from ...scenario.outcome import ProcessEnd
+from ..memory.server import MailboxServer, namespace_of
 from . import control
 from .crew import Crew
-from .inject import Injector
-from .memory.server import MailboxServer, namespace_of
+from .faults import LiveFaults
 from .namespaces import Namespaces
 from .process import LiveError, Process
 
@@ -175,7 +175,8 @@ class _Supervisor:
         self.servers = self._make_servers()
         """The mailbox servers by node; where there are no nodes, under an empty name."""
         self._crew: Crew
-        self._injector: Injector
+        self._faults: LiveFaults
+        self._injector: Injector[Process]
         self._begin = 0
 
     def _make_servers(self) -> dict[str, MailboxServer]:
@@ -205,7 +206,9 @@ class _Supervisor:
             key=self.key,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
-        self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)
+        self._faults = LiveFaults(self._crew, self.servers)
+        self._injector = Injector(self._faults, scenario.random, returning)
+        self._crew.gone = self._gone
         try:
             self._progress(f"starting {len(scenario.members)} processes")
             later = sorted((fault for fault in scenario.fault if fault.kind in ("restart", "join")), key=lambda fault: fault.at)
@@ -228,7 +231,9 @@ class _Supervisor:
         if self.watch is not None:
             meanwhile.append(loop.create_task(self._look(self.watch)))
         try:
-            await self._injector.run(self._begin, self._begin + self._scenario.duration)
+            self._injector.schedule(self._scenario.fault, self._begin)
+            await self._faults.run_until(self._begin + self._scenario.duration)
+            self._injector.stop()
         finally:
             for task in meanwhile:
                 task.cancel()
@@ -236,6 +241,10 @@ class _Supervisor:
         for task in meanwhile:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
+
+    def _gone(self, process: Process) -> None:
+        halted = process.end is not None and process.end.state == "halted"
+        self._injector.gone(process.place, process, halted=halted)
 
     async def _look(self, watch: Watch) -> None:
         while True:
@@ -372,7 +381,7 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _new_key() -> str:
-    from .keys import Key  # brings the ciphers, for which other runs need not wait
+    from ..keys import Key  # brings the ciphers, for which other runs need not wait
 
     return Key.new().text
 

@@ -1,4 +1,4 @@
-"""One member of a live scenario, as a process: ``python -m plainchant.live.worker``.
+"""One member of a live scenario, as a process: ``python -m plainchant.live.scenarios.worker``.
 
 Theory of operation
 -------------------
@@ -27,22 +27,23 @@ from collections.abc import Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..core.engine import Engine, Host
-from ..core.memory import Operate
-from ..core.model import SECOND, Invitation, PlainchantError, UsageError
-from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
-from ..protocols.registry import Description, describe
-from ..scenario.faults import Omission
-from ..scenario.traffic import sends
+from ...core.engine import Engine, Host
+from ...core.memory import Operate
+from ...core.model import SECOND, Invitation, PlainchantError, UsageError
+from ...group import Group, Halted, JoinTimeout, NotFormed, Refused
+from ...protocols.registry import Description, describe
+from ...scenario.faults import Omission, describe_fault
+from ...scenario.model import Fault
+from ...scenario.traffic import sends
+from ..node import Insecure, Node
+from ..transport import Address
+from ..udp import UdpTransport
 from . import control
 from .faulty import FaultyTransport
-from .node import Insecure, Node
-from .transport import Address
-from .udp import UdpTransport
 from .workload import Numbering, Sender, outgoing_for
 
 if TYPE_CHECKING:
-    from .keys import Keyring
+    from ..keys import Keyring
 
 JOIN_SECONDS: Final = 30.0
 """So long a process that comes later tries to get into a group; then there is none."""
@@ -298,58 +299,21 @@ class Worker:
             case control.Note(number, detail):
                 host.note("fault", detail)
                 say(control.Done(number))
-            case control.Doom():
-                self._doom(command)
             case control.Spare(number):
                 self._spare()
                 say(control.Done(number))
-            case control.Spoil(fault, detail):
-                if detail is not None:
-                    host.note("fault", detail)
+            case control.Spoil(fault, recorded):
+                if recorded:
+                    host.note("fault", describe_fault(fault))
                 for transport in self._transports:
                     transport.apply(fault)
-            case control.Omit(fault):
-                host.omissions.append(Omission(fault))
-            case control.Step(offset, detail):
-                # Protocols on common memory compare clocks, which may differ by their skew and no more.
-                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
-                host.set_clock(offset)
-            case control.Slow(delay, length, detail):
-                if host.memory is not None:
-                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
-                    host.memory.slow_down(length, delay)
-            case control.Laze(length, detail):
-                host.note("fault", detail)
-                self._attentive.clear()
-                asyncio.get_running_loop().call_later(length / SECOND, self._attentive.set)
-            case control.Fill(room, detail):
-                host.note("fault", detail)
-                if host.spool is not None:
-                    _limit_files(host.spool.written + room)
-            case control.Enter(groups, detail):
+            case control.Inflict(fault):
+                self._suffer(fault)
+            case control.Enter(groups, fault):
                 for name in groups:
                     if self._group(name) is None and name not in self._outside:
-                        host.note("fault", detail)
+                        host.note("fault", describe_fault(fault))
                         self._enter(name, forms=False)
-            case control.Leave(left, detail):
-                host.note("fault", detail)
-                for group in self._groups:
-                    if left in ("", group.name):
-                        self._spawn(self._end(group.leave()))
-            case control.Form(name, members, detail):
-                host.note("fault", detail)
-                self._spawn(self._form(name, members))
-            case control.Refuse(name, detail):
-                host.note("fault", detail)
-                self._refusing[name] = None
-            case control.Close(name, detail):
-                if (closed := self._group(name)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(closed.close()))
-            case control.Rename(old, name, detail):
-                if (renamed := self._group(old)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(renamed.rename(name)))
             case control.Quieten():
                 self._quiet = True
                 self._spare()
@@ -372,18 +336,66 @@ class Worker:
                 self._drained = drained
                 self._finish(control.Over("ended"))
 
-    def _doom(self, command: control.Doom) -> None:
+    def _suffer(self, fault: Fault) -> None:
+        """A fault that happens inside this process."""
         host = self._node.host
-        if command.after_events:
+        detail = describe_fault(fault)
+        match fault.kind:
+            case "crash":
+                self._doom(fault)
+            case "omit":
+                host.omissions.append(Omission(fault))
+            case "step":
+                # Protocols on shared memory compare clocks, which may differ by their skew and no more.
+                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
+                host.set_clock(fault.offset)
+            case "slow":
+                if host.memory is not None:
+                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
+                    host.memory.slow_down(fault.length, fault.delay)
+            case "sluggish":
+                host.note("fault", detail)
+                self._attentive.clear()
+                asyncio.get_running_loop().call_later(fault.length / SECOND, self._attentive.set)
+            case "disk":
+                host.note("fault", detail)
+                if host.spool is not None:
+                    _limit_files(host.spool.written + fault.room)
+            case "leave":
+                host.note("fault", detail)
+                for group in self._groups:
+                    if fault.group in ("", group.name):
+                        self._spawn(self._end(group.leave()))
+            case "form":
+                host.note("fault", detail)
+                self._spawn(self._form(fault.group, fault.members))
+            case "refuse":
+                host.note("fault", detail)
+                self._refusing[fault.group] = None
+            case "close":
+                if (closed := self._group(fault.group)) is not None:
+                    host.note("fault", detail)
+                    self._spawn(self._end(closed.close()))
+            case "rename":
+                if (renamed := self._group(fault.group)) is not None:
+                    host.note("fault", detail)
+                    self._spawn(self._end(renamed.rename(fault.name)))
+            case _:
+                raise UsageError(f"{fault.kind!r} is no fault that happens inside a process")
+
+    def _doom(self, fault: Fault) -> None:
+        """Dies after the k-th event, or in the middle of the next broadcast."""
+        host = self._node.host
+        if fault.after_events:
 
             def end() -> None:
-                host.note("fault", command.detail)
+                host.note("fault", describe_fault(fault))
                 die()
 
             host.doom = end
-            host.countdown = command.after_events
+            host.countdown = fault.after_events
             return
-        host.note("fault", command.detail)
+        host.note("fault", describe_fault(fault))
         if host.memory is not None:
             host.memory.after = _die_while_sending
         if host.memory is None or self._node.description.node_of is not None:
@@ -415,7 +427,7 @@ def _ring(key: str) -> Keyring | None:
     """The keyring of a run, where packets are sealed."""
     if not key:
         return None
-    from .keys import Keyring  # brings the ciphers, for which other runs need not wait
+    from ..keys import Keyring  # brings the ciphers, for which other runs need not wait
 
     return Keyring.parse(key, "the task")
 

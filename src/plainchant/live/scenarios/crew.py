@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from ..core.model import Duration
-from ..core.wire import FRAME_BYTES
-from ..protocols.registry import describe
-from ..scenario.faults import describe_fault
-from ..scenario.links import part_of
-from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ...core.model import Duration
+from ...core.wire import FRAME_BYTES
+from ...protocols.registry import describe
+from ...scenario.faults import describe_fault
+from ...scenario.links import part_of
+from ...scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ..host import MARGIN
+from ..names import free_addresses
+from ..transport import Address
 from . import control
-from .host import MARGIN
 from .namespaces import PORT, Namespaces
 from .process import LiveError, Process
-from .transport import Address
 
 START_SECONDS: Final = 60.0
 """How long the first members may take to start and to form their groups."""
@@ -36,8 +35,6 @@ GONE_SECONDS: Final = 2.0
 """How long a new process waits for its place's last one, which must have given its address back."""
 _SPARES: Final = 4
 """Processes for later that are started at the beginning."""
-_PORTS: Final = range(10_240, 32_768)
-_Place = TypeVar("_Place")
 
 
 class Crew:
@@ -227,7 +224,6 @@ class Crew:
 
     def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
         """Puts a fault on the network; ``told`` are the processes that write it down."""
-        detail = describe_fault(fault)
         writing = list(told)
         if fault.kind == "heal":
             self._on_network.clear()
@@ -236,9 +232,9 @@ class Crew:
         by_kernel = self._namespaces is not None and fault.kind == "partition"
         for process in self.all_running:
             if not by_kernel:
-                process.tell(control.Spoil(fault, detail if process in writing else None))
+                process.tell(control.Spoil(fault, recorded=process in writing))
             elif process in writing:
-                process.tell(control.Note(0, detail))
+                process.tell(control.Note(0, describe_fault(fault)))
         self.divide()
 
     def divide(self) -> None:
@@ -281,27 +277,3 @@ def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) 
         return peers, {place: (host, PORT + 1) for place, (host, _) in peers.items()} if lans > 1 else {}
     found = list(free_addresses(range(len(places) * lans)).values())
     return dict(zip(places, found, strict=False)), dict(zip(places, found[len(places) :], strict=False))
-
-
-def free_addresses(places: Iterable[_Place]) -> dict[_Place, Address]:
-    """An address on loopback for each place, with a port that nobody has now.
-
-    A process that comes back needs its port again, so these are none of those that systems hand out by themselves.
-    """
-    places = list(places)
-    found: dict[_Place, Address] = {}
-    for port in Random().sample(_PORTS, len(_PORTS)):
-        if len(found) == len(places):
-            return found
-        if _is_free(port):
-            found[places[len(found)]] = ("127.0.0.1", port)
-    raise LiveError(f"there are not enough free ports for {len(places)} processes on this machine; take fewer members")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
