@@ -46,7 +46,7 @@ from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Member, Simulation, Summary
 from plainchant.sim.host import SimHost
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .fakes import FakeHost, as_host
 

@@ -12,8 +12,8 @@ from plainchant.core.model import MS, US, Failure, Form, Join, Packet, Pressure,
 from plainchant.protocols.registry import Description, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
+from plainchant.trace import TraceBuffer
 from plainchant.trace.validation import validate
-from plainchant.trace.writer import TraceBuffer
 
 from .conftest import Run
 

@@ -53,10 +53,10 @@ from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Re
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
-from plainchant.trace.writer import TraceBuffer
-from tests.papers.newtop_members import pairs
-from tests.papers.newtop_members import told as in_words
-from tests.papers.rtcast_variants import VARIANTS
+from plainchant.trace import TraceBuffer
+from plainchant_papers.rtcast.tests.variants import VARIANTS
+from tests.protocols.newtop.members_by_hand import pairs
+from tests.protocols.newtop.members_by_hand import told as in_words
 
 SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"

@@ -62,12 +62,18 @@ def explore(
     ] = None,
     detections: Annotated[
         list[int] | None,
-        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, delivery bound"),
+        typer.Option(
+            "--detection",
+            metavar="UNITS",
+            help="How long after a crash all are told; each is tried.",
+            show_default="1, delivery bound",
+        ),
     ] = None,
     phases: Annotated[
         list[int] | None,
         typer.Option(
             "--phase",
+            metavar="UNITS",
             help="When sends begin, from the last moment that is early enough for a look; each is tried.",
             show_default="0, 1",
         ),

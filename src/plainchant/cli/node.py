@@ -13,6 +13,7 @@ from typing import Annotated, Final, TextIO
 import typer
 
 from ..core.model import SECOND, Reason, UsageError
+from ..core.shipped import with_pages
 from ..group import Group, GroupError, Halted, JoinTimeout
 from ..live.config import EXAMPLE, NodeConfig, load_config
 from ..live.pipe import UNREAD, Format, Input, JsonLines, Output, OutputClosed, Text, pass_in, pass_out
@@ -80,7 +81,7 @@ def node(
       plainchant node bank.toml --me b --json --trace spools --set parameters.resilience=1
     """
     if example:
-        print(EXAMPLE, end="")
+        print(with_pages(EXAMPLE), end="")
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")

@@ -136,5 +136,6 @@ def _show(description: registry.Description) -> None:
         console.print("Groups can be proposed to others, closed and renamed while processes run.")
     if not description.changes(description.parameters()):
         console.print("Its groups do not change: they are formed once, nobody joins or leaves, and no member may crash.")
-    first = next(field.name for field, _ in declarations(description.parameters))
-    console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")
+    first = next((field.name for field, _ in declarations(description.parameters)), None)
+    if first is not None:
+        console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")

@@ -105,23 +105,15 @@ def schedule(
     A message set is a TOML file:
 
       [ring]
-
-      members = ["sensor", "valve"]      # in the order of the ring
-
-      hold = "4ms"                       # T; for some nodes: holds = { valve = "6ms" }
-
-      retransmissions = 1                # and all other parameters of rtcast: plainchant protocols rtcast
+      members = ["sensor", "valve"]  # in the order of the ring
+      hold = "4ms"                   # T; by node: holds = { valve = "6ms" }
+      retransmissions = 1            # and any other parameter of rtcast
 
       [[message]]
-
       name = "temperature"
-
       node = "sensor"
-
-      size = 64                          # bytes; or cost = "120us", how long it takes to send
-
-      period = "250ms"                   # leave it out for one message alone
-
+      size = 64                      # bytes; or cost = "120us", time to send it
+      period = "250ms"               # leave it out for one message alone
       deadline = "200ms"
 
     In a CSV file the first row names the columns: name, node, size or cost, period, deadline; the ring is given by --set.

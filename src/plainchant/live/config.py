@@ -23,12 +23,11 @@ from ..scenario.read import Reader, dotted, hints, nearest
 from .lans import check_lans
 from .multicast import DEFAULT_GROUP as MULTICAST_GROUP
 from .names import format_address, parse_address
-from .node import Joining, MakeTransport, join
+from .node import Joining, join
 from .observe.endpoint import where
 from .observe.spans import MESSAGES, Spans
-from .transport import Address, Transport
-
-TRANSPORTS: Final = ("udp", "tcp", "multicast")
+from .transport import Address, MakeTransport, Transport
+from .transports import transports
 
 _NAME: Final = re.compile(r"[\w.-]+")
 
@@ -69,7 +68,7 @@ class NodeConfig:
     members: tuple[str, ...] = parameter(
         (), "peers that form the group together if it does not exist yet; without it, all of them", example='["a", "b"]'
     )
-    transport: str = parameter("udp", "what carries packets", choices=TRANSPORTS)
+    transport: str = parameter("udp", "what carries packets: udp, tcp, multicast, or the name of an installed one")
     multicast: MulticastConfig = parameter(MulticastConfig(), "where multicasts go, with the transport multicast")
     packet: int = parameter(
         0, "size of packets; 0: as large as the network takes them whole", unit="bytes", minimum=0, maximum=16 << 20
@@ -175,7 +174,10 @@ class _Assembly:
             self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
         values |= {key: self._addresses(key) for key in ("peers", "backup") if key in self._document}
         self._check_names(values)
-        if values.get("transport") == "multicast":
+        transport = values.get("transport", "udp")
+        if transport not in transports():
+            self._reader.fail(("transport",), f'transport cannot be "{transport}"; {nearest(transport, transports())}')
+        if transport == "multicast":
             self._check_multicast(values.get("multicast", MulticastConfig()))
         self._check_observe(values.get("observe", ObserveConfig()))
         config = NodeConfig(**values)

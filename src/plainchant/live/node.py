@@ -72,7 +72,8 @@ from .lans import Lans, check_lans
 from .names import family_of, format_address, is_here, is_loopback, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, MOST_GROUPS, Hello, Presence
 from .refusals import Refusals
-from .transport import Address, Transport, senders_of
+from .transport import Address, MakeTransport, Transport, senders_of
+from .transports import transport_maker
 from .udp import UdpTransport
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
 
 KEY_POLL: Final = 1.0
 """Seconds between two looks at the key file."""
-
-MakeTransport = Callable[[Address, int], Transport]
 
 
 class Insecure(UserWarning):
@@ -199,7 +198,7 @@ class Node:
         self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
         self._peers = {name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()}
         check_lans(self._lans, self._peers, self._backup)
-        self._make_transport = _transport_maker(transport)
+        self._make_transport = transport_maker(transport)
         self._packet = packet
         self._trace = trace
         self._watch = watch
@@ -1223,19 +1222,3 @@ def _check_family(here: Address, peers: Mapping[str, Address]) -> None:
         kind = "an IPv6" if family_of(here) == socket.AF_INET6 else "an IPv4"
         text = f"{format_address(here)} is {kind} address and does not reach {', '.join(others)}"
         raise UsageError(f"{text}; give all peers addresses of one kind, or use the transport tcp")
-
-
-def _transport_maker(transport: str | MakeTransport) -> MakeTransport:
-    if not isinstance(transport, str):
-        return transport
-    if transport == "udp":
-        return lambda address, packet: UdpTransport(address, packet=packet)
-    if transport == "tcp":
-        from .tcp import TcpTransport
-
-        return lambda address, packet: TcpTransport(address)
-    if transport == "multicast":
-        from .multicast import MulticastTransport
-
-        return lambda address, packet: MulticastTransport(address, packet=packet)
-    raise UsageError(f"there is no transport {transport!r}; there are udp, tcp and multicast, or give a function that makes one")

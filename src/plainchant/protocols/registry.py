@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..core.engine import Engine, Host
 from ..core.memory import Layout
 from ..core.model import GroupId, Packet, ProcessId, UsageError
+from ..core.plugins import PluginError, PluginWarning, plugins
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,8 +108,42 @@ class Description:
     """Kinds of row, of those that a protocol may leave out (``lab.metrics.OPTIONAL``), that it writes whenever they happen."""
 
 
+ENTRY_POINTS: Final = "plainchant.protocols"
+"""Installed distributions declare their protocols here: name -> :class:`Description`."""
+
+
 def protocols() -> dict[str, Description]:
-    """All protocols by name, in the order in which people should meet them."""
+    """All protocols by name: ours, in the order in which people should meet them, then those of other distributions.
+
+    A protocol that cannot be loaded is left out with a warning; :func:`describe` raises the error.
+    """
+    known = _own()
+    for name in plugins(ENTRY_POINTS):
+        if name in known:
+            continue
+        try:
+            known[name] = _load(name)
+        except PluginError as error:
+            warnings.warn(str(error), PluginWarning, stacklevel=2)
+    return known
+
+
+def describe(name: str) -> Description:
+    """The protocol of that name, or an error that names the nearest."""
+    known = _own()
+    if name in known:
+        return known[name]
+    if name in plugins(ENTRY_POINTS):
+        return _load(name)
+    known = protocols()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    raise UsageError(f"there is no protocol {name!r}; {hint}")
+
+
+def _own() -> dict[str, Description]:
     from .dedos import DESCRIPTION as dedos
     from .mailbox import DESCRIPTION as mailbox
     from .newtop import DESCRIPTION as newtop
@@ -117,11 +153,12 @@ def protocols() -> dict[str, Description]:
     return {description.name: description for description in (sequencer, newtop, rtcast, mailbox, dedos)}
 
 
-def describe(name: str) -> Description:
-    """The protocol of that name, or an error that names the nearest."""
-    known = protocols()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-        raise UsageError(f"there is no protocol {name!r}; {hint}")
-    return known[name]
+def _load(name: str) -> Description:
+    """A protocol of another distribution."""
+    plugin = plugins(ENTRY_POINTS)[name]
+    loaded = plugin.load()
+    if not isinstance(loaded, Description):
+        raise plugin.error(f"expected a Description, got {type(loaded).__name__}; point the entry point to one")
+    if loaded.name != name:
+        raise plugin.error(f"its description has the name {loaded.name!r}; use one name for both")
+    return loaded

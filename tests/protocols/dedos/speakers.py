@@ -16,7 +16,7 @@ from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.protocols.registry import Description, Promise
 from plainchant.scenario.model import Clock, Fault, Network, Scenario
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 PI = 100 * MS
 DELTA = 50 * MS

@@ -26,7 +26,7 @@ from plainchant.sim import Summary
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 PROMISES = ("integrity", "fifo", "identical", "validity", "agreement")
 OPERATION = 10

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
 from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
 from plainchant.core.names import is_place
-from plainchant.lab.detections import match
+from plainchant.lab.metrics.detections import match
 from plainchant.protocols.rtcast import DESCRIPTION, Parameters, Ring
 from plainchant.protocols.rtcast.analysis import Demand, Turn
 from plainchant.protocols.rtcast.interface import Interface

@@ -20,7 +20,7 @@ from plainchant.cli.console import guarded, output, plain_table
 from plainchant.core.model import SECOND, Duration, UsageError
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer, TraceWriter
+from plainchant.trace import TraceBuffer, TraceWriter
 
 RATE: Final = 1_000.0
 """Messages per second of each member."""

@@ -13,9 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from plainchant.core.model import MS, Duration
-from plainchant.live.node import MakeTransport
 from plainchant.live.scenarios.faulty import FaultyTransport
-from plainchant.live.transport import Address, Data, Transport
+from plainchant.live.transport import Address, Data, MakeTransport, Transport
 from plainchant.live.udp import LARGEST, UdpTransport
 from plainchant.scenario.model import Delay, Network
 
