@@ -1,7 +1,7 @@
-"""What a supervisor and its workers say to each other: JSON lines, typed.
+"""Messages between a supervisor and its workers: typed JSON lines.
 
-The first line that a worker reads is its :class:`Task`; every further line is a command. What a worker writes are reports.
-A command with an ``id`` is answered by a report with the same; the others are carried out in their order and not answered.
+The first line that a worker reads is its :class:`Task`; every further line is a command. A worker writes reports. A command with
+an ``id`` is answered by a report with the same ``id``; the others are carried out in order and not answered.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from ..transport import Address
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a worker is, and what it does."""
+    """The identity of a worker, and what it does."""
 
     place: str
     incarnation: int
     peers: dict[str, Address]
     protocol: str
     parameters: dict[str, Any]
-    """Those that are given; the protocol fits the others to where it runs."""
+    """Parameters that are given; the protocol fits the others to where it runs."""
     packet: int
     groups: dict[str, tuple[str, ...]]
     """All groups of the scenario and their first members."""
     enter: tuple[str, ...]
-    """Those that this process enters at once."""
+    """Groups that this process enters at once."""
     forms: bool
-    """Whether it is one of the first, who form the groups; else it only joins."""
+    """Whether it is a first member, which forms the groups; otherwise it joins them."""
     network: Network
     faults: tuple[Fault, ...] = ()
-    """Those that are on the network now, with the time that is left of each."""
+    """Faults of the network at this time, with the time that each has left."""
     calm: bool = False
     workload: tuple[Workload, ...] = ()
     duration: int
@@ -44,37 +44,37 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     trace: str
     run: str
     note: dict[str, Any] | None = None
-    """The fault that brought this process about."""
+    """The detail of the fault that started this process."""
     memory: str = ""
-    """The common memory that all of them share, node by node, where the protocol has it."""
+    """The name of the shared memory, of each node, where the protocol has it."""
     backup: dict[str, Address] = {}
-    """Where all of them are on the second network, if there is one."""
+    """The addresses of all places on the second network, if there is one."""
     operations: bool = False
     """Whether every operation on it is written down."""
     key: str = ""
     """The group's key, where packets are sealed."""
     insecure: bool = False
-    """Whether the network is one that was made for this run, and nobody else is on it."""
+    """Whether the network was made for this run, and no other process is on it."""
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
-    """All are there: the scenario's time 0 is at ``start``, ns of the monotonic clock."""
+    """All members are in their groups: the scenario's time 0 is at ``start``, ns of the monotonic clock."""
 
     start: int
 
 
 class Note(msgspec.Struct, frozen=True, tag="note"):
-    """Write a ``fault`` row, and say when it is written."""
+    """Write a ``fault`` row, and answer when it is written."""
 
     id: int
     detail: dict[str, Any]
 
 
 class Spare(msgspec.Struct, frozen=True, tag="spare"):
-    """Do not die after all."""
+    """Take back a crash that has not happened yet."""
 
     id: int
 
@@ -104,17 +104,17 @@ class Quieten(msgspec.Struct, frozen=True, tag="quieten"):
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """How are you?"""
+    """Report the status."""
 
     id: int
 
 
 class Where(msgspec.Struct, frozen=True, tag="where"):
-    """Say on standard error where each task is: somebody thinks that it hangs."""
+    """Print the stack of each task to standard error: the process seems to hang."""
 
 
 class End(msgspec.Struct, frozen=True, tag="end"):
-    """Record the end and go."""
+    """Record the end and exit."""
 
     drained: bool
 
@@ -141,13 +141,13 @@ class Serving(msgspec.Struct, frozen=True, tag="serving"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """What was asked for has happened."""
+    """A command has been carried out."""
 
     id: int
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
-    """How it stands: what is waited for (None: nothing), and what was done on purpose to packets so far."""
+    """What the process waits for (None: nothing), and what was done on purpose to packets so far."""
 
     id: int
     waiting: str | None

@@ -1,8 +1,8 @@
-"""The processes of a live run: who takes part, what each is told at its start, and who is there now.
+"""The processes of a live run: which there are, what task each gets, and which of them run now.
 
-A place (``p3``) has one process after the other: ``p3``, then ``p3#1``. All of a place's processes have its address, its clock
-and its links. What comes later (a restart, a join) is started at the beginning and waits for its task, so that it comes when it
-is to come; a few of them, the others start when they are due.
+A place (``p3``) has one process at a time: ``p3``, then ``p3#1``. All of a place's processes have its address, its clock and its
+links. Starting a process takes long, so a few of those that are needed later (for a restart or a join) are started at the
+beginning and wait for their task; the others start when they are due.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Crew:
         memory: str = "",
         key: str = "",
     ) -> None:
-        """``processes`` gets every process that is started, for whoever has to end them."""
+        """``processes`` gets every process that is started; the caller has to end them."""
         self.latest: dict[str, Process] = {}
         """The last process of each place."""
         self.employed: list[Process] = []
-        """All that ever had a task."""
+        """All processes that ever had a task."""
         self.begin: int | None = None
         """When the scenario began, ns of the monotonic clock."""
         self.calm = False
@@ -65,7 +65,7 @@ class Crew:
         """Called when a process is gone."""
         places = (*scenario.members, *scenario.later)
         self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}
-        """How far each place's clock is off."""
+        """The offset of each place's clock, ns."""
         self._scenario = scenario
         self._spools = spools
         self._processes = processes
@@ -89,7 +89,7 @@ class Crew:
     # --- starting -----------------------------------------------------------------------------------------------------
 
     async def form(self, later: Sequence[str]) -> None:
-        """Starts the first members, and returns when they have formed their groups; ``later``: whose place is needed again."""
+        """Starts the first members, and returns when they have formed their groups. ``later``: places that need more processes."""
         groups = self._scenario.groups
         first = {place: self._make(place) for place in self._scenario.members}
         for place in later[:_SPARES]:
@@ -110,7 +110,7 @@ class Crew:
             ) from None
 
     async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
-        """A new process of a place starts and joins these groups."""
+        """Starts a place's next process, which joins these groups."""
         last = self.latest.get(place)
         if last is not None:
             await last.gone(GONE_SECONDS)
@@ -125,7 +125,7 @@ class Crew:
         return first_groups(place, self._scenario.groups, self._scenario.members)
 
     def note_name(self, group: str, name: str) -> None:
-        """A group gets another name, or, if that is empty, is closed: who comes back comes back to what there is then."""
+        """A group gets another name, or is closed if that is empty: a process that restarts joins the groups that are left."""
         for entered in self._entered.values():
             if group in entered:
                 del entered[group]
@@ -198,7 +198,7 @@ class Crew:
             if process.end is not None:
                 raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
 
-    # --- who is there -------------------------------------------------------------------------------------------------
+    # --- processes that run -------------------------------------------------------------------------------------------
 
     def running(self, place: str) -> Process | None:
         """The process of a place, if there is one."""
@@ -223,7 +223,7 @@ class Crew:
     # --- the network --------------------------------------------------------------------------------------------------
 
     def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
-        """Puts a fault on the network; ``told`` are the processes that write it down."""
+        """Puts a fault on the network, or heals it; ``told`` are the processes that record it."""
         writing = list(told)
         if fault.kind == "heal":
             self._on_network.clear()
@@ -238,7 +238,7 @@ class Crew:
         self.divide()
 
     def divide(self) -> None:
-        """Makes the partitions that are on the network now, where the kernel makes them."""
+        """Applies the partitions of the moment, where the kernel makes them."""
         if self._namespaces is None:
             return
         parts: dict[tuple[int | str, ...], list[str]] = {}
@@ -260,7 +260,7 @@ class Crew:
             process.tell(control.Quieten())
 
     def _still_on_network(self) -> tuple[Fault, ...]:
-        """The faults that a new process has to know, with the time that each has left."""
+        """The faults of the network that a new process has to apply, with the time that each has left."""
         now = time.monotonic_ns()
         by_transport = [(fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"]
         return tuple(fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now)
@@ -271,7 +271,7 @@ def _shortened(fault: Fault, length: int) -> Fault:
 
 
 def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) -> tuple[dict[str, Address], dict[str, Address]]:
-    """Where everybody is on the first network, and on the second, if there is one."""
+    """The addresses of all places on the first network, and on the second, if there is one."""
     if namespaces is not None:
         peers = {place: namespaces.address(place) for place in places}
         return peers, {place: (host, PORT + 1) for place, (host, _) in peers.items()} if lans > 1 else {}

@@ -1,13 +1,14 @@
-"""A transport that spoils another on purpose: loss, delay, duplicates, damage, partitions, a crash in a broadcast.
+"""A transport that injects faults into another: loss, delay, duplicates, damage, partitions, a crash in a broadcast.
 
 Theory of operation
 -------------------
 It does to real packets what ``sim.network`` does to simulated ones, from the same declarations
-(:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`) and in the same order: bandwidth,
-cuts and partitions, loss, damage, duplication, delay, reordering. All of it happens where a packet leaves, so each process spoils
-what it sends itself, and a fault has to be put on at every process that it concerns. What is under way when a link is cut still
-arrives. Packets with flipped bits are sent, and their receivers find out. What a process sends to itself by the network
-(``Description.loopback``) has the delay of its link and the faults that name it, but is not spoiled by the network's own rates.
+(:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`), with the same computations
+(:mod:`~plainchant.scenario.links`) and in the same order: bandwidth, cuts and partitions, loss, damage, duplication, delay,
+reordering. All of it happens at the sender, so a fault has to be applied at every process that it concerns. A packet that is
+under way when a link is cut still arrives. Packets with flipped bits are sent, and their receivers detect it. What a process
+sends to itself over the network (``Description.loopback``) has the delay of its link and the faults that name the process, but not the
+network's own rates.
 
 Links are between processes, not incarnations. If nothing is to happen to a packet on its way to some destinations, it goes to all
 of them in one call of the inner transport, at once; what is delayed waits in a heap with one timer for the earliest, so that
@@ -43,7 +44,7 @@ _FOREVER: Final = 1 << 62
 
 @dataclasses.dataclass(slots=True)
 class Spoiled:
-    """What was done to packets on purpose; each counts copies, one a destination."""
+    """What was done to packets on purpose; each counts copies, one per destination."""
 
     lost: int = 0
     duplicated: int = 0
@@ -56,7 +57,7 @@ class Spoiled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Path:
-    """What one destination's packets have to expect now."""
+    """What happens to one destination's packets now."""
 
     link: Link
     blocked: bool
@@ -66,8 +67,8 @@ class _Path:
 
 
 class FaultyTransport:
-    """Wraps a transport of the process ``me`` on one network (``lan``, counted from 1). ``names`` says which process is at an
-    address; whoever is not in it is called by its address, and is in no part of a partition."""
+    """Wraps a transport of the process ``me`` on one network (``lan``, counted from 1). ``names`` has the process at each
+    address; an address that is not in it is its own name, and in no part of a partition."""
 
     def __init__(
         self, inner: Transport, rules: Network, random: Random, *, me: str, names: Mapping[Address, str], lan: int = 1
@@ -87,7 +88,7 @@ class FaultyTransport:
         self._ends: list[asyncio.TimerHandle] = []
         self._paths: dict[Address, _Path] = {}
         self._free: dict[Address | None, int] = {}
-        """When a link (or, under None, the medium) has sent what it was given."""
+        """When a link (or, under None, the medium) is free again."""
         self._order = itertools.count()
         self._under_way: list[tuple[int, int, list[Address], bytes]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -149,7 +150,8 @@ class FaultyTransport:
         self._paths.clear()
 
     def calm(self) -> None:
-        """From now on nothing is lost, doubled, overtaken or damaged, and nobody dies. Delays and bandwidth stay."""
+        """From now on no packet is lost, duplicated, reordered or damaged, and the process is not killed. Delays and bandwidth
+        stay."""
         self._calm = True
         self._kill = None
         self.heal()
@@ -198,7 +200,7 @@ class FaultyTransport:
             return
         now = self._now()
         copies: dict[tuple[int, bytes], list[Address]] = {}
-        """When which bytes leave, and to whom."""
+        """The destinations of each time and content."""
         kept = bytes(data)
         leaves = -1
         for address, path in zip(to, paths, strict=True):

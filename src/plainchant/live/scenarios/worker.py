@@ -6,8 +6,8 @@ The worker reads its task and then commands from standard input and reports on s
 application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and a
 reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end.
 
-A process that is to die in the middle of a broadcast, or after so many events, kills itself, with the signal that nobody can
-catch. One whose supervisor is gone (standard input ends, or on Linux the parent dies) dies at once: nobody would end it.
+A process that is to die in the middle of a broadcast, or after its k-th event, kills itself with SIGKILL. One whose supervisor
+is gone (standard input ends, or on Linux the parent dies) dies at once, because no other process would end it.
 
 Only a process that is told to end records an ``end``. One that left its last group is complete with that.
 """
@@ -46,26 +46,26 @@ if TYPE_CHECKING:
     from ..keys import Keyring
 
 JOIN_SECONDS: Final = 30.0
-"""So long a process that comes later tries to get into a group; then there is none."""
+"""How long a process that starts later tries to join a group before it gives up."""
 FORM_SECONDS: Final = 120.0
-"""So long the first members wait for each other; their supervisor gives up before."""
+"""How long the first members wait for each other; their supervisor gives up before."""
 _LONGEST_LINE: Final = 64 << 20
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class Worker:
-    """One process: its node, its groups, and what it was told."""
+    """One process: its node, its groups, and its task."""
 
     def __init__(self, task: control.Task) -> None:
         self._task = task
         self._numbering: dict[Group, Numbering] = {}
         self._groups: list[Group] = []
         self._outside: dict[str, None] = {}
-        """Groups that it wants to be in and is not yet."""
+        """Groups that it has asked to enter and is not in yet."""
         self._begin = task.begin
         self._quiet = task.calm
         self._refusing: dict[str, None] = {}
-        """Groups that it does not agree to be in; an empty name stands for all."""
+        """Groups that it refuses when they are proposed; an empty name stands for all."""
         self._sending: dict[Group, list[asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
@@ -109,13 +109,13 @@ class Worker:
         description = describe(task.protocol)
 
         def make(host: Host, parameters: Any) -> Engine:
-            """Now the process has its name and its spool, and has done nothing yet."""
+            """Called when the process has its name and its spool, before it does anything."""
             if task.note is not None:
                 self._node.host.note("fault", task.note)
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
                 if self._node.host.memory.timely and abs(task.clock_offset) > getattr(parameters, "skew", 0):
-                    # It was set while nobody was here, perhaps: nothing is promised to who has a wrong clock.
+                    # The clock may have been set while no process ran here. Promises do not cover a process with a wrong clock.
                     self._node.host.note("fault", {"fault": "clock", "timing": True, "offset": task.clock_offset})
             return description.make(host, parameters)
 
@@ -127,10 +127,10 @@ class Worker:
     # --- from beginning to end ----------------------------------------------------------------------------------------
 
     async def run(self, commands: asyncio.StreamReader) -> None:
-        """Does what it is told until it is over."""
+        """Carries out commands until the process ends."""
         node = self._node
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Insecure)  # on a network of the run's own there is nobody to be warned of
+            warnings.simplefilter("ignore", Insecure)  # the run has a network of its own
             await node.open()
         node.host.clock_offset = self._task.clock_offset
         for transport in self._transports:
@@ -252,7 +252,7 @@ class Worker:
         try:
             await end
         except (Halted, Refused):
-            return  # who reads the group is told, too
+            return  # the reader of the group sees it, too
 
     def _start_sending(self, group: Group) -> None:
         if self._quiet:
@@ -439,7 +439,7 @@ def say(report: control.Report) -> None:
 
 
 def die() -> NoReturn:
-    """At once, without a last word."""
+    """Ends this process at once, without a report."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit("a killed process does not come here")
 
@@ -451,14 +451,14 @@ def _die_while_sending(operation: Operate) -> None:
 
 
 def _limit_files(size: int) -> None:
-    """From now on the kernel refuses to write beyond this place of any file, as a disk without room does: what still fits is
-    written, and the rest is an error."""
+    """From now on the kernel refuses to write beyond this offset of any file, as a full disk does: what still fits is written,
+    and the rest is an error."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
 
 
 def _die_with_parent() -> None:
-    """Asks Linux to kill us when our parent dies; elsewhere the end of standard input tells."""
+    """Asks Linux to kill this process when its parent dies; elsewhere the end of standard input tells."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -474,8 +474,8 @@ async def _main() -> None:
 
 def main() -> int:
     """The process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends us
-    faulthandler.register(signal.SIGUSR1)  # tells where we are, also if we hang
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends its workers
+    faulthandler.register(signal.SIGUSR1)  # prints the stacks, also of a process that hangs
     _die_with_parent()
     try:
         asyncio.run(_main())

@@ -1,13 +1,14 @@
-"""Faults that are drawn from the seed: rates become a schedule of ordinary faults, before the run begins.
+"""Draws faults from the seed: rates become a schedule of ordinary faults, before the run begins.
 
-Drawn up front, the schedule can be listed, written into a scenario file and shrunk. It never has more processes crashed
-and not yet back, paused or cut off at once than ``most_lost``; what would is left out. In a partition everybody
-outside the largest part is cut off, in a one-way cut its source is; a process that leaves counts until it is back.
+Drawn in advance, the schedule can be listed, written into a scenario file and shrunk. A process is *lost* while it is crashed,
+gone, paused or partitioned; the schedule never loses more than ``most_lost`` processes at once, and leaves out a fault that
+would. A partition loses every process outside its largest part, a one-way cut loses its source, and a process that leaves is lost
+until it is back.
 
-Members that are ``steady`` are never lost: what would take one of them away is left out, too.
+Members that are ``steady`` are never lost: a fault that would lose one is left out, too.
 
-Where processes are on nodes, ``keep_nodes`` nodes always have somebody who is not lost. Processes that are lost with their node
-do not count for ``most_lost``, those of a processor that crashes do. Each comes back by itself.
+Where processes are on nodes, at least ``keep_nodes`` nodes always have a process that is not lost. Processes that are lost with
+their node do not count for ``most_lost``; those of a processor that crashes do. Each comes back separately.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _FOREVER: Final = 1 << 62
 _CLOG: Final = 20 * MS
 """Mean delay that a slow link adds."""
 _SHARES: Final = (0.5, 0.75, 0.9)
-"""Of the time in which a busy process is stopped."""
+"""Shares of the time for which a busy process is stopped."""
 _ROOM: Final = 4096
-"""Bytes; a disk that is full has room for fewer: some blocks of a trace, or a part of one."""
+"""Bytes; a full disk has room for fewer than this: some blocks of a trace, or a part of one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Units:
     """What can fail besides processes: the nodes and processors of members, and networks."""
 
     nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The node of each member; nothing where there are none."""
+    """The node of each member; empty where there are no nodes."""
     processors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lans: int = 1
 
@@ -88,7 +89,7 @@ def draw_faults(scenario: Scenario, random: Random, copies: int = 0, units: Unit
     drawn = _Schedule(scenario, random, copies, units)
     for time, kind in sorted(moments):
         drawn.add(time, kind)
-    # Who would come back after the faults are over does not.
+    # A process that would come back after the time of faults does not.
     within = [fault for fault in drawn.faults if fault.at < scenario.duration]
     return tuple(sorted(within, key=lambda fault: fault.at))
 
@@ -172,7 +173,7 @@ class _Schedule:
     def _step(self, time: Duration, present: list[str]) -> None:
         offset = self._random.randint(-self._rates.step_most, self._rates.step_most)
         process = self._random.choice(present)
-        # Where clocks are compared, one that was set is wrong for ever.
+        # Where clocks are compared, a clock that was set is wrong from then on.
         if not self._copies or self._units.nodes or self._lose([process], time, _FOREVER):
             self.faults.append(Fault(kind="step", at=time, process=process, offset=offset))
 
@@ -185,7 +186,7 @@ class _Schedule:
         nodes = list(dict.fromkeys(self._units.nodes.values()))
         crashed = [fault for fault in (*self._scheduled, *self.faults) if fault.kind == "module"]
         node = self._random.choice(nodes) if nodes else ""
-        # With one node it may be left out.
+        # With a single node, a fault need not name it.
         gone = {fault.module for fault in crashed if fault.node in ("", node)}
         left = [number for number in range(1, self._copies + 1) if number not in gone]
         if len(left) > 1:
@@ -219,7 +220,7 @@ class _Schedule:
             self.faults.append(Fault(kind="lan", at=time, lan=lan, length=length))
 
     def _is_down(self, lan: int, start: int, end: int) -> bool:
-        """Whether a network has crashed some time between these; what heals it is left out of account."""
+        """Whether a network is down at some time in this interval; heals are not taken into account."""
         return any(
             fault.kind == "lan" and fault.lan == lan and fault.at < end and (not fault.length or start < fault.at + fault.length)
             for fault in (*self._scheduled, *self.faults)
@@ -233,7 +234,7 @@ class _Schedule:
         process = self._random.choice(present)
         length = self._length(self._rates.busy_length)
         share = self._random.choice(_SHARES)
-        # Where processes have to keep to times, one that is so slow does not.
+        # Where processes have deadlines on shared memory, one that is this slow misses them.
         if not self._copies or self._units.nodes or self._lose([process], time, time + length):
             self.faults.append(Fault(kind="busy", at=time, process=process, length=length, rate=share))
 
@@ -288,10 +289,10 @@ class _Schedule:
 
 
 def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], units: Units) -> list[_Absence]:
-    """Who is lost when by the faults that the scenario itself lists."""
+    """The absences that the scenario's own faults cause."""
     absences: list[_Absence] = []
     cut_off: list[_Absence] = []
-    """Those among them that a heal ends."""
+    """Absences that a heal ends."""
     for fault in sorted(faults, key=lambda fault: fault.at):
         end = fault.at + fault.length if fault.length else _FOREVER
         if fault.kind in ("crash", "leave", "disk"):
@@ -305,7 +306,7 @@ def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], uni
         elif fault.kind == "cut" and fault.source:
             cut_off.append(_Absence(fault.source, fault.at, end))
         elif fault.kind == "partition" and fault.parts:
-            # Who is in no part is alone.
+            # A process that is in no part is alone.
             connected = max(fault.parts, key=len)
             cut_off += [_Absence(name, fault.at, end) for name in members if name not in connected]
         elif fault.kind == "heal":
