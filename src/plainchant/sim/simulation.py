@@ -22,7 +22,7 @@ from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe
-from ..scenario.faults import Injector, describe_fault, draw_faults, units_of
+from ..scenario.faults import Injector, describe_fault, schedule_of
 from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
 from ..scenario.traffic import sends
 from .application import Attendant, check_application
@@ -130,9 +130,7 @@ class Simulation:
         """What groups were renamed to; nothing if they were closed."""
         self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
-        copies = self.description.memory(self.parameters).copies if self.description.memory is not None else 0
-        units = units_of(self.description, self.parameters, scenario)
-        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies, units))
+        self._faults = schedule_of(scenario, self.description, self.parameters)
         self._start_detail = self._describe_start()
         unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)

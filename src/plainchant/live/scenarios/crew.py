@@ -89,7 +89,7 @@ class Crew:
     # --- starting -----------------------------------------------------------------------------------------------------
 
     async def form(self, later: Sequence[str]) -> None:
-        """Starts the first members, and returns when they have formed their groups. ``later``: places that need more processes."""
+        """Starts the first members, and returns when their groups are formed. ``later``: places that need a further process."""
         groups = self._scenario.groups
         first = {place: self._make(place) for place in self._scenario.members}
         for place in later[:_SPARES]:

@@ -7,8 +7,8 @@ It does to real packets what ``sim.network`` does to simulated ones, from the sa
 (:mod:`~plainchant.scenario.links`) and in the same order: bandwidth, cuts and partitions, loss, damage, duplication, delay,
 reordering. All of it happens at the sender, so a fault has to be applied at every process that it concerns. A packet that is
 under way when a link is cut still arrives. Packets with flipped bits are sent, and their receivers detect it. What a process
-sends to itself over the network (``Description.loopback``) has the delay of its link and the faults that name the process, but not the
-network's own rates.
+sends to itself over the network (``Description.loopback``) has the delay of its link and the faults that name the process, but
+not the network's own rates.
 
 Links are between processes, not incarnations. If nothing is to happen to a packet on its way to some destinations, it goes to all
 of them in one call of the inner transport, at once; what is delayed waits in a heap with one timer for the earliest, so that

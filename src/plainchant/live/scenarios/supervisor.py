@@ -38,7 +38,7 @@ import msgspec
 
 from ...core.model import MS, SECOND, Duration, UsageError, format_duration
 from ...protocols.registry import describe
-from ...scenario.faults import Injector, describe_fault, draw_faults, units_of
+from ...scenario.faults import Injector, describe_fault, schedule_of
 from ...scenario.model import Fault, Network, Scenario
 from ...scenario.outcome import ProcessEnd
 from ..memory.server import MailboxServer, namespace_of
@@ -363,10 +363,7 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
         return Duration(round(moment * factor))
 
     description = describe(scenario.protocol)
-    parameters = description.parameters(**scenario.parameters)
-    copies = description.memory(parameters).copies if description.memory is not None else 0
-    units = units_of(description, parameters, scenario)
-    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies, units)
+    faults = schedule_of(scenario, description, description.parameters(**scenario.parameters))
     return dataclasses.replace(
         scenario,
         duration=longer(scenario.duration),
@@ -374,9 +371,7 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
             dataclasses.replace(workload, start=longer(workload.start), stop=longer(workload.stop))
             for workload in scenario.workload
         ),
-        fault=tuple(
-            dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in (*scenario.fault, *drawn)
-        ),
+        fault=tuple(dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in faults),
     )
 
 

@@ -59,8 +59,14 @@ class Units:
     lans: int = 1
 
 
-def units_of(description: Description, parameters: Any, scenario: Scenario) -> Units:
-    """The units of a scenario."""
+def schedule_of(scenario: Scenario, description: Description, parameters: Any) -> tuple[Fault, ...]:
+    """All faults of a scenario: its own, then those drawn from its seed."""
+    copies = description.memory(parameters).copies if description.memory is not None else 0
+    units = _units_of(description, parameters, scenario)
+    return (*scenario.fault, *draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies, units))
+
+
+def _units_of(description: Description, parameters: Any, scenario: Scenario) -> Units:
     node_of = description.node_of
     if node_of is None:
         return Units(lans=description.lans(parameters))
