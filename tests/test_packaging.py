@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from .environments import ROOT, Environment, new_environment, our_wheel
+from .environments import ROOT, Environment, build_wheel, new_environment, our_wheel
 from .live.test_api import addresses
 
 CORE = {"cryptography", "msgspec"}
@@ -80,6 +80,16 @@ def test_the_core_depends_on_two_packages_and_everything_else_is_an_extra(wheel:
 def test_versions_are_ranges(wheel: zipfile.ZipFile) -> None:
     for text in set().union(*extras(wheel).values()) - {"plainchant[cli]"}:
         assert {each.operator for each in Requirement(text).specifier} <= {">=", "<"}, text
+
+
+@pytest.mark.parametrize(("folder", "package"), [("papers", "plainchant_papers"), ("workbench", "plainchant_workbench")])
+def test_packages_beside_the_library_leave_their_tests_at_home(folder: str, package: str, tmp_path: Path) -> None:
+    root = ROOT / folder
+    files = [*(root / package).rglob("*.py"), *(root / package).glob("*/errata.md")]
+    wanted = {path.relative_to(root).as_posix() for path in files if "tests" not in path.parts}
+    wheel = zipfile.ZipFile(build_wheel(root, tmp_path, ("pyproject.toml", package)))
+    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == wanted
+    assert metadata(wheel)["Name"] == package.replace("_", "-")
 
 
 def test_the_version_is_the_one_in_the_source(wheel: zipfile.ZipFile) -> None:

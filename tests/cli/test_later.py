@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plainchant.cli import BENCHMARKS, COMMANDS, KEYS, app, main
-from plainchant.cli.later import Later
+from plainchant.cli.later import BESIDE, Later
 
 GROUPS = (("", COMMANDS), ("bench ", BENCHMARKS), ("key ", KEYS))
 ALL = {f"{where}{command.name}": command for where, group in GROUPS for command in group}
@@ -79,3 +81,48 @@ def test_a_command_that_is_called_later_knows_where_it_stands(arguments: list[st
 def test_mistakes_are_answered_as_ever(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package", "folder"),
+    [
+        (["reproduce", "sequencer"], "plainchant_papers", "papers"),
+        (["demo"], "plainchant_workbench", "workbench"),
+        (["bench", "sim"], "plainchant_workbench", "workbench"),
+    ],
+)
+def test_a_command_of_a_package_that_is_not_installed_says_how_to_get_it(
+    arguments: list[str], package: str, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hide(package, monkeypatch)
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert f"`plainchant {arguments[-1] if arguments[0] == 'bench' else arguments[0]}` is in the package" in told
+    assert f"{package.replace('_', '-')}, which is not installed" in told
+    assert "`make setup`" in told
+    assert f"`pip install ./{folder}`" in told
+
+
+def test_the_list_of_commands_needs_no_other_package(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for package in BESIDE:
+        hide(package, monkeypatch)
+    assert main(["--help"]) == 0
+    assert {"reproduce", "demo", "chaos", "bench"} <= set(capsys.readouterr().out.split())
+
+
+def hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the package was not installed: no finder finds it, and it is not imported."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without(finder, package) for finder in sys.meta_path])
+
+
+class _Without:
+    """A finder that does not find one package."""
+
+    def __init__(self, finder: Any, package: str) -> None:
+        self._finder = finder
+        self._package = package
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return None if name.partition(".")[0] == self._package else self._finder.find_spec(name, path, target)

@@ -14,7 +14,7 @@ from plainchant import Node
 from plainchant.lab.properties import verify
 from plainchant.live.memory import server
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.names import free_addresses
+from plainchant.live.ports import free_addresses
 from plainchant.live.scenarios import supervisor
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect

@@ -14,10 +14,11 @@ from plainchant import Node
 from plainchant.core.model import GroupId, Packet, ProcessId, UsageError
 from plainchant.group import Group
 from plainchant.live.lans import Lans
-from plainchant.live.names import free_addresses
+from plainchant.live.ports import free_addresses
 from plainchant.live.scenarios.faulty import HARMLESS, FaultyTransport
 from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport
+from plainchant.protocols.registry import Placement
 from plainchant.scenario.model import Fault
 
 from .endpoints import PATIENCE, opened, run, until
@@ -126,7 +127,7 @@ class Ferryman(Guildsman):
 
 
 def ferry(number: int) -> Any:
-    return dataclasses.replace(GUILD, make=Ferryman, lans=lambda parameters: number)
+    return dataclasses.replace(GUILD, make=Ferryman, placement=Placement(lans=lambda parameters: number))
 
 
 async def ferried(act: Callable[[list[Group]], Any], transport: Any = "udp") -> None:

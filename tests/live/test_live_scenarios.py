@@ -23,7 +23,7 @@ import pytest
 
 from plainchant.cli.live import LiveResult, execute, given_parameters
 from plainchant.core.model import MS, Duration, UsageError
-from plainchant.live.names import free_addresses
+from plainchant.live.ports import free_addresses
 from plainchant.live.scenarios import control, crew
 from plainchant.live.scenarios.faults import LiveFaults
 from plainchant.live.scenarios.namespaces import NamespaceError, Namespaces

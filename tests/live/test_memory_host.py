@@ -37,8 +37,8 @@ from plainchant.group import Group
 from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
-from plainchant.live.names import free_addresses
 from plainchant.live.node import Node
+from plainchant.live.ports import free_addresses
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 
@@ -796,7 +796,7 @@ def test_members_elsewhere_are_refused_unless_somebody_acts_for_them(shared: Pat
         peers: dict[str, Any] = {**free_addresses(["a"]), "b": ("192.0.2.7", 4000)}
         with pytest.raises(UsageError, match=r"for processes on one machine, and these are elsewhere: b at 192\.0\.2\.7:4000"):
             await Node(me="a", peers=peers, description=BOARD).open()
-        remote = dataclasses.replace(BOARD, remote=lambda parameters: {"b": "a"})
+        remote = dataclasses.replace(BOARD, placement=dataclasses.replace(BOARD.placement, remote=lambda parameters: {"b": "a"}))
         async with Node(me="a", peers=peers, description=remote):
             pass
         here = free_addresses(["a", "b"])

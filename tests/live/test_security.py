@@ -23,7 +23,7 @@ from plainchant.core.wire import Stamped
 from plainchant.lab.properties import verify
 from plainchant.live import node as nodes
 from plainchant.live.memory import server
-from plainchant.live.names import free_addresses
+from plainchant.live.ports import free_addresses
 from plainchant.live.presence import HELLO_PACKETS, MOST_STRANGERS, Hello, Known
 from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Address, Data, Receive, TurnOver

@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 
 from ..core.model import UsageError
-from ..lab.properties import Verification, known
-from ..lab.properties.report import MOST_SHOWN
+from ..lab.properties import Verification
+from ..lab.properties.reference import require_known
+from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
 from .output import write_whole
@@ -67,14 +68,14 @@ def verify(
     """
     from ..lab.tables import violation_rows
 
-    known(properties or ())
+    require_known(properties or ())
     if violations is not None and violations.suffix not in (".parquet", ".jsonl"):
         raise UsageError(f"--violations writes .parquet or .jsonl, not {violations.name!r}; name such a file")
     quick = _bytes(paths) <= _SMALL
     with spark_for(master, remote, memory, quick=quick) as spark, _progress() as progress:
         from ..lab.verify import verify as verify_on_spark
 
-        described = None if violations is not None else MOST_SHOWN
+        described = None if violations is not None else MAX_SHOWN
         found = verify_on_spark(spark, paths, properties or None, most=described, progress=progress)
     if json_file is not None:
         _write(json_file, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")

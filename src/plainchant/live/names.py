@@ -11,11 +11,9 @@ import asyncio
 import ipaddress
 import socket
 import sys
-from collections.abc import Iterable
-from random import Random
-from typing import Final, TypeVar
+from typing import Final
 
-from ..core.model import PlainchantError, UsageError
+from ..core.model import UsageError
 from .transport import Address
 
 DEFAULT_PACKET: Final = 1400
@@ -29,9 +27,6 @@ _IPV6_MTU: Final = 24
 """Linux's numbers for the MTU of a connected socket's way; the socket module does not have them."""
 _HEADERS: Final = {socket.AF_INET: 28, socket.AF_INET6: 48}
 """Bytes of the IP and UDP headers."""
-_PORTS: Final = range(10_240, 32_768)
-"""Ports that no system hands out by itself."""
-_Place = TypeVar("_Place")
 
 
 def parse_address(text: str) -> Address:
@@ -105,30 +100,6 @@ def is_loopback(address: Address) -> bool:
     (True, False, True)
     """
     return ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
-
-
-def free_addresses(places: Iterable[_Place]) -> dict[_Place, Address]:
-    """An address on loopback for each place, with a port that is free now.
-
-    A process that restarts needs its port again, so none of these is one that systems hand out by themselves.
-    """
-    places = list(places)
-    found: dict[_Place, Address] = {}
-    for port in Random().sample(_PORTS, len(_PORTS)):
-        if len(found) == len(places):
-            return found
-        if _is_free(port):
-            found[places[len(found)]] = ("127.0.0.1", port)
-    raise PlainchantError(f"there are not enough free ports for {len(places)} processes on this machine; take fewer members")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 async def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:

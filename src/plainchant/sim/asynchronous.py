@@ -45,7 +45,7 @@ from ..core.model import (
 from ..core.plugins import need
 from ..group import OUTGOING, UNREAD, Guarantees
 from ..layers.state import STATE_PACKETS, StateTransfer
-from ..protocols.registry import describe
+from ..protocols.registry import DEFAULT_PROTOCOL, describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
 from ..scenario.read import Reader, as_document
@@ -455,7 +455,11 @@ def _scenario_of(
 ) -> Scenario:
     if group is not None and groups is not None:
         raise UsageError("give one group, or groups with their members, not both")
-    document: dict[str, Any] = {"protocol": protocol if protocol is not None else "sequencer", "workload": [], "name": "sim.run"}
+    document: dict[str, Any] = {
+        "protocol": protocol if protocol is not None else DEFAULT_PROTOCOL,
+        "workload": [],
+        "name": "sim.run",
+    }
     if groups is not None:
         document["groups"] = _lists(groups)
     if members is not None or groups is None:

@@ -85,7 +85,7 @@ class Simulation:
         check_scenario(scenario, description)
         self.description = description if description is not None else describe(scenario.protocol)
         self.parameters = self.description.parameters(**scenario.parameters)
-        self._node_of = self.description.node_of
+        self._node_of = self.description.placement.node_of
         self._trace = trace
         self._run = run
         self._make: Make = make if make is not None else self.description.make
@@ -105,7 +105,7 @@ class Simulation:
         self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), scenario.random, halted)
         self.memories = self._make_memories(watch)
         """Common memory by node; where there are no nodes, under an empty name."""
-        room = self.description.room
+        room = self.description.placement.room
         self._world = World(
             scenario.seed,
             self._kernel,
@@ -118,7 +118,7 @@ class Simulation:
             room(self.parameters) if room is not None else scenario.network.max_packet,
             self.memory_of,
             self.description.views,
-            self.description.only_send(self.parameters),
+            self.description.placement.only_send(self.parameters),
             self.description.admits(self.parameters),
             tolerate,
             accept_rows,
@@ -291,9 +291,9 @@ class Simulation:
 
     def _make_memories(self, watch: Watch | None) -> dict[str, SimMemory]:
         description, scenario = self.description, self.scenario
-        if description.memory is None:
+        if description.placement.memory is None:
             return {}
-        layout = description.memory(self.parameters)
+        layout = description.placement.memory(self.parameters)
         nodes = dict.fromkeys(self.node_of(base) for base in (*scenario.members, *scenario.later))
         return {
             node: self._new_memory(
@@ -306,15 +306,15 @@ class Simulation:
         return SimMemory(*settings, **more)
 
     def processor_of(self, base: str) -> str:
-        return self.description.processor_of(self.parameters, base)
+        return self.description.placement.processor_of(self.parameters, base)
 
     @property
     def timely(self) -> bool:
         """Whether who is late on common memory, or whose clock is off, has failed."""
-        return self.description.timely
+        return self.description.placement.timely
 
     def _find_agreeing(self) -> tuple[int, int]:
-        elsewhere = self.description.remote(self.parameters)
+        elsewhere = self.description.placement.remote(self.parameters)
         processes = (*self.scenario.members, *self.scenario.later)
         clocks = [self.clock(base) for base in processes if base not in elsewhere]
         return agreeing(clocks, getattr(self.parameters, "skew", 0), self._longest)
@@ -325,7 +325,7 @@ class Simulation:
 
     def _introduce(self, newcomer: SimHost) -> None:
         """Where processes may be in no group: who starts later and those who are there hear of each other."""
-        if not self.description.idle or not self._kernel.now:
+        if not self.description.placement.idle or not self._kernel.now:
             return
         for host in self.hosts:
             if host.alive and host is not newcomer:
@@ -334,7 +334,7 @@ class Simulation:
 
     def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
         memory.started(host)
-        if host.base in self.description.remote(self.parameters):
+        if host.base in self.description.placement.remote(self.parameters):
             return
         if not self.timely:
             return
@@ -406,7 +406,7 @@ class Simulation:
                     loopback=self.description.loopback,
                     number=number,
                 )
-                for number in range(1, max(1, self.description.lans(self.parameters)) + 1)
+                for number in range(1, max(1, self.description.placement.lans(self.parameters)) + 1)
             ]
         )
 

@@ -150,7 +150,7 @@ def run(course: Course, variant: type[ClockSync] = ClockSync) -> Outcome:
 
     description = Description(
         name="clocks",
-        seed="003",
+        paper="003",
         about="clocks alone",
         parameters=Parameters,
         packets=CLOCK_PACKETS,

@@ -23,7 +23,8 @@ from plainchant.scenario.model import Scenario, Workload
 from plainchant.scenario.read import nearest
 from plainchant.sim import Simulation
 
-from .bench_sim import Forgetful, progress
+from .bench_sim import Forgetful
+from .telling import progress
 
 SPARSE: Final = 20.0
 """Messages a second of all senders together in a group where few send."""

@@ -22,6 +22,8 @@ from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer, TraceWriter
 
+from .telling import progress
+
 RATE: Final = 1_000.0
 """Messages per second of each member."""
 BURST: Final = 8
@@ -159,8 +161,3 @@ def _apart(events: int) -> tuple[float, int]:
 def _measure(events: int) -> tuple[float, int]:
     handled, seconds = simulate(10, events)
     return seconds / handled, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def progress(what: str, quiet: bool) -> None:
-    if not quiet:
-        typer.echo(f"measuring: {what}", err=True)

@@ -30,16 +30,6 @@ def clean(text: object) -> str:
     return escape(told)
 
 
-def short(text: object, most: int) -> str:
-    """The text, cut to so many characters.
-
-    >>> short("abcdefgh", 5)
-    'abcd…'
-    """
-    told = str(text)
-    return told if len(told) <= most else told[: most - 1] + "…"
-
-
 def width_of(text: str) -> float:
     """About how wide a small text is drawn, in px."""
     return len(text) * _CHARACTER

@@ -19,17 +19,16 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ...core.model import UsageError
+from ...core.words import listed, whole
+from ...protocols.story import Event
 from .membership import about, parts_in
-from .rows import Event, Rows
-from .words import listed, whole
+from .rows import Rows
 
 Known: TypeAlias = tuple[int | None, frozenset[str]]
 
 _AGREEING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "refused", "block", "elect", "sync", "state", "drop")
 _EARLIER: Final = ("suspect", "confirm", "remove", "bye")
 """What may concern this change although it stands before the view before."""
-_RING: Final = ("request", "query", "usend", "collision", "reject")
-"""What leads to a view of a token ring besides."""
 _OF_OTHERS: Final = ("suspect", "refute", "bye", "elect", "sync", "state")
 """What is told of those who did not come to this view."""
 _LISTED: Final = 10
@@ -174,8 +173,7 @@ class Change:
     def led_to_it(self) -> list[Event]:
         """The rows that led to it, in the order in which they happened."""
         until = max(event.when for event in (self.last, *self.others))
-        kinds = _AGREEING + (_RING if self._rows.protocol() == "rtcast" else ())
-        rows = self._rows.find(*kinds, group=self.group, until=until)
+        rows = self._rows.find(*_AGREEING, *self._rows.story.view_kinds, group=self.group, until=until)
         ends = self._rows.find("crash", "leave", group=self.group, until=self.last.when)
         return [event for event in rows if self.is_about(event)] + [event for event in ends if self._is_end(event)]
 

@@ -19,14 +19,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ...core.model import SECOND, UsageError
+from ...protocols.story import Message
 from ...trace.reader import conform, find_files
 from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ...trace.validation import validate
 from .explainer import Explainer
-from .rows import COLUMNS, Message
+from .rows import COLUMNS
 
 SMALL: Final = 500_000
-"""Runs with at most so many rows are read and validated whole."""
+"""A run with at most this many rows is read and validated whole."""
 
 _COMMON: Final = (
     "send",

@@ -1,7 +1,7 @@
 """The story of a view change: what set it off, what was agreed, who installed it when, who went another way, how long it took.
 
-``explain_change`` has the facts, ``explain_membership`` the sentences about single rows. The views of a group, to choose one
-from, are listed here too.
+``change`` has the facts, ``membership`` the sentences about single rows. The views of a group, to choose one from, are listed
+here too.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from ...core.model import UsageError
 from ...core.names import place_of
-from . import membership as membership
+from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
+from ...protocols.story import Event
+from . import membership
 from .change import Change, installations, known, variants
-from .rows import Event, Ints, Rows
-from .why import Why, reason
-from .words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
-
-Told: TypeAlias = list[tuple[Event, str, str | None]]
+from .rows import Ints, Rows, Told
+from .why import Why
 
 _STEPS_MAX: Final = 200
 _NAMED: Final = 4
 _LISTED: Final = 10
 
 
-class ViewStory:
+class ViewExplainer:
     """Tells how one view of one group came to be."""
 
     def __init__(self, rows: Rows, why: Why, group: str, number: int, process: str | None = None) -> None:
         """``process`` says whose view is meant if several go by that number."""
         self._rows = rows
         self._why = why
+        self._story = why.story
         self._change = Change(rows, group, number, process)
         self._name = f"view {number}"
         self._left_out = 0
@@ -81,47 +81,28 @@ class ViewStory:
     def _step(self, together: Sequence[Event]) -> tuple[str, str | None]:
         """What rows of one process and instant say, and why."""
         event = together[0]
-        if self._is_aside(event):
+        if self._story.is_aside(event):
             return "", None
         match event.kind:
             case "suspect" if len(together) > 1:
                 whom = dict.fromkeys(name for row in together for name in membership.about(row))
                 return f"{event.process} suspects {listed(whom, most=_LISTED)}", membership.suspected_because(together)
             case "crash":
-                return crash_words(event.process, event.detail), self._why.ring.stopped(event)
+                return crash_words(event.process, event.detail), self._story.stopped(event)
             case "leave":
                 return f"{event.process} has left {self._change.group}", self._why.clause(event)
             case "refute" if names_in(event.detail.get("of")) and not event.detail.get("late"):
-                return membership.sentence(event) or "", self._refuted(event)
+                return membership.sentence(event, self._story) or "", self._refuted(event)
             case "form" if event.detail.get("stage") == "enter":
                 return "", None  # its installation says so
             case "block" if event.detail.get("condition") == "moving":
                 return "", None  # that it is to move says so
             case "drop":
                 # Drops are told only where the protocol says that the change caused them.
-                is_told = "epoch" in str(reason(event.detail))
+                is_told = "epoch" in str(membership.reason(event.detail))
                 what = f"{event.process} drops {event.detail.get('count', 'what it held')}"
                 return what if is_told else "", self._why.clause(event)
-        return membership.sentence(event) or "", self._why.clause(event)
-
-    def _is_aside(self, event: Event) -> bool:
-        """Whether a row of a token ring is no step on the way to a view, or is told by the row beside it."""
-        match event.kind:
-            case "sync":
-                return "master" in event.detail
-            case "reject":
-                return "stream" in event.detail
-            case "confirm":
-                return "kinds" in event.detail  # its installation says so
-            case "state" if event.detail.get("state") == "crashed":
-                return self._beside(event, "crash")
-            case "state":
-                return "broken" in event.detail or event.detail.get("state") == "running"
-        return False
-
-    def _beside(self, event: Event, kind: str) -> bool:
-        """Whether the same process has a row of this kind at the same instant."""
-        return bool(self._rows.mask(kind, process=event.process, after=event.when - 1, until=event.when).any())
+        return membership.sentence(event, self._story) or "", self._why.clause(event)
 
     def _refuted(self, event: Event) -> str | None:
         """What became of a refutation."""
@@ -211,7 +192,7 @@ class ViewStory:
             if process in came or last is None or last.when <= change.last.when:
                 continue
             if last.kind == "crash":
-                told.append((last, crash_words(process, last.detail), self._why.ring.stopped(last)))
+                told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
             elif process in change.members:
                 told.append((last, f"{process} never installs {self._name}, though it is a member of it", None))
         return told
@@ -224,7 +205,7 @@ class ViewStory:
             self._spread(),
             *self._agreed(),
             *self._duration(told),
-            *self._rotation(),
+            *self._besides(),
             *self._blocked(),
             *self._parted(),
             *self._atomicity(),
@@ -321,17 +302,17 @@ class ViewStory:
             until = f"{span(change.first.when - event.when)} from {what} to the first installation"
             suspected = [e for e in causes if e.kind == "suspect" and e.when >= event.when] if crashes else []
             noticed = f", {span(suspected[0].when - event.when)} of them until somebody suspected it" if suspected else ""
-            bound = self._rows.bounds().get("detection") if crashes else None
+            bound = self._rows.bounds.get("detection") if crashes else None
             stated = f"; the run states that it takes at most {span(bound)}" if bound is not None else ""
             return [f"It took {until}{noticed}{stated}."]
         return []
 
-    def _rotation(self) -> list[str]:
-        """What became of the time that a token ring allows for a rotation."""
+    def _besides(self) -> list[str]:
+        """What the view changed besides the members."""
         change = self._change
         event = next((event for event in change.installed if change.before[event.process] is not None), None)
-        grown = self._why.ring.grown(event) if event is not None else None
-        return [f"{grown}."] if grown is not None else []
+        told = self._story.after_view(event) if event is not None else None
+        return [f"{told}."] if told is not None else []
 
     def _blocked(self) -> list[str]:
         """For how long those who came to it might not send because of it."""

@@ -24,18 +24,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...core.model import MS
 from ...core.names import place_of
-from .blocks import Blocks
-from .mailbox import Mailbox
-from .membership import evidence, parts_in
-from .ring import Ring
-from .ring_words import act, ground
-from .rows import Event, Message, Rows, ints
-from .words import braces, fault_words, left_reasons, listed, span, times
+from ...core.words import braces, fault_words, left_reasons, listed, span, times
+from ...protocols.story import Event, Message
+from .membership import evidence, given, parts_in, reason
+from .rows import Rows, ints
 
-_TOLD: Final = 3
-"""So many moments of the same kind are named; the rest is counted."""
+_NAMED_MAX: Final = 3
+"""Moments of the same kind that are named; the rest is counted."""
 
 
 _CAUSES: Final = {"join": "somebody asks to join"}
@@ -45,18 +41,11 @@ _CAUSES: Final = {"join": "somebody asks to join"}
 class Why:
     """Answers for one run."""
 
-    def __init__(self, rows: Rows, origin: int, *, is_whole: bool = True) -> None:
-        """``is_whole``: the rows are all of the run."""
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._origin = origin
-        self.blocks = Blocks(rows, self.moment, is_whole=is_whole)
-        self.ring = Ring(rows, self.moment)
-        self.mailbox = Mailbox(rows, self.moment)
+        self.moment = rows.moment
+        self.story = rows.story
         self._plausible: dict[tuple[str, str], bool] = {}
-
-    def moment(self, when: int) -> str:
-        """When, as the run's readers count."""
-        return f"{(when - self._origin) / MS:.3f} ms"
 
     def clause(self, event: Event) -> str | None:
         """Why this event happened; None if there is nothing to say that its kind does not say."""
@@ -72,10 +61,14 @@ class Why:
             case "elect" | "sync" if isinstance(event.detail.get("why"), str):
                 return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
             case "form" | "bye" | "remove":
-                return evidence(event)  # their situation says no more than they do
+                return evidence(event, self.story)  # their situation says no more than they do
             case "crash":
-                return self.ring.stopped(event) or given(event)
-        return self.mailbox.clause(event) or given(event)
+                return self.story.stopped(event) or self.given(event)
+        return self.story.reason(event) or self.given(event)
+
+    def given(self, event: Event) -> str | None:
+        """Why an event happened, as its own row has it."""
+        return given(event, self.story)
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -109,13 +102,11 @@ class Why:
             *self._repeated(first, sent),
             *self._held(first, sent),
             *self._resilience(first, sent),
-            *self.mailbox.waited((*naming, *self.mailbox.about(first.message)), first),
+            *self.story.held_up(first, naming),
         ]
-        safe = self.ring.safe()
-        clauses += [safe] if safe is not None else []
         if clauses or not is_late:
             return "; ".join(clauses) or None
-        waited = self.blocks.waited(first, sent)
+        waited = self.story.waited(first, sent)
         if waited is not None:
             return waited
         before = [row for row in self._rows.burst(first) if row.sender == first.sender]
@@ -130,10 +121,10 @@ class Why:
         late = self._is_late(event.when - first.when)
         if late:
             clauses += self._no_order(event, first.when)
-        waited = self.blocks.waited(event, since) if late else None
+        waited = self.story.waited(event, since) if late else None
         if waited is not None:
             return "; ".join([*clauses, *self.faults(event.process, first.process, first.when, event.when), waited])
-        lacked = self.ring.waited(event, since) if late else None
+        lacked = self.story.lacked(event, since) if late else None
         if lacked is not None:
             return "; ".join([*clauses, lacked, *self.faults(event.process, first.process, first.when, event.when)])
         missing = self._asked_for(event, event.rank, since)
@@ -150,8 +141,8 @@ class Why:
             clauses.append(f"it probably waited for {behind.name}, which comes before it and came at the same instant")
         if late:
             clauses += self.faults(event.process, first.process, first.when, event.when)
-            clauses += self.mailbox.own(event, since)
-            if not clauses and self._rows.is_global and not self.mailbox.is_there:
+            clauses += self.story.own_delays(event, since)
+            if not clauses and self._rows.is_global and not self.story.polls:
                 received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
                 clauses.append(self._unknown(event, first, received))
         return "; ".join(clauses) or None
@@ -255,7 +246,7 @@ class Why:
 
     def _resilience(self, first: Event, sent: int) -> Iterator[str]:
         """With resilience, others must hold a message before anybody delivers it."""
-        needed = self._rows.parameters().get("resilience")
+        needed = self._rows.parameters.get("resilience")
         if not isinstance(needed, int) or needed < 1 or first.rank is None:
             return
         acknowledged: dict[str, int] = {}
@@ -274,7 +265,7 @@ class Why:
             for row in self.faults_in_force(after, until)
             if touches(row.detail, process, other)
         ]
-        return list(dict.fromkeys(found))[:_TOLD]
+        return list(dict.fromkeys(found))[:_NAMED_MAX]
 
     def faults_over(self, after: int, until: int) -> list[tuple[Event, int]]:
         """Faults that end by themselves in this time, and when."""
@@ -336,7 +327,7 @@ class Why:
         """``at A``, ``at A and B``, or the first few and a count."""
         if not when:
             return ""
-        if len(when) <= _TOLD:
+        if len(when) <= _NAMED_MAX:
             return "at " + listed(self.moment(each) for each in when)
         return f"{times(len(when), 'time')}, from {self.moment(when[0])} to {self.moment(when[-1])}"
 
@@ -363,8 +354,8 @@ class Why:
             joined = newcomers
         before = self._rows.view_at(event, event.group or "")
         if isinstance(joined, list) and joined and (before is not None or len(joined) < len(event.members)):
-            change = self.ring.change_of(event) if self.ring.is_there else None
-            by = f", let in by {change.detail['by']}" if change is not None and isinstance(change.detail.get("by"), str) else ""
+            sponsor = self.story.admitted_by(event)
+            by = f", let in by {sponsor}" if sponsor is not None else ""
             clauses.append(f"{listed(str(name) for name in joined)} joined{by}")
         if before is not None and not clauses:
             lost = [name for name in before.members if name not in event.members]
@@ -378,24 +369,6 @@ class Why:
             row for row in self._rows.find("fault", process=event.process, until=event.when) if row.detail.get("fault") == "leave"
         ]
         return f"it asked to leave at {self.moment(asked[-1].when)}" if asked else reason(event.detail)
-
-
-def given(event: Event) -> str | None:
-    """Why an event happened, as its own row has it."""
-    if act(event.kind, event.detail, event.sender) is not None:
-        return ground(event.kind, event.detail)
-    return evidence(event) or reason(event.detail)
-
-
-def reason(detail: dict[str, Any]) -> str | None:
-    """The reason that a row itself gives."""
-    given = detail.get("reason")
-    for name in ("text", "situation", "why", "reason"):
-        # A protocol's Reason has its sentence inside.
-        value = given.get("text") if name == "text" and isinstance(given, dict) else detail.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return None
 
 
 def touches(detail: dict[str, Any], process: str, other: str) -> bool:

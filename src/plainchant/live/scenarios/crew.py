@@ -21,7 +21,7 @@ from ...scenario.faults import describe_fault
 from ...scenario.links import part_of
 from ...scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
 from ..host import MARGIN
-from ..names import free_addresses
+from ..ports import free_addresses
 from ..transport import Address
 from . import control
 from .namespaces import PORT, Namespaces
@@ -77,7 +77,7 @@ class Crew:
         self._key = key
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
-        self._peers, self._backup = _addresses(places, namespaces, self._description.lans(self._parameters))
+        self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
         self._spares: dict[str, list[Process]] = {}
@@ -207,10 +207,11 @@ class Crew:
 
     def node_of(self, place: str) -> str:
         """The node of a place; empty: there are no nodes."""
-        return self._description.node_of(self._parameters, place) if self._description.node_of is not None else ""
+        node_of = self._description.placement.node_of
+        return node_of(self._parameters, place) if node_of is not None else ""
 
     def processor_of(self, place: str) -> str:
-        return self._description.processor_of(self._parameters, place)
+        return self._description.placement.processor_of(self._parameters, place)
 
     @property
     def all_running(self) -> list[Process]:

@@ -138,7 +138,7 @@ class Worker:
                 transport.apply(fault)
             if self._task.calm:
                 transport.calm()
-        if not self._task.enter and node.description.idle:
+        if not self._task.enter and node.description.placement.idle:
             self._spawn(self._serve())
         for group in self._task.enter:
             self._enter(group, forms=self._task.forms)
@@ -398,7 +398,7 @@ class Worker:
         host.note("fault", describe_fault(fault))
         if host.memory is not None:
             host.memory.after = _die_while_sending
-        if host.memory is None or self._node.description.node_of is not None:
+        if host.memory is None or self._node.description.placement.node_of is not None:
             for transport in self._transports:
                 transport.doom(lambda reached: die())
 

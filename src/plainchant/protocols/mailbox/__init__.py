@@ -12,12 +12,12 @@ stopped anywhere. Start with ``times``, then ``sending``, ``first``, ``second``,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
-from ..registry import Description, Promise
+from ..registry import Description, Placement, Promise
 from .box import layout
 from .engine import Mailbox
 from .parameters import Parameters
@@ -28,6 +28,10 @@ from .remote_slave import Acting
 from .rules import RULES, Rules
 from .times import Times
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..exploration import Exploration
+    from ..story import Story
 
 
 def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
@@ -91,9 +95,23 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
     return None
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import MailboxStory
+
+    return MailboxStory
+
+
+def _exploration() -> Exploration:
+    """Imported when asked for: only the explorer needs cases."""
+    from .exploration import EXPLORATION
+
+    return EXPLORATION
+
+
 DESCRIPTION = Description(
     name="mailbox",
-    seed="000",
+    paper="000",
     about="hard real-time multicast through replicated mailboxes in common memory",
     parameters=Parameters,
     packets=PACKETS,
@@ -104,10 +122,14 @@ DESCRIPTION = Description(
     check=check,
     bounds=bounds,
     tune=tune,
-    memory=layout,
-    remote=lambda parameters: parameters.remote,
-    only_send=lambda parameters: frozenset(parameters.senders),
     views=False,
-    room=lambda parameters: parameters.room,
     recorded=frozenset({"unblock"}),
+    placement=Placement(
+        memory=layout,
+        remote=lambda parameters: parameters.remote,
+        only_send=lambda parameters: frozenset(parameters.senders),
+        room=lambda parameters: parameters.room,
+    ),
+    story=_story,
+    exploration=_exploration,
 )

@@ -13,7 +13,7 @@ A stack of layers, each of which can be left out (Fig. 8): ``admission`` (sectio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import GroupId, ProcessId, format_duration
@@ -28,6 +28,9 @@ from .packets import PACKETS
 from .parameters import PATH, Parameters
 from .ring import Ring
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..story import Story
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -158,9 +161,16 @@ def settle(parameters: Any) -> int:
     return 2 * found["detection"]
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import RingStory
+
+    return RingStory
+
+
 DESCRIPTION = Description(
     name="rtcast",
-    seed="003",
+    paper="003",
     about="A token ring: members take turns, deadlines are guaranteed by admission control, who misses something stops.",
     parameters=Parameters,
     packets=(*PACKETS, *CLOCK_PACKETS),
@@ -178,5 +188,6 @@ DESCRIPTION = Description(
     admits=lambda parameters: bool(parameters.admission),
     loopback=True,
     recorded=frozenset({"retransmit", "suspect", "token", "state"}),
+    story=_story,
 )
 __all__ = ["DESCRIPTION", "Parameters", "Ring", "stack"]

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Final
 
 from ...core.model import MS, SECOND, Duration
-from ...protocols.registry import Description
+from ...protocols.registry import Description, Placement
 from ..model import Fault, RandomFaults, Scenario
 
 _KINDS: Final = (
@@ -61,19 +61,19 @@ class Units:
 
 def schedule_of(scenario: Scenario, description: Description, parameters: Any) -> tuple[Fault, ...]:
     """All faults of a scenario: its own, then those drawn from its seed."""
-    copies = description.memory(parameters).copies if description.memory is not None else 0
-    units = _units_of(description, parameters, scenario)
-    return (*scenario.fault, *draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies, units))
+    random, placement = Random(f"{scenario.seed}/faults/drawn"), description.placement
+    units = _units_of(placement, parameters, scenario)
+    return (*scenario.fault, *draw_faults(scenario, random, placement.copies(parameters), units))
 
 
-def _units_of(description: Description, parameters: Any, scenario: Scenario) -> Units:
-    node_of = description.node_of
+def _units_of(placement: Placement, parameters: Any, scenario: Scenario) -> Units:
+    node_of = placement.node_of
     if node_of is None:
-        return Units(lans=description.lans(parameters))
+        return Units(lans=placement.lans(parameters))
     return Units(
         {name: node_of(parameters, name) for name in scenario.members},
-        {name: description.processor_of(parameters, name) for name in scenario.members},
-        description.lans(parameters),
+        {name: placement.processor_of(parameters, name) for name in scenario.members},
+        placement.lans(parameters),
     )
 
 
