@@ -34,11 +34,11 @@ from plainchant.core.memory import (
 )
 from plainchant.core.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.group import Group
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
+from plainchant.live.ports import free_addresses
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 

@@ -65,7 +65,7 @@ from .timers import LoopTimers
 from .transport import Address, Data, Transport, senders_of
 
 if TYPE_CHECKING:
-    from ..sim.omissions import Omission
+    from ..scenario.faults import Omission
     from ..trace.spool import Spool
     from .memory.stepper import Stepper
     from .observe.observer import Observer

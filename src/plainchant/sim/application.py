@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
-from .summary import EndState
+from ..scenario.outcome import EndState
 
 if TYPE_CHECKING:
     from .host import SimHost

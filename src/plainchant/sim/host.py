@@ -41,11 +41,11 @@ from ..core.model import (
 )
 from ..core.process import DELIVER, SEND, TIMER, Effect, Process
 from ..core.queues import Waiting
+from ..scenario.faults import Omission
+from ..scenario.outcome import EndState, ProcessEnd
 from .clocks import ProcessClock
-from .omissions import Omission
 from .processor import Processor
 from .sends import STRETCH, Window
-from .summary import EndState, ProcessEnd
 from .timers import Timers
 from .unread import Unread
 
@@ -142,7 +142,6 @@ class SimHost(Process):
         "processor",
         "receive",
         "refusing",
-        "restart_waits",
         "rows",
         "sent",
         "special",
@@ -214,7 +213,6 @@ class SimHost(Process):
         self.crashing = False
         """Whether it crashes when the effects so far are performed."""
         self.omissions: list[Omission] = []
-        self.restart_waits = False
         self.special = False
         self.refresh()
 

@@ -48,8 +48,8 @@ from ..group import (
     check_buffers,
 )
 from ..group.state_transfer import StateEvents
+from ..scenario.outcome import EndState
 from .host import SimHost
-from .summary import EndState
 from .virtual_loop import VirtualLoop
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]

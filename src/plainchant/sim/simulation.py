@@ -22,18 +22,19 @@ from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe
-from ..scenario.model import Fault, Scenario, Workload, groups_ever
+from ..scenario.faults import Injector, describe_fault, schedule_of
+from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ..scenario.traffic import sends
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
-from .clocks import ProcessClock, agreeing, clock_of
-from .faults import draw_faults, units_of
+from .clocks import ProcessClock, agreeing
+from .faults import SimFaults
 from .host import History, Listener, SimHost
-from .inject import Injector
 from .kernel import Kernel
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
 from .sends import SendTimes
-from .summary import Summary, describe_fault
+from .summary import Summary
 from .workload import Numbering, Source
 from .world import World
 
@@ -101,7 +102,7 @@ class Simulation:
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
-        self._injector = Injector(self._kernel, self._networks, self, middle, scenario.random, halted)
+        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), scenario.random, halted)
         self.memories = self._make_memories(watch)
         """Common memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
@@ -127,9 +128,7 @@ class Simulation:
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
         self._sources: list[Source] = []
-        copies = self.description.placement.copies(self.parameters)
-        units = units_of(self.description, self.parameters, scenario)
-        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies, units))
+        self._faults = schedule_of(scenario, self.description, self.parameters)
         self._start_detail = self._describe_start()
         unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
@@ -161,17 +160,13 @@ class Simulation:
 
     def clock(self, base: str) -> ProcessClock:
         if base not in self._clocks:
-            self._clocks[base] = clock_of(base, self.scenario.clock)
+            given = clock_of(base, self.scenario.clock)
+            self._clocks[base] = ProcessClock(given.offset, given.drift)
         return self._clocks[base]
 
     def groups_of(self, base: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all, unless it is there to serve."""
-        if base in self._entered:
-            groups = tuple(self._entered[base])
-        else:
-            groups = tuple(group for group, members in self.groups.items() if base in members)
-            if not groups and base not in self.scenario.members:
-                groups = tuple(self.groups)
+        """The groups that a place's next process enters: those of the process before, by their present names."""
+        groups = tuple(self._entered[base]) if base in self._entered else first_groups(base, self.groups, self.scenario.members)
         if not self._names:
             return groups
         return tuple(dict.fromkeys(name for group in groups if (name := self._name_now(group))))
@@ -270,7 +265,7 @@ class Simulation:
         numbering = attendant.numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
-            if _sends(workload, host.base, group):
+            if sends(workload, host.base, group):
                 random = self._stream(f"workload/{host.me}/{group}/{number}")
                 duration = self.scenario.duration
                 sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
@@ -346,7 +341,7 @@ class Simulation:
             host.note("fault", {"fault": "clock", "timing": True, "offset": clock.offset, "drift": clock.drift})
 
     def _stopped(self, host: SimHost) -> None:
-        self._injector.stopped(host)
+        self._injector.gone(host.base, host, halted=host.end.state == "halted")
         if host.memory is not None:
             host.memory.stopped(host)
 
@@ -476,7 +471,3 @@ class Simulation:
 def run_scenario(scenario: Scenario, trace: Trace, *, run: str = "r0") -> Summary:
     """Runs a scenario once, into a trace."""
     return Simulation(scenario, trace=trace, run=run).run()
-
-
-def _sends(workload: Workload, base: str, group: str) -> bool:
-    return (not workload.senders or base in workload.senders) and workload.group in ("", group)
