@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from plainchant import Node, UsageError
+from plainchant.core import plugins
+from plainchant.core.plugins import Plugin
 from plainchant.lab.watch.node import NodePage
 from plainchant.live.recording import PAGES, WATCH, Page
 
@@ -40,12 +42,8 @@ class Leaf:
 
 def install(monkeypatch: pytest.MonkeyPatch, *entries: metadata.EntryPoint) -> None:
     """Pretends that these entry points, and no others, are installed."""
-
-    def entry_points(**wanted: str) -> metadata.EntryPoints:
-        chosen: metadata.EntryPoints = metadata.EntryPoints(entries).select(**wanted)  # type: ignore[arg-type]
-        return chosen
-
-    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    found = {entry.name: Plugin(entry.group, entry.name, entry, "a test") for entry in entries}
+    monkeypatch.setattr(plugins, "plugins", lambda group: {name: each for name, each in found.items() if each.group == group})
 
 
 def test_a_page_that_is_not_installed_is_missed_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from ..core.model import TRACE_VERSION, Invitation, Met, Reason, UsageError
 from ..core.wire import Stamped
 from ..group import OUTGOING, UNREAD, Buffers, Group
 from ..layers.state_parts import STATE_PACKETS
-from ..protocols.registry import Description, describe
+from ..protocols.registry import DEFAULT_PROTOCOL, Description, describe
 from .host import LiveHost
 from .joining import Joining
 from .lans import Lans
@@ -47,7 +47,8 @@ from .refusals import Refusals
 from .rendezvous import Rendezvous
 from .setup import Setup
 from .stack import Stack
-from .transport import Address, Transport, senders_of
+from .transport import Address, MakeTransport, Transport, senders_of
+from .transports import transport_maker
 from .udp import UdpTransport
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ if TYPE_CHECKING:
 
 SMALLEST_PACKET: Final = 256
 """Bytes of the smallest packet size."""
-
-MakeTransport = Callable[[Address, int], Transport]
 
 
 class Node:
@@ -100,7 +99,7 @@ class Node:
     def __init__(
         self,
         *,
-        protocol: str = "sequencer",
+        protocol: str = DEFAULT_PROTOCOL,
         me: str,
         peers: Mapping[str, str | Address],
         parameters: Mapping[str, Any] | None = None,
@@ -128,7 +127,7 @@ class Node:
             self._setup.check_proposes()
         self.agree = agree
         self._memory = memory
-        self._make_transport = _transport_maker(transport)
+        self._make_transport = transport_maker(transport)
         self._packet = packet
         self._recording = Recording(me, trace=trace, run=run, watch=watch)
         self._incarnation = incarnation
@@ -243,7 +242,7 @@ class Node:
         )
         self._memberships.host = self._host
         if self._keys.sealed is not None:
-            self._host.place_at = self._keys.sealed.place_at
+            self._host.gate.place_at = self._keys.sealed.place_at
         self._presence = self._host.presence = self._rendezvous.presence = Presence(
             self.place,
             self._boot,
@@ -284,7 +283,7 @@ class Node:
 
     async def serve(self) -> None:
         """Takes part without being in a group, where the protocol has use for such processes; returns when this one does."""
-        if not self.description.idle:
+        if not self.description.placement.idle:
             raise UsageError(f"with {self.description.name} a process that is in no group has nothing to do; join one")
         if not self._is_open:
             raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and serve there")
@@ -488,7 +487,7 @@ class Node:
 
     def _introduce(self) -> None:
         """Where processes may be in no group: tells the protocol which processes there are."""
-        if self.description.idle and self._host.me and self._host.alive:
+        if self.description.placement.idle and self._host.me and self._host.alive:
             self._met.intersection_update(self._presence.routes)
             for name in self._presence.routes:
                 if name not in self._met:
@@ -512,7 +511,7 @@ def join(
     *,
     me: str,
     peers: Mapping[str, str | Address],
-    protocol: str = "sequencer",
+    protocol: str = DEFAULT_PROTOCOL,
     members: Sequence[str] | None = None,
     parameters: Mapping[str, Any] | None = None,
     state: bool = False,
@@ -577,19 +576,3 @@ def _check_family(here: Address, peers: Mapping[str, Address]) -> None:
         kind = "an IPv6" if family_of(here) == socket.AF_INET6 else "an IPv4"
         text = f"{format_address(here)} is {kind} address and does not reach {', '.join(others)}"
         raise UsageError(f"{text}; give all peers addresses of one kind, or use the transport tcp")
-
-
-def _transport_maker(transport: str | MakeTransport) -> MakeTransport:
-    if not isinstance(transport, str):
-        return transport
-    if transport == "udp":
-        return lambda address, packet: UdpTransport(address, packet=packet)
-    if transport == "tcp":
-        from .tcp import TcpTransport
-
-        return lambda address, packet: TcpTransport(address)
-    if transport == "multicast":
-        from .multicast import MulticastTransport
-
-        return lambda address, packet: MulticastTransport(address, packet=packet)
-    raise UsageError(f"there is no transport {transport!r}; there are udp, tcp and multicast, or give a function that makes one")

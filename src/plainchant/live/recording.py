@@ -1,7 +1,7 @@
 """What records a process: its spool on disk, the page that shows it, or both.
 
-The page is not part of the library. It is found as the entry point ``watch`` of the group ``plainchant.pages``, which names a
-function ``make(place, address)`` that returns a :class:`Page`; the laboratory provides it.
+The page is not part of the library: the laboratory provides it as the entry point ``watch`` of the group ``plainchant.pages``
+(:mod:`plainchant.core.plugins`), a function ``make(place, address)`` that returns a :class:`Page`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..core.model import TraceError, UsageError
+from ..core.model import TraceError
+from ..core.plugins import load
 
 if TYPE_CHECKING:
     from ..trace.spool import Spool
@@ -64,8 +65,10 @@ class Recording:
     async def open(self) -> None:
         """Serves the page, if one is wanted."""
         if self._watch is not None:
-            self.page = _make_page(self._place, self._watch)
-            await self.page.open()
+            make = load(PAGES, WATCH, "watch= needs", "observe")
+            page: Page = make(self._place, self._watch)
+            self.page = page
+            await page.open()
 
     def begin(self, name: str, start: dict[str, Any], time: int) -> Spool | None:
         """What the process of that name records with; ``start`` describes it."""
@@ -82,12 +85,3 @@ class Recording:
         """Closes the page; the host closes the spool."""
         if self.page is not None:
             await self.page.close()
-
-
-def _make_page(place: str, address: str) -> Page:
-    from importlib.metadata import entry_points  # slow to import, and few nodes serve a page
-
-    for entry in entry_points(group=PAGES, name=WATCH):
-        page: Page = entry.load()(place, address)
-        return page
-    raise UsageError("watch= needs the page of a node, which is not installed: pip install 'plainchant[observe]'")

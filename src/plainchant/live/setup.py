@@ -52,7 +52,7 @@ class Setup:
         """Whether members can join and leave groups."""
         self.proposes = description.proposes(self.parameters)
         """Whether groups can be proposed, closed and renamed."""
-        self.lans = description.lans(self.parameters)
+        self.lans = description.placement.lans(self.parameters)
         """Number of networks."""
         self.backup = {name: _address(address) for name, address in backup.items()}
         self.groups = {name: members_of(name, of, peers) for name, of in groups.items()} if groups is not None else None
@@ -132,14 +132,15 @@ class Setup:
     @property
     def has_memory(self) -> bool:
         """Whether the protocol uses shared memory and this process is on a machine that has it."""
-        return self.description.memory is not None and self.place not in self.description.remote(self.parameters)
+        placement = self.description.placement
+        return placement.memory is not None and self.place not in placement.remote(self.parameters)
 
     def memory_name(self, peers: Mapping[str, Address]) -> str:
         """The name of the shared memory of these peers, which is the same at all of them.
 
         Fails unless all processes that share it are on this machine. ``peers`` have numeric addresses.
         """
-        remote = self.description.remote(self.parameters)
+        remote = self.description.placement.remote(self.parameters)
         mine = self.node_of(self.place)
         elsewhere = [
             name for name, address in peers.items() if name not in remote and self.node_of(name) == mine and not is_here(address)
@@ -159,7 +160,8 @@ class Setup:
 
     def node_of(self, place: str) -> str | None:
         """The node of a place, where the protocol has nodes."""
-        return self.description.node_of(self.parameters, place) if self.description.node_of is not None else None
+        node_of = self.description.placement.node_of
+        return node_of(self.parameters, place) if node_of is not None else None
 
 
 def members_of(group: str, given: Sequence[str], peers: Mapping[str, Any]) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ class Stack:
 
     def equip(self, host: LiveHost, memory: str) -> None:
         """Gives the host what the protocol needs of it; ``memory`` is the name of the shared memory."""
-        setup, description = self._setup, self._setup.description
-        host.has_views = description.views
-        host.only_sends = setup.place in description.only_send(self.parameters)
+        setup, placement = self._setup, self._setup.description.placement
+        host.has_views = setup.description.views
+        host.only_sends = setup.place in placement.only_send(self.parameters)
         if not setup.has_memory:
             return
         from .memory.server import MailboxServer, namespace_of
@@ -34,9 +34,9 @@ class Stack:
 
         node = setup.node_of(setup.place)
         namespace = memory if node is None else namespace_of(memory, node)
-        host.memory = Stepper(host, MailboxServer(namespace), timely=description.timely)
-        if description.room is not None:
-            host.max_packet = description.room(self.parameters)
+        host.memory = Stepper(host, MailboxServer(namespace), timely=placement.timely)
+        if placement.room is not None:
+            host.max_packet = placement.room(self.parameters)
 
     def make(self, host: LiveHost) -> Engine:
         """The engine for a host."""

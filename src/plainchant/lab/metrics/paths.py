@@ -27,7 +27,8 @@ from ..errors import LabError
 from ..verify.parts import addresses, only_spark_knows, plan
 from . import detections
 from .detections import DETECTIONS, match
-from .measures import COLUMNS, METRICS, measure
+from .measures import measure
+from .schema import COLUMNS, METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -33,12 +33,15 @@ Message: TypeAlias = tuple[GroupId, ProcessId, int]
 """(group, sender, seq): names a message within a run."""
 Place: TypeAlias = tuple[ProcessId, int]
 """(process, index): names an event within a run."""
+Moment: TypeAlias = tuple[int | None, int]
+"""When a row was written: by the global clock, where there is one, and by the clock of its process."""
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
     *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
 )
-_TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
+"""The columns that checks read."""
+TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
 
 
 class Columns:
@@ -62,8 +65,7 @@ class Columns:
 
     def detail(self, row: int) -> dict[str, Any]:
         """The ``detail`` of a row as an object; empty if there is none."""
-        text = self._lists["detail"][row]
-        return _decoded(text) if text else {}
+        return detail_of(self._lists["detail"][row])
 
 
 def _listed(column: pa.ChunkedArray) -> list[Any]:
@@ -85,9 +87,9 @@ def _listed(column: pa.ChunkedArray) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _decoded(text: str) -> dict[str, Any]:
-    """The object that a detail is; rows of many histories have the same one. Nobody changes it."""
-    value = json.loads(text)
+def detail_of(text: str | None) -> dict[str, Any]:
+    """The object in a ``detail``; empty if there is none. Rows of many histories share one object: do not change it."""
+    value = json.loads(text) if text else {}
     return value if isinstance(value, dict) else {}
 
 
@@ -340,7 +342,7 @@ class Run:
         taking_part = False
         for index, row in history.rows.items():
             kind = kinds[row]
-            taking_part = taking_part or kind in _TAKES_PART
+            taking_part = taking_part or kind in TAKES_PART
             if kind == "deliver":
                 message = (groups[row], senders[row], seqs[row])
                 event = Event(name, index, message, in_force.get(groups[row]), row, False)
@@ -387,7 +389,7 @@ class Run:
             elif kind == "crash":
                 history.crashed = True
             elif kind == "fault":
-                history.timing_fault = history.timing_fault or _is_timing_fault(columns.detail(row))
+                history.timing_fault = history.timing_fault or is_timing_fault(columns.detail(row))
         history.cut = not (history.crashed or history.end or (history.left and not taking_part))
         history.crashed = history.crashed or history.cut
         return history
@@ -434,6 +436,13 @@ def runs_of(table: pa.Table) -> Iterator[Run]:
         yield Run(name, columns, rows[name])
 
 
+def between(one: Moment, other: Moment) -> int:
+    """The time from one row of a process to another: by the global clock, or by its own where one of them lacks that."""
+    if one[0] is None or other[0] is None:
+        return other[1] - one[1]
+    return other[0] - one[0]
+
+
 def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, dict[int, int]]:
     processes, indices = columns["process"], columns["index"]
     found: dict[ProcessId, dict[int, int]] = {}
@@ -461,7 +470,7 @@ def _is_still_member(history: History) -> bool:
     return bool(undeclared) or any(stays[-1].end is None for stays in history.stays.values())
 
 
-def _is_timing_fault(detail: dict[str, Any]) -> bool:
+def is_timing_fault(detail: dict[str, Any]) -> bool:
     """A timing fault is marked as one: ``{"timing": true}``, or a fault of that kind.
 
     Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised.

@@ -26,7 +26,7 @@ from ...core.model import TraceError
 from ...trace.reader import Part, conform, filesystem_of, find_files, newer_file, unreadable
 from ...trace.schema import Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
-from ..properties.certificates.unit import COLUMNS
+from ..properties.facts import COLUMNS
 
 CHUNK_ROWS: Final = 1_000_000
 """A chunk is closed when it has so many rows."""
@@ -82,6 +82,11 @@ class Plan:
         """The pieces that can hold rows of a run."""
         every = (piece for chunk in self.chunks for piece in chunk.pieces)
         return [p for p in every if p.low is None or p.high is None or p.low <= run <= p.high]
+
+    def pieces_with_any(self, runs: Iterable[str]) -> list[Piece]:
+        """The pieces that can hold rows of some runs, each once."""
+        pieces = {piece for run in runs for piece in self.pieces_with(run)}
+        return sorted(pieces, key=lambda piece: (piece.path, piece.file, piece.groups))
 
 
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:

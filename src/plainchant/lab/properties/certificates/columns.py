@@ -46,6 +46,11 @@ class Coded:
             codes, self.values = ranks[codes], known
         self.codes: Codes = codes
 
+    def equals(self, name: str) -> Mask:
+        """Which rows have this value."""
+        code = self.values.index(name) if name in self.values else len(self.values)
+        return np.asarray(self.codes == code)
+
     def take(self, order: Ints | None) -> None:
         if order is not None:
             self.codes = self.codes[order]
@@ -108,6 +113,11 @@ class Rows:
     def rows(self, places: Ints) -> pa.Table:
         """The table's rows at some places of this order."""
         return self._table.take(pa.array(places if self.order is None else self.order[places]))
+
+
+def small_type(bound: int) -> Any:
+    """The smallest unsigned type for numbers up to a bound."""
+    return np.uint8 if bound < 256 else np.uint16 if bound < 65_536 else np.uint32
 
 
 def stable_order(keys: Ints, bound: int) -> Ints:

@@ -2,7 +2,7 @@
 
 A run's slices may come from several units, in any order. Here they are joined history by history, and the few things are
 checked that only show when pieces meet: that indices go on, that numbers go on, that nothing follows an end, that a claim
-about the view in force is true. Where something does not fit, the run *smells*, and the plain validation looks at it.
+about the view in force is true. Where something does not fit, the run *suspect*, and the plain validation looks at it.
 
 The *facts* are those of the reference verifier, read off the skeletons: views, memberships, who is correct, who owes. Every
 interval's first row is in the skeleton, so the view that an interval is in needs no second bookkeeping.
@@ -18,19 +18,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts import Event, History, Run, View
-from ..timing.reference import between
+from ..facts import Event, History, Run, View, between
 from .agreed import BLOCK, Blocks, hash_block
-from .unit import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
+from .ranges import Range, Ranges
+from .records import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
 
-Range: TypeAlias = tuple[int, int]
-Ranges: TypeAlias = tuple[Range, ...]
-"""Numbers as ranges, in order, with a hole between any two."""
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]
 """(process, group)."""
 Messages: TypeAlias = tuple[str, str, int, int]
 """(group, sender, first number, last number)."""
+
+
+class Doubtful(Exception):
+    """The certificates do not prove a property; the reference check has to look at the rows."""
 
 
 class Evidence:
@@ -40,8 +41,8 @@ class Evidence:
         self.facts = facts
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
-        self.smells = False
-        self.is_loose = False
+        self.suspect = False
+        self.out_of_order = False
         """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
@@ -52,9 +53,9 @@ class Evidence:
             only = self.slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
             self._sends: Iterable[Sent] = only.sent
-            self.is_loose = any(extent.first != 0 or extent.loose for extent in only.extents)
-            self.smells = self.smells or self.is_loose or bool(only.claims)
-            self.smells = self.smells or any(sent.low != 1 for sent in self._first_sends())
+            self.out_of_order = any(extent.first != 0 or extent.has_gaps for extent in only.extents)
+            self.suspect = self.suspect or self.out_of_order or bool(only.claims)
+            self.suspect = self.suspect or any(sent.low != 1 for sent in self._first_sends())
             self.leads = any(own.lead > 0 for own in only.own)
             return
         self._deliveries = sorted((d for part in self.slices for d in part.delivered), key=lambda d: (d.process, d.first))
@@ -81,8 +82,8 @@ class Evidence:
         for first, part, process in begins:
             there = places[id(part)]
             extent = there.extents[process]
-            self.is_loose = self.is_loose or extent.loose or first != expected.get(process, 0)
-            self.smells = self.smells or process in final
+            self.out_of_order = self.out_of_order or extent.has_gaps or first != expected.get(process, 0)
+            self.suspect = self.suspect or process in final
             expected[process] = extent.last + 1
             if extent.final:
                 final.add(process)
@@ -90,11 +91,11 @@ class Evidence:
                 self.leads = self.leads or own.lead > sent.get(own[:2], 0)
                 sent[own[:2]] = sent.get(own[:2], 0) + own.sends
             for group, view in there.claims.get(process, ()):
-                self.smells = self.smells or view != self._last_view(process, group, first)
-        self.smells = self.smells or self.is_loose
+                self.suspect = self.suspect or view != self._last_view(process, group, first)
+        self.suspect = self.suspect or self.out_of_order
         numbers: dict[Place, int] = {}
         for span in self._sends:
-            self.smells = self.smells or span.low != numbers.get(span[:2], 0) + 1
+            self.suspect = self.suspect or span.low != numbers.get(span[:2], 0) + 1
             numbers[span[:2]] = span.high
 
     def _last_view(self, process: str, group: str, before: int) -> int | None:

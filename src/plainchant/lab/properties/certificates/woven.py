@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Ints, Mask, stable_order, starts_of
+from .columns import Ints, Mask, small_type, stable_order, starts_of
 from .evidence import Evidence
-from .unit import Moves, Slice, Tape
+from .records import Moves, Slice, Tape
 
 Small: TypeAlias = NDArray[Any]
 """Small unsigned integers."""
@@ -50,7 +50,7 @@ class Woven:
         self.senders: list[str] = list(known)
         self._groups = {name: place for place, name in enumerate(self.groups)}
         self._senders = {name: place for place, name in enumerate(self.senders)}
-        self._kinds = _small(len(self.groups)), _small(len(self.senders) + 1)
+        self._kinds = small_type(len(self.groups)), small_type(len(self.senders) + 1)
         self._pieces: dict[str, list[tuple[int, Strand]]] = {}
         self._moves: dict[str, dict[int, Moves]] = {}
         """By process, then by the index at which a piece begins."""
@@ -161,7 +161,3 @@ class Woven:
             at: before + sum(size for begin, size in begins if begin < first)
             for first, at, before in self._stops.get(process, ())
         }
-
-
-def _small(bound: int) -> Any:
-    return np.uint8 if bound < 256 else np.uint16 if bound < 65_536 else np.uint32

@@ -30,12 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..certificates.columns import Ints
-from ..certificates.evidence import Evidence, Place, Range
-from ..certificates.unit import Sent
+from ..certificates.evidence import Doubtful, Evidence, Place
+from ..certificates.ranges import Range
+from ..certificates.records import Sent
 from ..certificates.woven import Woven
 from ..facts import History, Run, View
 from ..owing import Owing
-from .one_sequence import Doubtful
 
 _AT_ONCE = 1 << 20
 """So many numbers of clocks are looked at together."""

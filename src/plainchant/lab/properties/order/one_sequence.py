@@ -8,15 +8,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from ..certificates.evidence import Codes, Evidence
+from ..certificates.evidence import Codes, Doubtful, Evidence
 from ..facts import History, View
 
 
-class Doubtful(Exception):
-    """The certificates do not prove it; the exact search has to look."""
-
-
-class Order:
+class OneSequence:
     """The one sequence of a group's messages; raises Doubtful if the certificates do not show that there is one.
 
     Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every
@@ -202,7 +198,7 @@ class Order:
         return latest
 
 
-def merge(orders: Mapping[str, Order], delivered: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+def merge(orders: Mapping[str, OneSequence], delivered: Mapping[str, Sequence[tuple[str, int]]]) -> None:
     """Merges the sequences of groups to one, as processes that are in several deliver them; Doubtful if that does not work out,
     because these processes order messages round in a circle.
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..certificates.columns import Ints
-from ..certificates.evidence import Evidence
+from ..certificates.evidence import Doubtful, Evidence
 from ..certificates.woven import Woven
 from ..facts import History
-from .one_sequence import Doubtful
 
 
 class Sequences:

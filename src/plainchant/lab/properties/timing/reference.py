@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 from ....core.model import GroupId
-from ..facts import Event, History, Message, Place, Run
+from ..facts import Event, History, Message, Place, Run, between
 from ..report import Report, say
 
 
@@ -89,9 +89,6 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
         return due
     return start + due - columns.time[send.row]
 
-
-Moment: TypeAlias = tuple[int | None, int]
-"""When a row was written: by the global clock, where there is one, and by the process's own."""
 
 NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock", "size"})
 """Bounds that say what they bound, or what the others are bounds for."""
@@ -196,13 +193,6 @@ def _rotations(report: Report, history: History, bound: int) -> None:
                     events=[(history.name, one), (history.name, other)],
                     group=group,
                 )
-
-
-def between(one: Moment, other: Moment) -> int:
-    """The time from one row of a process to another: by the global clock, or by its own where one of them lacks that."""
-    if one[0] is None or other[0] is None:
-        return other[1] - one[1]
-    return other[0] - one[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
