@@ -189,7 +189,7 @@ def test_a_protocol_that_sends_where_there_is_no_network_is_halted() -> None:
             group = await node.enter("g", ("a",), PATIENCE, {})
             await group.send(b"1")
             reason = await node.halted()
-            assert "sends on network 2, and there are 1" in reason.text
+            assert "sends over network 1: there are 1, counted from 0" in reason.text
 
     run(main())
 

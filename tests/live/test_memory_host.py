@@ -802,7 +802,7 @@ def test_members_elsewhere_are_refused_unless_somebody_acts_for_them(shared: Pat
         here = free_addresses(["a", "b"])
         async with Node(me="b", peers=here, description=remote, memory="x") as mine:
             mine._begin({"g": ("b",)})
-            with pytest.raises(ProtocolError, match="no common memory"):
+            with pytest.raises(ProtocolError, match="without shared memory"):
                 mine.host.spawn("p", iter(()))  # type: ignore[arg-type]
 
     run(main())

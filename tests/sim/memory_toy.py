@@ -73,6 +73,7 @@ def describe_memory(script: Script, failures: list[tuple[int, str, str]]) -> Des
         placement=Placement(
             memory=layout,
             remote=lambda parameters: dict.fromkeys(parameters.elsewhere, "p1"),
+            skew=lambda parameters: int(parameters.skew),
             only_send=lambda parameters: frozenset(parameters.senders),
             room=lambda parameters: 1000,
         ),

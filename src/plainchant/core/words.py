@@ -130,6 +130,17 @@ def fault_words(detail: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def reason(detail: Mapping[str, Any]) -> str | None:
+    """The reason that a row itself gives."""
+    given = detail.get("reason")
+    for name in ("text", "situation", "why", "reason"):
+        # A protocol's Reason has its sentence inside.
+        value = given.get("text") if name == "text" and isinstance(given, dict) else detail.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
 def operation_words(detail: Mapping[str, Any]) -> str:
     """An operation on shared memory that took too long; copies are counted from 1.
 

@@ -1,4 +1,4 @@
-"""A trace for other people's tools: ShiViz (who knew what) and Chrome's trace viewer or Perfetto (when it happened).
+"""A trace for other people's tools: ShiViz (which process knew what) and Chrome's trace viewer or Perfetto (when it happened).
 
 ShiViz draws happened-before from vector clocks: each event counts one at its process, and a ``deliver`` also knows all
 that its ``send`` knew. Those are the only edges between processes, as everywhere in this project. To compute them a
@@ -176,7 +176,7 @@ def _chrome_event(pid: int, tid: int, row: _Event) -> _Event:
 
 
 def _chrome_args(row: _Event) -> _Event:
-    """Everything that the row says, for whoever clicks on it."""
+    """Everything that the row says, shown when it is selected."""
     args = {key: value for key, value in row.items() if value is not None and key not in ("run", "process", "_moment")}
     if "detail" in args:
         args["detail"] = decode(args["detail"])

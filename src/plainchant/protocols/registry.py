@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.engine import Engine, Host
 from ..core.memory import Layout
 from ..core.model import GroupId, Packet, ProcessId, UsageError
-from ..core.plugins import PluginError, PluginWarning, plugins
+from ..core.plugins import PluginError, PluginWarning, part, parts, plugins
 
 if TYPE_CHECKING:
     from .exploration import Exploration
@@ -71,6 +72,8 @@ class Placement:
     timely: bool = True
     """Missing a shared-memory deadline counts as a failure: the trace has a timing fault, and promises no longer cover that
     process."""
+    skew: Callable[[Any], int] = lambda parameters: 0
+    """Largest difference (ns) between two clocks that it tolerates, where it is ``timely``: a larger one counts as a failure."""
     lans: Callable[[Any], int] = lambda parameters: 1
     """Number of networks (``Host.send``), each with its own faults."""
     idle: bool = False
@@ -144,6 +147,8 @@ def _plain_story() -> type[Story]:
     return Story
 
 
+ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
+"""The order in which people should meet the protocols of this package; others follow in alphabetical order."""
 ENTRY_POINTS: Final = "plainchant.protocols"
 """Installed distributions declare their protocols here: name -> :class:`Description`."""
 
@@ -153,7 +158,7 @@ def protocols() -> dict[str, Description]:
 
     A protocol that cannot be loaded is left out with a warning; :func:`describe` raises the error.
     """
-    known = _own()
+    known = {name: _own(name) for name in _own_names()}
     for name in plugins(ENTRY_POINTS):
         if name in known:
             continue
@@ -166,9 +171,8 @@ def protocols() -> dict[str, Description]:
 
 def describe(name: str) -> Description:
     """The protocol of that name, or an error that names the nearest."""
-    known = _own()
-    if name in known:
-        return known[name]
+    if name in _own_names():
+        return _own(name)
     if name in plugins(ENTRY_POINTS):
         return _load(name)
     known = protocols()
@@ -179,14 +183,18 @@ def describe(name: str) -> Description:
     raise UsageError(f"there is no protocol {name!r}; {hint}")
 
 
-def _own() -> dict[str, Description]:
-    from .dedos import DESCRIPTION as dedos
-    from .mailbox import DESCRIPTION as mailbox
-    from .newtop import DESCRIPTION as newtop
-    from .rtcast import DESCRIPTION as rtcast
-    from .sequencer import DESCRIPTION as sequencer
+@functools.cache
+def _own_names() -> tuple[str, ...]:
+    """The protocols in this package: every folder is one."""
+    folders = parts(__package__)
+    return (*(name for name in ORDER if name in folders), *(name for name in folders if name not in ORDER))
 
-    return {description.name: description for description in (sequencer, newtop, rtcast, mailbox, dedos)}
+
+def _own(name: str) -> Description:
+    description = part(__package__, name).DESCRIPTION
+    assert isinstance(description, Description), name
+    assert description.name == name
+    return description
 
 
 def _load(name: str) -> Description:

@@ -16,12 +16,14 @@ that there is nothing to add. Stories are pure: they import ``core`` and their o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 Message: TypeAlias = tuple[str, str, int]
 """A message by its group, its sender and its number."""
 Detail: TypeAlias = Mapping[str, Any]
+Step: TypeAlias = tuple["Event", str, str | None]
+"""A step of an explanation: a row, what happened, and why."""
 Sign: TypeAlias = tuple[str, str, str]
 """How a row is drawn: the name of a sign (``lab.draw.marks.SIGNS``), its label, and the label's style."""
 
@@ -108,8 +110,17 @@ class Run(Protocol):
     def least_seq(self, *kinds: str, group: str, sender: str, seq: int | None = None, rank: int | None = None) -> int | None:
         """The least message number among such rows; with ``seq`` or ``rank``, among those with at least this number or rank."""
 
+    def ranks(self, *kinds: str, process: str, group: str, sender: str) -> list[tuple[int, int]]:
+        """Message numbers and ranks of the rows that have a rank, in the order of the process's history."""
+
+    def instants(self, *kinds: str, process: str, group: str) -> list[int]:
+        """When rows of these kinds happened, in the order of the process's history."""
+
     def moment(self, when: int) -> str:
         """A moment as the run's readers count."""
+
+    def moments(self, when: Iterable[int]) -> str:
+        """Moments in order: all of a few, the first and the last of many."""
 
 
 class Story:
@@ -184,6 +195,10 @@ class Story:
         """Rows about a message that do not name it."""
         return []
 
+    def steps(self, message: Message, send: Event, until: int) -> list[Step]:
+        """Steps in the life of a message, from its send on, that are told by rows which do not name it."""
+        return []
+
     def sent_in(self, event: Event) -> str:
         """When in the protocol's own time a message was sent, as the end of a sentence."""
         return ""
@@ -202,8 +217,9 @@ class Story:
         """Why a row says what it says, as far as other rows tell."""
         return None
 
-    def held_up(self, first: Event, naming: Sequence[Event]) -> list[str]:
-        """What kept every process from delivering a message before ``first``; ``naming`` are the rows that name it."""
+    def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
+        """What kept every process from delivering a message between its send and ``first``; ``naming`` are the rows that name
+        it."""
         return []
 
     def waited(self, event: Event, since: int) -> str | None:

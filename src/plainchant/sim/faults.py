@@ -94,7 +94,7 @@ class SimFaults:
         if not process.alive:
             return "gone"
         process.mid_crash = None
-        return "leaving" if process.is_going else "alive"
+        return "leaving" if process.application.is_going else "alive"
 
     async def record(self, processes: Sequence[SimHost], fault: Fault) -> None:
         for host in processes:
@@ -148,10 +148,10 @@ class SimFaults:
 
     def _leave(self, host: SimHost, fault: Fault) -> None:
         _note(host, fault)
-        host.asked_to_leave(fault.group)
+        host.application.asked_to_leave(fault.group)
 
     def _form(self, host: SimHost, fault: Fault) -> None:
-        if fault.group not in host.groups:
+        if fault.group not in host.entered:
             _note(host, fault)
             latest = self._population.latest
             host.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
@@ -163,7 +163,7 @@ class SimFaults:
     def _close(self, host: SimHost, fault: Fault) -> None:
         _note(host, fault)
         self._population.closed(fault.group)
-        host.close(fault.group)
+        host.close_group(fault.group)
 
     def _rename(self, host: SimHost, fault: Fault) -> None:
         _note(host, fault)
@@ -198,7 +198,7 @@ class SimFaults:
         return self._population.groups_of(place)
 
     def entered(self, process: SimHost) -> Mapping[str, None]:
-        return process.groups
+        return process.entered
 
     def joined(self, process: SimHost) -> Mapping[str, Any]:
         return process.joined

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Protocol
 
 from ..core.engine import Engine, Host
-from ..core.model import MS, TRACE_VERSION, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.model import MS, TRACE_VERSION, Form, Join, Met, Packet, UsageError
 from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
@@ -29,7 +29,7 @@ from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing
 from .faults import SimFaults
-from .host import History, SimHost
+from .host import History, Listener, SimHost
 from .kernel import Kernel
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
@@ -114,7 +114,6 @@ class Simulation:
             self._stopped,
             self._entered_by_itself,
             self._renamed,
-            self._agrees,
             room(self.parameters) if room is not None else scenario.network.max_packet,
             self.memory_of,
             self.description.views,
@@ -128,7 +127,6 @@ class Simulation:
         self._entered: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
-        self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
         self._faults = schedule_of(scenario, self.description, self.parameters)
         self._start_detail = self._describe_start()
@@ -217,12 +215,12 @@ class Simulation:
             host.note("fault", describe_fault(fault))
         if host.memory is not None:
             self._begin_in_memory(host, host.memory)
-        attendant = self._attendants[host.me] = Attendant(host, self._application(host))
+        host.application = self._application_side(host)
         host.turn(host.engine.start)
         self._introduce(host)
         for group, how in groups.items():
             self.enter(host, group, how)
-        host.later(attendant.started)
+        host.request(host.application.started)
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         sources = self._attend(host, group)
@@ -234,8 +232,11 @@ class Simulation:
         """The workload of a process in a group that it enters."""
         self._names.pop(group, None)
         self._entered.setdefault(host.base, {})[group] = None
-        sources = self._make_sources(host, group)
-        self._attendants[host.me].attach(group, sources)
+        attendant = host.application
+        if not isinstance(attendant, Attendant):
+            return []
+        sources = self._make_sources(host, group, attendant)
+        attendant.attach(group, sources)
         self._sources += sources
         return sources
 
@@ -249,24 +250,19 @@ class Simulation:
         self._names.pop(new, None)
         self._entered.setdefault(host.base, {}).pop(old, None)
         self._entered[host.base][new] = None
-        self._attendants[host.me].rename(old, new, shift)
+        if isinstance(host.application, Attendant):
+            host.application.rename(old, new, shift)
 
-    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
-        for group in (invitation.group, ""):
-            if group in host.refusing:
-                return f"{host.me} refuses to be in {invitation.group}"
-        return self._attendants[host.me].why_not(invitation)
-
-    def _application(self, host: SimHost) -> Any:
+    def _application_side(self, host: SimHost) -> Listener:
         if isinstance(self._applications, Mapping):
-            return self._applications.get(host.base)
+            return Attendant(host, self._applications.get(host.base))
         application = self._applications(host.me)
         check_application(application, host.me)
-        return application
+        return Attendant(host, application)
 
-    def _make_sources(self, host: SimHost, group: str) -> list[Source]:
+    def _make_sources(self, host: SimHost, group: str, attendant: Attendant) -> list[Source]:
         # One that is back in a group it had left goes on after the last message that got a number.
-        numbering = self._attendants[host.me].numbering[group] = Numbering(host.taken(group))
+        numbering = attendant.numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
             if sends(workload, host.base, group):
@@ -310,14 +306,15 @@ class Simulation:
 
     @property
     def timely(self) -> bool:
-        """Whether who is late on common memory, or whose clock is off, has failed."""
+        """Whether a process that misses a shared-memory deadline, or whose clock is wrong, has failed."""
         return self.description.placement.timely
 
     def _find_agreeing(self) -> tuple[int, int]:
-        elsewhere = self.description.placement.remote(self.parameters)
+        placement = self.description.placement
+        elsewhere = placement.remote(self.parameters)
         processes = (*self.scenario.members, *self.scenario.later)
         clocks = [self.clock(base) for base in processes if base not in elsewhere]
-        return agreeing(clocks, getattr(self.parameters, "skew", 0), self._longest)
+        return agreeing(clocks, placement.skew(self.parameters), self._longest)
 
     @property
     def _longest(self) -> int:

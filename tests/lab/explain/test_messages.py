@@ -47,7 +47,7 @@ class Script:
 
     def start(self, members: str, **parameters: Any) -> None:
         for name in members.split():
-            self.add(0, name, "start", version=1, parameters=parameters)
+            self.add(0, name, "start", version=1, protocol="sequencer", parameters=parameters)
             self.add(0, name, "view", view=1, members=members)
 
     def table(self) -> pa.Table:

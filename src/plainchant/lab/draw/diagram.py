@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...core.words import braces, crash_words, fault_words, listed, moment, short, span
+from ...core.words import braces, crash_words, fault_words, listed, moment, reason, short, span
 from ...protocols.story import Event
-from ..explain.membership import about, given, parts_in, reason, sentence
+from ..explain.membership import about, given, parts_in, sentence
 from ..show import name_of
 from .layout import Layout, Row, message_of
 from .marks import SHEET, SHEETS, SIGNS, TONES, TURN

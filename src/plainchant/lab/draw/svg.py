@@ -109,7 +109,7 @@ class Drawing:
 
 
 def steps_between(low: float, high: float, most: int) -> list[float]:
-    """At most so many round numbers that lie between two.
+    """At most ``most`` round numbers between two.
 
     >>> steps_between(0, 93, 5)
     [0.0, 20.0, 40.0, 60.0, 80.0]

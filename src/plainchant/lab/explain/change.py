@@ -1,4 +1,4 @@
-"""The facts of a view change: who installed the view, what they came from, who went another way, and which rows led to it.
+"""The facts of a view change: the processes that installed the view or another one, the views before, the rows that led to it.
 
 Theory of operation
 -------------------
@@ -30,7 +30,7 @@ _AGREEING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "re
 _EARLIER: Final = ("suspect", "confirm", "remove", "bye")
 """What may concern this change although it stands before the view before."""
 _OF_OTHERS: Final = ("suspect", "refute", "bye", "elect", "sync", "state")
-"""What is told of those who did not come to this view."""
+"""What is told about processes that did not install this view."""
 _LISTED: Final = 10
 
 
@@ -80,7 +80,7 @@ class Change:
 
     @cached_property
     def origins(self) -> list[Event]:
-        """The views that it follows, one for each that somebody came from, the one most came from first."""
+        """The views that it follows, the one with the most common members first."""
         found: dict[Known, list[Event]] = {}
         for event in self.before.values():
             if event is not None:
@@ -140,7 +140,7 @@ class Change:
 
     @cached_property
     def concerned(self) -> list[str]:
-        """Who was in a view before or is in this one."""
+        """Processes that were in a view before or are in this one."""
         return list(dict.fromkeys([*self.own, *self.lost, *self.members]))
 
     # --- what led to it -----------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Change:
         return [event for event in rows if self.is_about(event)] + [event for event in ends if self._is_end(event)]
 
     def _is_end(self, event: Event) -> bool:
-        """Whether it is the end of somebody lost, whenever that was, or of somebody concerned on the way."""
+        """Whether it is the end of a lost member, at any time, or of a concerned process on the way."""
         start, stop = self.stretches.get(event.process, (0, 0))
         return start < event.at < stop or (event.process in self.lost and event.kind == "crash")
 
@@ -203,7 +203,7 @@ class Change:
         return bool(self.parts) and whole(event.detail, "number") in (None, self.number)
 
     def _still_meant(self, event: Event) -> bool:
-        """Whether an earlier row is about somebody lost here, in the same membership, and was not taken back since."""
+        """Whether an earlier row is about a member lost here, in the same membership, and was not taken back since."""
         start, _ = self.stretches[event.process]
         refuted = [
             row

@@ -1,4 +1,4 @@
-"""Sentences about membership: who suspects whom on what evidence, who refutes, what is agreed, removed and brought together.
+"""Sentences about membership: suspicions with their evidence, refutations, agreements, removals and formations.
 
 A row of one of the kinds ``suspect``, ``refute``, ``confirm``, ``remove``, ``bye``, ``form``, ``refused``, ``elect``, ``sync``,
 ``block`` and ``unblock`` becomes what happened and, as far as its ``detail`` has it, because of what. ``docs/explain.md`` lists
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ...core.words import braces, listed, names_in, natural, span, times, whole
+from ...core.words import braces, listed, names_in, natural, reason, span, times, whole
 from ...protocols.story import Event, Story
 
 CONDITIONS: Final = ("view change", "moving", "leaving")
@@ -129,17 +129,6 @@ def given(event: Event, story: Story) -> str | None:
     if story.act(event.kind, event.detail, event.sender) is not None:
         return story.ground(event.kind, event.detail)
     return evidence(event, story) or reason(event.detail)
-
-
-def reason(detail: Mapping[str, Any]) -> str | None:
-    """The reason that a row itself gives."""
-    given = detail.get("reason")
-    for name in ("text", "situation", "why", "reason"):
-        # A protocol's Reason has its sentence inside.
-        value = given.get("text") if name == "text" and isinstance(given, dict) else detail.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return None
 
 
 def evidence(event: Event, story: Story) -> str | None:

@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 
 from ...core.model import UsageError
-from ...core.words import braces, crash_words, listed, span
+from ...core.words import braces, crash_words, listed, reason, span
 from ...protocols.story import Event, Message
 from ..show import summarise
-from .membership import reason
 from .rows import Rows, Told
 from .why import Why
 
@@ -46,7 +45,8 @@ class MessageExplainer:
         self._tell_accepted()
         for event in self._naming:
             self._told.append((event, self._sentence(event), self._because(event)))
-        self._tell_requests()
+        if self._send is not None:
+            self._told += self._story.steps(self._message, self._send, max(event.when for event in self._naming))
         self._tell_gaps()
         self._tell_crashes()
         missing = self._tell_missing()
@@ -129,24 +129,8 @@ class MessageExplainer:
                 waits = f"; the protocol takes it {span(waited)} later" if waited > 0 else ""
                 self._told.append((event, f"{event.process} accepts it from its application{waits}", None))
 
-    def _tell_requests(self) -> None:
-        """The sender's repeated requests, and what became of them where numbers are given."""
-        request = self._why.request_of(self._message)
-        if request is None or self._send is None:
-            return
-        until = max(event.when for event in self._naming)
-        for event in self._rows.find("retransmit", "block", "drop", group=self._group, after=self._send.when, until=until):
-            if event.detail.get("request") != request:
-                continue
-            mine = event.process == self._sender and event.kind == "retransmit"
-            if mine:
-                self._told.append((event, f"{event.process} repeats its request for it (its request {request})", None))
-            elif event.detail.get("process") == self._sender:
-                what = "holds that request back" if event.kind == "block" else "drops that request"
-                self._told.append((event, f"{event.process} {what}", reason(event.detail)))
-
     def _tell_gaps(self) -> None:
-        """Requests for its number in the order, by those who lacked it."""
+        """Requests for its number in the order, by processes that lacked it."""
         if self._send is None:
             return
         for process, delivery in self._delivered.items():
@@ -168,11 +152,11 @@ class MessageExplainer:
             if last is not None and last.kind == "crash" and (self._send is None or last.when >= self._send.when):
                 self._told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
 
-    # --- who did not deliver it ---------------------------------------------------------------------------------------
+    # --- processes that did not deliver it ----------------------------------------------------------------------------
 
     def _expected(self) -> list[str]:
-        """Who might be expected to deliver it: the view in force at its send, or in whose view it was delivered first;
-        without views, whoever is a member of the group or delivers in it."""
+        """Processes that should deliver it: the view in force at its send, or in which it was delivered first;
+        without views, every process that joins the group or delivers in it."""
         events = [self._send] if self._send is not None else []
         events += list(self._delivered.values())[:1]
         for event in events:
@@ -252,7 +236,7 @@ class MessageExplainer:
         return f"; {found[0]}" if found else ""
 
     def _cut_off(self) -> str:
-        """Whether whoever was elected later goes on before the message's place in the order."""
+        """Whether a process that was elected later continues the order before the message's place."""
         ranks = [event.rank for event in self._delivered.values() if event.rank is not None]
         after = min((event.when for event in self._delivered.values()), default=0)
         for event in self._rows.find("elect", group=self._group, after=after):

@@ -1,4 +1,4 @@
-"""What became of a process: how it came into its groups, what its protocol decided, who took it for dead, and how it ended.
+"""What became of a process: how it entered its groups, what its protocol decided, which others suspected it, how it ended.
 
 What happens all the time (sends, deliveries, turns, packets that are asked for and come) is counted in the conclusion; what is
 rare is told, a row that says the same as one before only once, with how often it was said.

@@ -86,7 +86,7 @@ def explainer_of(
         first, last = _stretch(dataset, of_run, message, view, is_global=is_global)
         in_group = pc.field("group").is_valid() & (pc.field("group") == group) & (moment >= first)
         about = about | (in_group & (moment <= last))
-        # Who may not send while a view changes may do so some time after it.
+        # A process that may not send while a view changes may do so some time after it.
         about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (moment <= last + SECOND))
     if message is not None:
         about = about | _own_messages(message)

@@ -11,7 +11,7 @@ particular to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -20,21 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import MS, UsageError
+from ...core.words import listed, times
 from ...protocols import registry
-from ...protocols.story import Event, Message, Story
+from ...protocols.story import Event, Message, Step, Story
 from ..show import decode, moments
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-Told: TypeAlias = list[tuple[Event, str, str | None]]
-"""Steps of an explanation: a row, what happened, and why."""
+Told: TypeAlias = list[Step]
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
     *("members", "deadline", "sent", "rank", "size", "packets", "detail"),
 )
 _NOTHING: Final = -1
+_MOMENTS_MAX: Final = 3
+"""Moments that are named; more are counted."""
 _SAMPLED: Final = 20_000
 """Deliveries from which the usual delay is estimated."""
 
@@ -142,9 +144,26 @@ class Rows:
             found &= self.rank >= rank
         return int(self.seq[found].min()) if found.any() else None
 
+    def ranks(self, *kinds: str, process: str, group: str, sender: str) -> list[tuple[int, int]]:
+        """Message numbers and ranks of the rows that have a rank, in the order of the process's history."""
+        found = self.mask(*kinds, process=process, group=group, sender=sender) & (self.rank >= 0)
+        return list(zip(self.seq[found].tolist(), self.rank[found].tolist(), strict=True))
+
+    def instants(self, *kinds: str, process: str, group: str) -> list[int]:
+        """When rows of these kinds happened, in the order of the process's history."""
+        found: list[int] = self.when[self.mask(*kinds, process=process, group=group)].tolist()
+        return found
+
     def moment(self, when: int) -> str:
         """A moment as the run's readers count."""
         return f"{(when - self.origin) / MS:.3f} ms"
+
+    def moments(self, when: Iterable[int]) -> str:
+        """Moments in order: all of a few, the first and the last of many; empty if there are none."""
+        found = list(when)
+        if len(found) > _MOMENTS_MAX:
+            return f"{times(len(found), 'time')}, from {self.moment(found[0])} to {self.moment(found[-1])}"
+        return "at " + listed(map(self.moment, found)) if found else ""
 
     def processes(self) -> list[str]:
         return sorted(self.names["process"])
@@ -228,8 +247,3 @@ class Rows:
     def last_row(self, process: str) -> Event | None:
         found = np.flatnonzero(self.process == self.code("process", process))
         return self.events(found[-1:])[0] if len(found) else None
-
-
-def ints(values: Sequence[Any]) -> list[int]:
-    """Those of the values that are whole numbers."""
-    return [value for value in values if isinstance(value, int) and not isinstance(value, bool)]

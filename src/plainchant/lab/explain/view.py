@@ -1,4 +1,4 @@
-"""The story of a view change: what set it off, what was agreed, who installed it when, who went another way, how long it took.
+"""A view change explained: what set it off, what was agreed, when processes installed this view or another, how long it took.
 
 ``change`` has the facts, ``membership`` the sentences about single rows. The views of a group, to choose one from, are listed
 here too.
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...core.model import UsageError
 from ...core.names import place_of
-from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
+from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, reason, span, times, whole
 from ...protocols.story import Event
 from . import membership
 from .change import Change, installations, known, variants
@@ -32,7 +32,7 @@ class ViewExplainer:
     """Tells how one view of one group came to be."""
 
     def __init__(self, rows: Rows, why: Why, group: str, number: int, process: str | None = None) -> None:
-        """``process`` says whose view is meant if several go by that number."""
+        """``process`` chooses among several views with that number: the one that it installed."""
         self._rows = rows
         self._why = why
         self._story = why.story
@@ -67,7 +67,7 @@ class ViewExplainer:
         for together in _together(self._change.led_to_it()):
             event = together[0]
             what, because = self._step(together)
-            # Who suspects somebody again has received more of it meanwhile.
+            # A process that suspects another again has received more of it meanwhile.
             key = (event.process, what, whole(event.detail, "last") if event.kind == "suspect" else None)
             if not what or key in seen:
                 continue
@@ -99,7 +99,7 @@ class ViewExplainer:
                 return "", None  # that it is to move says so
             case "drop":
                 # Drops are told only where the protocol says that the change caused them.
-                is_told = "epoch" in str(membership.reason(event.detail))
+                is_told = "epoch" in str(reason(event.detail))
                 what = f"{event.process} drops {event.detail.get('count', 'what it held')}"
                 return what if is_told else "", self._why.clause(event)
         return membership.sentence(event, self._story) or "", self._why.clause(event)
@@ -150,7 +150,7 @@ class ViewExplainer:
                 told.append((row, words, None))
         return told
 
-    # --- who came to it, and with what --------------------------------------------------------------------------------
+    # --- installations ------------------------------------------------------------------------------------------------
 
     def _between(self, event: Event, before: Event) -> Ints:
         """Positions of the group's deliveries at a process between two of its views."""
@@ -169,13 +169,13 @@ class ViewExplainer:
         what += f", after {times(len(places), 'delivery')} in view {before.view}"
         if len(places):
             what += f", the last {self._rows.events(places[-1:])[0].name}"
-        # All who came from the same view have the same reason, which is told once.
+        # All that came from the same view have the same reason, which is told once.
         befores = ((other, self._change.before[other.process]) for other in self._change.installed)
         first = next(other for other, its in befores if its is not None and known(its) == known(before))
         return event, what, self._why.clause(event) if event is first else None
 
     def _other_ways(self) -> Told:
-        """What those who came from a view before installed instead of this one."""
+        """What processes of a view before installed instead of this one."""
         told: Told = []
         for event in self._change.others:
             what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"
@@ -286,7 +286,7 @@ class ViewExplainer:
         return told
 
     def _duration(self, told: Told) -> list[str]:
-        """How long it took from what set it off: the crash of somebody lost, else the first suspicion or request."""
+        """How long it took from what set it off: the crash of a lost member, else the first suspicion or request."""
         change = self._change
         if not self._rows.is_global or not change.origins:
             return []
@@ -315,7 +315,7 @@ class ViewExplainer:
         return [f"{told}."] if told is not None else []
 
     def _blocked(self) -> list[str]:
-        """For how long those who came to it might not send because of it."""
+        """For how long its members were kept from sending because of it."""
         spans = {process: length for process in self._change.own if (length := self._blocked_at(process))}
         if not spans:
             return []
@@ -361,7 +361,7 @@ class ViewExplainer:
         return told
 
     def _atomicity(self) -> list[str]:
-        """Whether those who came from the same view delivered the same in it."""
+        """Whether processes that came from the same view delivered the same in it."""
         return [told for origin in self._change.origins for told in self._same_deliveries(origin)]
 
     def _same_deliveries(self, previous: Event) -> list[str]:

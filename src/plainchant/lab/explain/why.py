@@ -4,15 +4,14 @@ Theory of operation
 -------------------
 Protocols write their reasons into ``detail`` (``text`` is a sentence, ``situation`` a few words); those are simply
 repeated. A delivery has no reason of its own, so it is derived. Its delay has two parts. Until the *first* delivery
-anywhere it is everybody's: the sender had to repeat its request, the message was held back, the group had nobody to
-order it, members had to hold it first. From then on it is this process's own: a packet was missing and was asked for,
-an earlier message was missing, the process was paused or cut off. What rows say is told as a fact; what they only
-suggest is called probable; if they do not even do that, the clause says so.
+anywhere it concerns all processes: the message was held back, the group had no sequencer or changed its view, or what the
+protocol's story tells. From then on it concerns this process: a packet was missing and was asked for, an earlier message was
+missing, the process was paused or partitioned. What rows say is told as a fact; what they only suggest is called probable; if
+they do not even do that, the clause says so.
 
-Conventions that are read where they are kept (and do no harm where they are not): ``retransmit`` with ``first`` and
-``last`` asks for these ranks; ``retransmit``, ``block`` and ``drop`` with ``request`` are about the sender's n-th batch;
-``null`` with ``ack`` acknowledges all ranks up to it; ``elect`` with the stage ``elected``, and ``sync`` until the one
-with ``over``, keep a group from ordering anything.
+Conventions that are read in the rows of any protocol: ``retransmit`` with ``first`` and ``last`` asks for these ranks;
+``elect`` with the stage ``elected``, and ``sync`` until the one with ``over``, keep a group from ordering anything. What else
+delays deliveries of a protocol is in its story.
 """
 
 from __future__ import annotations
@@ -22,13 +21,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
 from ...core.names import place_of
-from ...core.words import braces, fault_words, left_reasons, listed, span, times
-from ...protocols.story import Event, Message
-from .membership import evidence, given, parts_in, reason
-from .rows import Rows, ints
+from ...core.words import braces, fault_words, left_reasons, listed, reason, span
+from ...protocols.story import Event
+from .membership import evidence, given, parts_in
+from .rows import Rows
 
 _NAMED_MAX: Final = 3
 """Moments of the same kind that are named; the rest is counted."""
@@ -45,7 +42,6 @@ class Why:
         self._rows = rows
         self.moment = rows.moment
         self.story = rows.story
-        self._plausible: dict[tuple[str, str], bool] = {}
 
     def clause(self, event: Event) -> str | None:
         """Why this event happened; None if there is nothing to say that its kind does not say."""
@@ -99,10 +95,7 @@ class Why:
             *self._blocked(naming, first.process, sent, first.when),
             *self._no_order(first, sent),
             *(self.faults(first.process, first.sender or "", sent, first.when) if is_late else ()),
-            *self._repeated(first, sent),
-            *self._held(first, sent),
-            *self._resilience(first, sent),
-            *self.story.held_up(first, naming),
+            *self.story.held_up(first, sent, naming),
         ]
         if clauses or not is_late:
             return "; ".join(clauses) or None
@@ -170,7 +163,7 @@ class Why:
         if rank is None:
             return ""
         asked = self._rows.find("retransmit", process=event.process, group=event.group, after=after, until=event.when)
-        return self._moments([row.when for row in asked if _covers(row.detail, rank, rank)])
+        return self._rows.moments([row.when for row in asked if _covers(row.detail, rank, rank)])
 
     def _behind(self, event: Event, since: int) -> tuple[Event | None, str]:
         """Something earlier in the order that was missing (what came free at the same instant begins with it), and when
@@ -188,42 +181,6 @@ class Why:
         """Whether others delivered the head of a burst clearly before: then it, and not the message, was late here."""
         others = [row.when for row in self._rows.naming(head.message) if row.kind == "deliver" and row.at != head.at]
         return bool(others) and self._is_late(event.when - min(others))
-
-    def _repeated(self, first: Event, sent: int) -> Iterator[str]:
-        """The sender asked again for a place in the order."""
-        request = self.request_of(first.message)
-        rows = self._rows.find("retransmit", process=first.sender, group=first.group, after=sent, until=first.when)
-        again = [row for row in rows if request is not None and row.detail.get("request") == request]
-        named = [row for row in rows if row.message == first.message]
-        held = next(self._holds(first, sent), None)
-        # What was repeated while it was held back was repeated for nothing.
-        found = [row for row in again or named if held is None or row.when < held.when]
-        if found:
-            yield f"{first.sender}'s request for it went unanswered and was repeated {self._moments([r.when for r in found])}"
-
-    def _held(self, first: Event, sent: int) -> Iterator[str]:
-        """Who gives numbers kept the request back."""
-        for row in self._holds(first, sent):
-            before = self._before(first.message, row.detail["request"])
-            waiting = f": {before}, which comes before it, had not arrived yet" if before else ""
-            yield f"{row.process} held it back at {self.moment(row.when)} ({reason(row.detail)}){waiting}"
-            return
-
-    def _holds(self, first: Event, sent: int) -> Iterator[Event]:
-        request = self.request_of(first.message)
-        for row in self._rows.find("block", group=first.group, after=sent, until=first.when):
-            if request is not None and row.detail.get("request") == request and row.detail.get("process") == first.sender:
-                yield row
-
-    def _before(self, message: Message, request: int) -> str:
-        """What its sender sent in the batch before, if that was numbered only after this one had been sent."""
-        rows = self._rows
-        group, sender, _ = message
-        own = np.flatnonzero(rows.mask("deliver", process=sender, group=group, sender=sender) & (rows.rank >= 0))
-        ranks = np.unique(rows.rank[own])
-        if not 2 <= request <= len(ranks):
-            return ""
-        return rows.events(own[rows.rank[own] == ranks[request - 2]][:1])[0].name
 
     def _no_order(self, first: Event, sent: int) -> Iterator[str]:
         """An election, a synchronisation or a view change lay in between."""
@@ -244,20 +201,6 @@ class Why:
             why = self._view(row)
             yield f"view {row.view} had to be installed first, at {self.moment(row.when)}{f' ({why})' if why else ''}"
 
-    def _resilience(self, first: Event, sent: int) -> Iterator[str]:
-        """With resilience, others must hold a message before anybody delivers it."""
-        needed = self._rows.parameters.get("resilience")
-        if not isinstance(needed, int) or needed < 1 or first.rank is None:
-            return
-        acknowledged: dict[str, int] = {}
-        for row in self._rows.find("null", group=first.group, after=sent, until=first.when):
-            if row.process != first.process and any(ack >= first.rank for ack in ints([row.detail.get("ack")])):
-                acknowledged.setdefault(row.process, row.when)
-        if acknowledged:
-            who = listed([f"{name} at {self.moment(when)}" for name, when in list(acknowledged.items())[:needed]])
-            others = "1 other member holds" if needed == 1 else f"{needed} other members hold"
-            yield f"with resilience {needed} nobody delivers it before {others} it: acknowledged by {who}"
-
     def faults(self, process: str, other: str, after: int, until: int) -> list[str]:
         """Faults in force in that time that touch the process, or lie between the two."""
         found = [
@@ -276,7 +219,7 @@ class Why:
         ]
 
     def faults_in_force(self, after: int, until: int) -> list[Event]:
-        """Faults with a duration that overlaps this time: until their length is over, or somebody heals the network."""
+        """Faults with a duration that overlaps this time: until their length is over, or the network is healed."""
         return [row for row, ends in self._lasting if row.when <= until and (ends is None or ends > after)]
 
     @cached_property
@@ -293,43 +236,6 @@ class Why:
             ends = row.when + length if isinstance(length, int) else healed[place] if place < len(healed) else None
             found.append((row, ends))
         return found
-
-    def request_of(self, message: Message) -> int | None:
-        """Which of its sender's batches the message travelled in: each batch has one rank, and they come in order.
-
-        None if that cannot be told, as when a sender's numbers of requests run ahead of its messages (fragments).
-        """
-        rows = self._rows
-        group, sender, seq = message
-        own = rows.mask("deliver", process=sender, group=group, sender=sender) & (rows.rank >= 0)
-        mine = own & (rows.seq == seq)
-        if not mine.any():
-            return None
-        if not self._counts_batches(sender, group):
-            return None
-        rank = int(rows.rank[np.flatnonzero(mine)[0]])
-        return len(np.unique(rows.rank[own & (rows.rank <= rank)]))
-
-    def _counts_batches(self, sender: str, group: str) -> bool:
-        """Whether a sender's numbers of requests can be those of its batches: never more than messages taken by then."""
-        if (sender, group) not in self._plausible:
-            rows = self._rows
-            sends = np.sort(rows.when[rows.mask("send", process=sender, group=group)])
-            asked = rows.find("retransmit", process=sender, group=group)
-            self._plausible[sender, group] = all(
-                number <= np.searchsorted(sends, row.when, side="right")
-                for row in asked
-                for number in ints([row.detail.get("request")])
-            )
-        return self._plausible[sender, group]
-
-    def _moments(self, when: Sequence[int]) -> str:
-        """``at A``, ``at A and B``, or the first few and a count."""
-        if not when:
-            return ""
-        if len(when) <= _NAMED_MAX:
-            return "at " + listed(self.moment(each) for each in when)
-        return f"{times(len(when), 'time')}, from {self.moment(when[0])} to {self.moment(when[-1])}"
 
     # --- other kinds --------------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class Worker:
                 self._node.host.note("fault", task.note)
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
-                if self._node.host.memory.timely and abs(task.clock_offset) > getattr(parameters, "skew", 0):
+                if self._node.host.memory.timely and abs(task.clock_offset) > description.placement.skew(parameters):
                     # The clock may have been set while no process ran here. Promises do not cover a process with a wrong clock.
                     self._node.host.note("fault", {"fault": "clock", "timing": True, "offset": task.clock_offset})
             return description.make(host, parameters)

@@ -1,6 +1,6 @@
-"""``dedos``: soft real-time multicast within a node and between nodes (seed 002).
+"""``dedos``: soft real-time multicast within a node and between nodes (paper 002).
 
-Members of a node share mailboxes in common memory; one relay a node speaks to the others; one distributor a group numbers the
+Members of a node share mailboxes in shared memory; one relay per node speaks to the others; one distributor per group numbers the
 messages. Within one node nothing else is needed (``reach = "node"``, appendix C).
 
 Start with ``box`` (what a mailbox is), then ``member``, ``relay``, ``distributor``, ``engine``; ``nodes`` is the membership of

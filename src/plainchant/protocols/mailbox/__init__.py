@@ -1,11 +1,11 @@
-"""``mailbox``: hard real-time multicast through replicated mailboxes in common memory (seed 000).
+"""``mailbox``: hard real-time multicast through replicated mailboxes in shared memory (paper 000).
 
 Members exchange messages through n copies of a mailbox in independent memory modules, of which all but one may fail. The first
 protocol (``first``) tolerates crashes of processes, the second (``second``) timing failures as well, of a minority of the
 receivers and of any senders. Both are timed: an operation on a copy takes no longer than a bound, and everything else follows
 from that (``times``).
 
-Procedures are generators of operations on common memory (:mod:`.core.memory`), so that they read like the seed's and can be
+Procedures are generators of operations on shared memory (:mod:`.core.memory`), so that they read like the paper's and can be
 stopped anywhere. Start with ``times``, then ``sending``, ``first``, ``second``, ``receiving`` (the whole of a Receive),
 ``membership`` (Join, Leave, garbage collection), ``engine``. ``rules`` has what can be taken away, to see what it was for."""
 
@@ -127,6 +127,7 @@ DESCRIPTION = Description(
     placement=Placement(
         memory=layout,
         remote=lambda parameters: parameters.remote,
+        skew=lambda parameters: int(parameters.skew),
         only_send=lambda parameters: frozenset(parameters.senders),
         room=lambda parameters: parameters.room,
     ),

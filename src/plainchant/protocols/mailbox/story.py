@@ -143,7 +143,7 @@ class MailboxStory(Story):
                 found.setdefault(row.process, []).append(row)
         return found
 
-    def held_up(self, first: Event, naming: Sequence[Event]) -> list[str]:
+    def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
         rejected: dict[int, list[Event]] = {}
         for row in (*naming, *self.about(first.message)):
             stamp = whole(row.detail, "stamp")

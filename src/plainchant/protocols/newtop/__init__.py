@@ -1,4 +1,4 @@
-"""``newtop``: Causal Blocks, total and causal order in overlapping groups, flow control (seed 001).
+"""``newtop``: Causal Blocks, total and causal order in overlapping groups, flow control (paper 001).
 
 Macêdo, 1994: messages bear the number of a logical clock, the block counter; messages with one number make up a block, and a
 block is complete when every member is known to have sent all that it will send with that number. Total order waits for

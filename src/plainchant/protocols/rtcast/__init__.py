@@ -1,8 +1,8 @@
-"""``rtcast``: real-time process groups on a logical ring (seed 003).
+"""``rtcast``: real-time process groups on a logical ring (paper 003).
 
-Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; whoever
-misses a message stops, so that those who stay have everything, and messages can be delivered as soon as they come. On top of it,
-admission control guarantees deadlines.
+Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; a
+member that misses a message stops, so that the remaining ones have everything and deliver messages as soon as they come. On top
+of it, admission control guarantees deadlines.
 
 A stack of layers, each of which can be left out (Fig. 8): ``admission`` (section 5), ``clocks`` (Cristian's synchronisation),
 ``gaps`` (overtaking, and the retransmission layer of 4.6), ``ring`` (RTCast itself). Start with ``packets`` and ``interface``
@@ -71,7 +71,7 @@ TIMED = (
     "data packet is lost at most r times, `resends` of them in a turn"
 )
 MEMBERS = 16
-"""Settling is reckoned for a ring of so many; a larger one settles by what its members wait for."""
+"""Ring size for which the settling time is calculated; a larger ring settles by what its members wait for."""
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:

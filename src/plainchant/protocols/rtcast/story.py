@@ -102,7 +102,7 @@ class RingStory(Story):
 
     # --- what a delivery waited for ------------------------------------------------------------------------------------
 
-    def held_up(self, first: Event, naming: Sequence[Event]) -> list[str]:
+    def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
         if self.run.parameters.get("delivery") != "safe":
             return []
         return ["delivery is safe: nobody delivers it before the heartbeats of all members have said that they have it"]

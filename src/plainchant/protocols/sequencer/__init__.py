@@ -1,4 +1,4 @@
-"""``sequencer``: reliable, identically ordered broadcast through one member that numbers everything (seed 004).
+"""``sequencer``: reliable, identically ordered broadcast through one member that numbers everything (paper 004).
 
 Kaashoek, Tanenbaum, Flynn Hummel and Bal, 1989: a member sends its message point-to-point to the sequencer, which numbers
 and broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps in the numbers and ask for what is missing;
