@@ -45,6 +45,16 @@ def test_a_command_loads_only_what_it_needs(arguments: list[str]) -> None:
     assert loaded(f"from plainchant.cli import main\nmain({arguments})") == []
 
 
+def test_a_member_imports_no_story_and_no_laboratory() -> None:
+    code = (
+        "import sys, plainchant; plainchant.join\n"
+        "from plainchant.protocols.registry import protocols; protocols()\n"
+        "print([name for name in sys.modules if name.endswith(('.story', '.exploration')) or name.startswith('plainchant.lab')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -430,7 +430,7 @@ def test_timers_for_now_expire_at_the_end_of_the_turn_once_for_all_its_packets()
             await engine.over.wait()
             assert engine.heard[-1] == "later"
             host.turn(engine.receive, "b", Emit("g", 1))
-            host.cancel_timer(("now",))
+            host.turn(host.cancel_timer, ("now",))
             host.turn_over()
             assert engine.heard[-1] == "packet"
 

@@ -379,7 +379,7 @@ def test_a_protocol_without_common_memory_cannot_spawn() -> None:
         def start(self) -> None:
             self.host.spawn("eager", Waiting()(self.host))
 
-    with pytest.raises(ProtocolError, match="without common memory"):
+    with pytest.raises(ProtocolError, match="without shared memory"):
         run_toy(Eager)
 
 

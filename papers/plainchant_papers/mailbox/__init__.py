@@ -1,6 +1,6 @@
-"""Seed 000, mailboxes: hard real-time reliable multicast through replicated mailboxes in common memory.
+"""Paper 000, mailboxes: hard real-time reliable multicast through replicated mailboxes in shared memory.
 
-``runs`` has runs in which it is written down how long everything takes, ``explored`` small cases that are tried in every way.
+``scripted`` has runs with a script that says how long everything takes, ``explored`` small cases that are tried in every way.
 ``theorems``, ``failures``, ``bounds`` and ``groups`` measure the claims. Start with the table below.
 
 In all runs ds = df = dr = 20, dd = dfd = 10, e = 4 and p = 100 µs, unless a claim says otherwise.
@@ -8,23 +8,14 @@ In all runs ds = df = dr = 20, dd = dfd = 10, e = 4 and p = 100 µs, unless a cl
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from ..claims import FAILS, HOLDS, REMARK, Claim, Context, Measured, Verdict
+from ..claims import FAILS, REMARK, Claim, Paper
 from . import bounds, failures, groups, theorems
 
-SEED: Final = "000"
-
-
-def _claim(
-    number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
-) -> Claim:
-    return Claim(number, SEED, section, claim, how, expected, run)
-
-
+_PAPER: Final = Paper("000")
 CLAIMS: Final[tuple[Claim, ...]] = (
-    _claim(
+    _PAPER.claim(
         81,
         "3.3.3, Theorem 1",
         "The first protocol satisfies consensus, validity, ordering and bounded time.",
@@ -33,7 +24,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         theorems.theorem_1,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         82,
         "3.3.1",
         "An extra delay of e for a copy that was found dead keeps a receiver from overtaking another.",
@@ -42,7 +33,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         theorems.overtaking,
         FAILS,
     ),
-    _claim(
+    _PAPER.claim(
         83,
         "3.4.1",
         "With the first protocol a receiver whose clock is fast can block all communication.",
@@ -50,7 +41,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "none is with the second protocol.",
         failures.early,
     ),
-    _claim(
+    _PAPER.claim(
         84,
         "3.4.1",
         "The first protocol tolerates late timing failures.",
@@ -58,7 +49,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         failures.late,
         FAILS,
     ),
-    _claim(
+    _PAPER.claim(
         85,
         "3.4.3, Theorem 2",
         "The second protocol satisfies consensus, validity, ordering and bounded time.",
@@ -67,7 +58,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         theorems.theorem_2,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         86,
         "3.4.1",
         "The second protocol is correct if t < mu receivers fail, and only then.",
@@ -76,7 +67,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         failures.how_many,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         87,
         "3.4.2",
         "Both decision fields, D and LD, are necessary.",
@@ -84,7 +75,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "D; holds if decisions differ without, never with it, and the explorer finds such a run, too.",
         theorems.decision_field,
     ),
-    _claim(
+    _PAPER.claim(
         88,
         "3.4.1",
         "X = Ds + p + n dd + 2e is long enough for the messages of intact senders.",
@@ -93,14 +84,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         failures.expiry,
         FAILS,
     ),
-    _claim(
+    _PAPER.claim(
         89,
         "4.1, Table",
         "A Send takes n ds + n df at the most.",
         "The longest Sends of bad and of drawn runs, with copies that die; holds if none is longer and the bound is reached.",
         bounds.send,
     ),
-    _claim(
+    _PAPER.claim(
         90,
         "4.1, Table",
         "A Receive takes n (dd + dr + dfd + e), or n (dd + dr + dfd) + p + e, at the most.",
@@ -109,7 +100,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         bounds.receive,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         91,
         "4.1, Table",
         "The delivery latency is Ds + e, or X + e.",
@@ -118,7 +109,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         bounds.latency,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         92,
         "4.1",
         "Times depend linearly on the number of copies, and not on the number of processes.",
@@ -126,14 +117,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "difference, and bounds hold where the memory serves one at a time.",
         bounds.dependence,
     ),
-    _claim(
+    _PAPER.claim(
         93,
         "A.1.1, Claims 1 and 2",
         "From its entry on a receiver has a flag in every message, from its exit on in none.",
         "Look at the flags of all messages written while somebody joins and leaves; holds if none is missing or left over.",
         groups.join_and_leave,
     ),
-    _claim(
+    _PAPER.claim(
         94,
         "A.1.2",
         "Senders with timing failures break Claims 1 and 2; listening in, and keeping messages for Ds + Dr + 2e, mends it.",
@@ -143,7 +134,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         groups.with_timing_failures,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         95,
         "A.2",
         "Through a slave a remote process keeps bounded times, if datagrams do.",

@@ -1,28 +1,19 @@
-"""Seed 003, RTCast: Abdelzaher, Shaikh, Jahanian and Shin, "RTCAST: Lightweight Multicast for Real-Time Process Groups" (1996).
+"""Paper 003, RTCast: Abdelzaher, Shaikh, Jahanian and Shin, "RTCAST: Lightweight Multicast for Real-Time Process Groups" (1996).
 
-``runs`` has rings and how they are looked at, ``variants`` the ring without a rule. ``rotation``, ``crashes``, ``changes``,
+``rings`` has rings and how they are looked at, ``variants`` the ring without a rule. ``rotation``, ``crashes``, ``changes``,
 ``guarantees``, ``schedulability``, ``promises`` and ``delivery`` measure the claims. Start with the table below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from ..claims import FAILS, HOLDS, REMARK, Claim, Context, Measured, Verdict
+from ..claims import FAILS, REMARK, Claim, Paper
 from . import changes, crashes, delivery, guarantees, promises, rotation, schedulability
 
-SEED: Final = "003"
-
-
-def _claim(
-    number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
-) -> Claim:
-    return Claim(number, SEED, section, claim, how, expected, run)
-
-
+_PAPER: Final = Paper("003")
 CLAIMS: Final[tuple[Claim, ...]] = (
-    _claim(
+    _PAPER.claim(
         63,
         "4.1, 4.4",
         "A rotation of the token takes at most the sum of all T + (n - 1) d_max, and T_v for a join slot.",
@@ -31,7 +22,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         rotation.token_rotation,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         64,
         "4.2",
         "A receiver stays if the elimination of who it misses says that it has its last message.",
@@ -39,7 +30,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "nothing is violated, and others would stop without the rule.",
         crashes.false_omission,
     ),
-    _claim(
+    _PAPER.claim(
         65,
         "4.3, Fig. 5",
         "H, which has not heard D, F and G, eliminates F and G only.",
@@ -47,14 +38,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "told, no live member is eliminated or stops, and some would be if all who are silent were.",
         crashes.closure_only,
     ),
-    _claim(
+    _PAPER.claim(
         66,
         "4.3",
         "Membership changes precede all other messages of a token visit.",
         "Look at every turn of runs with crashes, omissions and joins; no ordered packet before a change.",
         crashes.changes_first,
     ),
-    _claim(
+    _PAPER.claim(
         67,
         "4.5",
         "A processor joins without a query round if the ring with it still fits into P.",
@@ -62,14 +53,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "case and one in each of the others, and all get in.",
         changes.no_query,
     ),
-    _claim(
+    _PAPER.claim(
         68,
         "4.5",
         "Keeping P for a while after a crash avoids two updates of it when the member rejoins soon.",
         "Count how often P changes; holds if never for who is back soon, twice for who is not.",
         changes.two_updates,
     ),
-    _claim(
+    _PAPER.claim(
         69,
         "4.6",
         "More retransmissions make receive omissions rarer, and fewer messages can be guaranteed.",
@@ -77,14 +68,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "omission, never more load is admitted, and nothing that was admitted is late.",
         guarantees.more_retransmissions,
     ),
-    _claim(
+    _PAPER.claim(
         70,
         "5",
         "A message is delivered within Delta = (r + 1) P of being sent.",
         "Lose a packet r times on a ring with full turns; the longest delivery is at most (r + 1) P, and nobody stops.",
         guarantees.delivery_time,
     ),
-    _claim(
+    _PAPER.claim(
         71,
         "5, Lemma 1",
         "If at most T of messages comes within any P, each is sent within P.",
@@ -93,7 +84,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         schedulability.lemma_1,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         72,
         "5, Lemma 2",
         "A message meets its deadline if C1, C2 and C3 hold.",
@@ -101,7 +92,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         schedulability.lemma_2,
         FAILS,
     ),
-    _claim(
+    _PAPER.claim(
         73,
         "5, Theorem 1",
         "The sum of C/n being at most T is sufficient for a set of messages, and not necessary.",
@@ -109,7 +100,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "is late, and some that do not have it can always be sent in time.",
         schedulability.theorem_1,
     ),
-    _claim(
+    _PAPER.claim(
         74,
         "8, Lemma 3",
         "The multicast guarantees order.",
@@ -118,7 +109,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         promises.order,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         75,
         "8, Lemma 5",
         "Members that have each other in their views have the same views after the current round.",
@@ -126,14 +117,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "crashed, as in the proof); holds if within P, remark if within (r + 1) P.",
         changes.same_views,
     ),
-    _claim(
+    _PAPER.claim(
         76,
         "8, Lemma 7",
         "What a member sends is delivered by every member of its view that does not crash.",
         "Verify agreement, view-atomicity and views in the runs of claim 74; no violation.",
         promises.atomicity,
     ),
-    _claim(
+    _PAPER.claim(
         77,
         "2",
         "A retransmission delays delivery only at the processor that asked for it.",
@@ -141,7 +132,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "later, and do with safe delivery.",
         delivery.only_the_requester,
     ),
-    _claim(
+    _PAPER.claim(
         78,
         "2",
         "Messages are delivered in one round, where safe delivery, as in Totem, takes two.",
@@ -149,14 +140,14 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "a delay at most, and safe delivery more than one and at most two and a delay.",
         delivery.one_round,
     ),
-    _claim(
+    _PAPER.claim(
         79,
         "6.3",
         "All guaranteed messages make it to all destinations by their deadlines, unless the destination crashed.",
         "Verify deadlines, order and atomicity of runs with r = 0 to 3, packets lost up to r times, and crashes; no violation.",
         guarantees.every_deadline,
     ),
-    _claim(
+    _PAPER.claim(
         80,
         "6.1",
         "RTCast alone, on a broadcast network, keeps order, atomicity and agreement on membership.",

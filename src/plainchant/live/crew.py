@@ -81,7 +81,7 @@ class Crew:
         self._key = key
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
-        self._peers, self._backup = _addresses(places, namespaces, self._description.lans(self._parameters))
+        self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
         self._spares: dict[str, list[Process]] = {}
@@ -213,10 +213,11 @@ class Crew:
 
     def node_of(self, place: str) -> str:
         """The node of a place; empty: there are no nodes."""
-        return self._description.node_of(self._parameters, place) if self._description.node_of is not None else ""
+        node_of = self._description.placement.node_of
+        return node_of(self._parameters, place) if node_of is not None else ""
 
     def processor_of(self, place: str) -> str:
-        return self._description.processor_of(self._parameters, place)
+        return self._description.placement.processor_of(self._parameters, place)
 
     @property
     def all_running(self) -> list[Process]:

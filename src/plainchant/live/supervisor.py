@@ -171,7 +171,7 @@ class _Supervisor:
         self.time_scale = 1.0
         self.key = ""
         self.watch: Watch | None = None
-        self._memory = f"live {os.urandom(8).hex()}" if self._description.memory is not None else ""
+        self._memory = f"live {os.urandom(8).hex()}" if self._description.placement.memory is not None else ""
         self.servers = self._make_servers()
         """The mailbox servers by node; where there are no nodes, under an empty name."""
         self._crew: Crew
@@ -182,10 +182,10 @@ class _Supervisor:
         description, scenario = self._description, self._scenario
         if not self._memory:
             return {}
-        if description.node_of is None:
+        if description.placement.node_of is None:
             return {"": MailboxServer(self._memory)}
         parameters = description.parameters(**scenario.parameters)
-        nodes = dict.fromkeys(description.node_of(parameters, place) for place in (*scenario.members, *scenario.later))
+        nodes = dict.fromkeys(description.placement.node_of(parameters, place) for place in (*scenario.members, *scenario.later))
         return {node: MailboxServer(namespace_of(self._memory, node)) for node in nodes}
 
     async def run(
@@ -355,7 +355,7 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
 
     description = describe(scenario.protocol)
     parameters = description.parameters(**scenario.parameters)
-    copies = description.memory(parameters).copies if description.memory is not None else 0
+    copies = description.placement.copies(parameters)
     units = units_of(description, parameters, scenario)
     drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies, units)
     return dataclasses.replace(

@@ -113,8 +113,8 @@ class Worker:
                 self._node.host.note("fault", task.note)
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
-                if self._node.host.memory.timely and abs(task.clock_offset) > getattr(parameters, "skew", 0):
-                    # It was set while nobody was here, perhaps: nothing is promised to who has a wrong clock.
+                if self._node.host.memory.timely and abs(task.clock_offset) > description.placement.skew(parameters):
+                    # Perhaps it was set before this process started. Promises do not cover a process whose clock is wrong.
                     self._node.host.note("fault", {"fault": "clock", "timing": True, "offset": task.clock_offset})
             return description.make(host, parameters)
 
@@ -137,7 +137,7 @@ class Worker:
                 transport.apply(fault)
             if self._task.calm:
                 transport.calm()
-        if not self._task.enter and node.description.idle:
+        if not self._task.enter and node.description.placement.idle:
             self._spawn(self._serve())
         for group in self._task.enter:
             self._enter(group, forms=self._task.forms)
@@ -386,7 +386,7 @@ class Worker:
         host.note("fault", command.detail)
         if host.memory is not None:
             host.memory.after = _die_while_sending
-        if host.memory is None or self._node.description.node_of is not None:
+        if host.memory is None or self._node.description.placement.node_of is not None:
             for transport in self._transports:
                 transport.doom(lambda reached: die())
 

@@ -60,13 +60,13 @@ class Units:
 
 def units_of(description: Description, parameters: Any, scenario: Scenario) -> Units:
     """The units of a scenario."""
-    node_of = description.node_of
+    node_of = description.placement.node_of
     if node_of is None:
-        return Units(lans=description.lans(parameters))
+        return Units(lans=description.placement.lans(parameters))
     return Units(
         {name: node_of(parameters, name) for name in scenario.members},
-        {name: description.processor_of(parameters, name) for name in scenario.members},
-        description.lans(parameters),
+        {name: description.placement.processor_of(parameters, name) for name in scenario.members},
+        description.placement.lans(parameters),
     )
 
 

@@ -183,7 +183,7 @@ class Injector:
             # A doomed process that has found no broadcast to die in lives on; one that is leaving comes back when it
             # has left.
             host.mid_crash = None
-            host.restart_waits = host.is_going
+            host.restart_waits = host.application.is_going
             return
         self._come(fault, self._population.groups_of(fault.process))
 
@@ -194,7 +194,7 @@ class Injector:
             self._come(fault, groups)
             return
         for group in groups:
-            if group not in host.groups:
+            if group not in host.entered:
                 host.note("fault", describe_fault(fault))
                 self._population.enter(host, group, self._population.contacts(fault.process, group))
 
@@ -207,11 +207,11 @@ class Injector:
         if host is None:
             return
         host.note("fault", describe_fault(fault))
-        host.asked_to_leave(fault.group)
+        host.application.asked_to_leave(fault.group)
 
     def _form(self, fault: Fault) -> None:
         host = self._alive(fault.process)
-        if host is not None and fault.group not in host.groups:
+        if host is not None and fault.group not in host.entered:
             host.note("fault", describe_fault(fault))
             latest = self._population.latest
             host.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
@@ -227,7 +227,7 @@ class Injector:
         if host is not None and fault.group in host.joined:
             host.note("fault", describe_fault(fault))
             self._population.closed(fault.group)
-            host.close(fault.group)
+            host.close_group(fault.group)
 
     def _rename(self, fault: Fault) -> None:
         host = self._alive(fault.process)

@@ -19,7 +19,7 @@ that name the process as source or target apply to it. Partitions and the networ
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
 
-**Several.** Where a protocol has several networks (``Description.lans``), each is a :class:`SimNetwork` with the same settings
+**Several.** Where a protocol has several networks (``Placement.lans``), each is a :class:`SimNetwork` with the same settings
 and its own medium and links; :class:`Networks` is all of them. Faults that name processes are on all, one of kind ``lan`` is on
 one.
 """

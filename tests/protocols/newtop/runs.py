@@ -12,7 +12,7 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from ..runs import Run
 from .by_hand import USUAL

@@ -230,7 +230,7 @@ def _of_disks(summary: LiveSummary) -> list[str]:
 def _of_memory(scenario: Scenario, summary: LiveSummary) -> list[str]:
     """Who ends in good order as the last one leaves nothing; who is killed may."""
     description = describe(scenario.protocol)
-    node_of = description.node_of
+    node_of = description.placement.node_of
     parameters = description.parameters(**scenario.parameters)
     orderly = {
         node_of(parameters, name) if node_of is not None else ""

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import plainchant
 from plainchant.live.keys import Keyring
+from plainchant.live.ports import free_ports
 
 from .plan import Case
-from .processes import BenchError, free_ports
+from .processes import BenchError
 
 MESSAGES: Final = {(32, 65_507): 60_000, (32, 1_400): 20_000, (1_024, 65_507): 6_000}
 """That each member sends, by size and packet."""

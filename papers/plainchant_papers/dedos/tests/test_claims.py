@@ -16,8 +16,9 @@ from plainchant_papers.dedos import cases, hierarchy, installation
 from plainchant_papers.dedos.hierarchy import Cost, Crash, cost_of, ratios, recovery_of, steady
 from plainchant_papers.dedos.installation import BYTES, Installation, model, simulate
 from plainchant_papers.dedos.lemmas import asked_of, between
+from plainchant_papers.dedos.metered import Run
 from plainchant_papers.dedos.network import loads_of, several
-from plainchant_papers.dedos.runs import SMALLEST, Run, frame_time, town
+from plainchant_papers.dedos.towns import SMALLEST, frame_time, town
 from plainchant_papers.page import draw, write
 from plainchant_papers.tests.remembered import Altered, Remembering
 
@@ -40,7 +41,7 @@ def test_the_verdict_is_the_one_on_record(number: int) -> None:
 def test_the_claims_of_seed_002() -> None:
     claims = claims_of("dedos")
     assert [claim.number for claim in claims] == list(range(96, 109))
-    assert {claim.seed for claim in claims} == {"002"}
+    assert {claim.paper for claim in claims} == {"002"}
     assert {claim.number: claim.expected for claim in claims if claim.expected != HOLDS} == {96: REMARK, 102: FAILS, 103: REMARK}
 
 

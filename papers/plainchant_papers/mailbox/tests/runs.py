@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from tests.protocols.runs import Run
 
 from plainchant.core.model import US
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script, ScriptedMemory
-from plainchant_papers.mailbox.runs import PROMISES, message, plan, run
+from plainchant_papers.mailbox.scripted import PROMISES, message, plan, run
+from tests.protocols.runs import Run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from plainchant_papers.mailbox.bounds import drawn, picture_of, received_of, slo
 from plainchant_papers.mailbox.explored import explored_of, small
 from plainchant_papers.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
 from plainchant_papers.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
-from plainchant_papers.mailbox.runs import found_of, message, plan, times
+from plainchant_papers.mailbox.scripted import found_of, message, plan, times
 from plainchant_papers.mailbox.theorems import crashing, line_21, overtaken, pausing, untimely
 from plainchant_papers.page import draw, write
 from plainchant_papers.tests.remembered import Altered, Remembering
@@ -44,7 +44,7 @@ def test_the_verdict_is_the_one_on_record(number: int) -> None:
 def test_the_claims_of_seed_000() -> None:
     claims = claims_of("mailbox")
     assert [claim.number for claim in claims] == list(range(81, 96))
-    assert {claim.seed for claim in claims} == {"000"}
+    assert {claim.paper for claim in claims} == {"000"}
     assert {claim.number: claim.expected for claim in claims if claim.expected != HOLDS} == {
         81: REMARK,
         82: FAILS,

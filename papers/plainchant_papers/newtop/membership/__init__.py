@@ -1,4 +1,4 @@
-"""Chapter 6 of seed 001: membership, claims 40 to 47.
+"""Chapter 6 of paper 001: membership, claims 40 to 47.
 
 ``runs`` has scenarios with failures, ``variants`` the engine without a rule. ``views`` (VC1 to VC3, signatures), ``stability``,
 ``examples`` (6.3.2, 6.3.3, and twenty members that part and meet) and ``blocking`` measure claims; ``costs`` how long view
@@ -7,21 +7,14 @@ changes take, what they cost and what is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from ...claims import HOLDS, REMARK, Claim, Context, Measured, Verdict
+from ...claims import REMARK, Claim, Paper
 from . import blocking, examples, stability, views
 
-
-def _claim(
-    number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
-) -> Claim:
-    return Claim(number, "001", section, claim, how, expected, run)
-
-
+_PAPER: Final = Paper("001")
 CLAIMS: Final[tuple[Claim, ...]] = (
-    _claim(
+    _PAPER.claim(
         40,
         "6.2",
         "VC1: members that do not suspect each other install the same sequence of views.",
@@ -29,7 +22,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "difference, no violation of view-order, no run without an end.",
         views.same_views,
     ),
-    _claim(
+    _PAPER.claim(
         41,
         "6.2",
         "VC2: who crashes or is disconnected leaves the views of those who do not crash.",
@@ -37,7 +30,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "is connected, remark if they have nobody else.",
         views.who_fails_leaves,
     ),
-    _claim(
+    _PAPER.claim(
         42,
         "6.2",
         "VC3: members that install the same two consecutive views deliver the same messages between them.",
@@ -45,7 +38,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "its sender.",
         views.same_messages,
     ),
-    _claim(
+    _PAPER.claim(
         43,
         "6.3.1",
         "Nothing that is stable is ever asked for again.",
@@ -53,7 +46,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "some have if they forget what is complete, or the test would show nothing.",
         stability.nothing_stable,
     ),
-    _claim(
+    _PAPER.claim(
         44,
         "6.3.2",
         "P_r and P_s fail together: m', which P_s sent after m of P_r, is not delivered where m cannot be.",
@@ -61,7 +54,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "message.",
         examples.failed_together,
     ),
-    _claim(
+    _PAPER.claim(
         45,
         "6.3.3",
         "Views of members that suspect each other become disjoint.",
@@ -69,7 +62,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "that part into three come together again.",
         examples.views_get_disjoint,
     ),
-    _claim(
+    _PAPER.claim(
         46,
         "6.4",
         "With signatures concurrent views never intersect.",
@@ -78,7 +71,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         views.disjoint,
         REMARK,
     ),
-    _claim(
+    _PAPER.claim(
         47,
         "6.4",
         "The protocol blocks for less time than one that blocks on every suspicion.",

@@ -28,7 +28,7 @@ from plainchant.scenario.model import Scenario, Workload
 from ...claims import Context, Figure, Series, Table
 from ...observe import Observer
 from ...runs import fault, milliseconds, names, rows_of, views_of
-from .runs import scenario
+from ..structures import scenario
 
 OMEGAS: Final = (100, 150, 250, 400, 600, 1000)
 TAUS: Final = (20, 40, 80, 120, 160, 200)
@@ -121,8 +121,7 @@ class _Words(Observer):
 def change_of(crash: Crash) -> Change:
     run = crash.run()
     observer = _Words()
-    _, trace = observer.run(run)
-    table = trace.table()
+    _, table = observer.run(run)
     crashed = {one.process for one in run.fault}
     at = run.fault[0].at
     survivors = [name for name in run.members if name not in crashed]

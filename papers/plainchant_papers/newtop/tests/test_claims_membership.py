@@ -16,11 +16,11 @@ from plainchant_papers.newtop.membership import costs
 from plainchant_papers.newtop.membership.blocking import blocked_of, one_crash, one_cut
 from plainchant_papers.newtop.membership.costs import Change, Crash, change_of, expected_copies, expected_words
 from plainchant_papers.newtop.membership.examples import Five, Parting, Together, five, part_and_meet, together
-from plainchant_papers.newtop.membership.runs import ORDERS, faulty_run
 from plainchant_papers.newtop.membership.stability import asked_of
 from plainchant_papers.newtop.membership.variants import VARIANTS
 from plainchant_papers.newtop.membership.views import Checked, alone, check, gone_of, lasting
-from plainchant_papers.observe import Observer
+from plainchant_papers.newtop.structures import ORDERS, faulty_run
+from plainchant_papers.observe import trace_of
 from plainchant_papers.page import draw
 from plainchant_papers.tests.remembered import Altered, Remembering
 
@@ -110,8 +110,7 @@ def test_claim_46_holds_if_counts_never_repeat_and_fails_if_signatures_do() -> N
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_random_runs_keep_what_the_protocol_promises(order: str) -> None:
-    _, trace = Observer().run(faulty_run(3, order))
-    result = verify(trace.table())
+    result = verify(trace_of(faulty_run(3, order))[1])
     assert result.verdict == "holds", result.violations[0]
 
 

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
-from tests.protocols.runs import Run
 
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, SECOND, Duration, Packet, ProcessId
@@ -16,7 +15,8 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
+from tests.protocols.runs import Run
 
 from .variants import Maker
 

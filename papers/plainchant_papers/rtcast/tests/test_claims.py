@@ -15,14 +15,15 @@ from plainchant.lab.errors import LabError
 from plainchant.scenario.model import Workload
 from plainchant_papers import claims_of
 from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured
+from plainchant_papers.observe import trace_of
 from plainchant_papers.page import draw
 from plainchant_papers.rtcast import changes, schedulability
 from plainchant_papers.rtcast.changes import LATE, SOON, Crash, entered_of, noticed_of
 from plainchant_papers.rtcast.crashes import eliminated_of, fig_5, one_crash, stayed_of, turns_of
 from plainchant_papers.rtcast.guarantees import Load, Slow, admitted_of, delayed_of, on_time
 from plainchant_papers.rtcast.promises import MINIMAL, overtaking_of
+from plainchant_papers.rtcast.rings import instrumented, ring, times_of
 from plainchant_papers.rtcast.rotation import SITUATIONS, Full, rotation_of
-from plainchant_papers.rtcast.runs import instrumented, ring, times_of, trace_of
 from plainchant_papers.rtcast.schedulability import Message, P, Piece, Sent, flow, possible, served
 from plainchant_papers.rtcast.variants import VARIANTS, variant
 from plainchant_papers.tests.remembered import Altered, Remembering
@@ -51,7 +52,7 @@ def test_the_verdict_is_the_one_on_record(number: int) -> None:
 def test_the_claims_of_seed_003() -> None:
     claims = claims_of("rtcast")
     assert [claim.number for claim in claims] == list(range(63, 81))
-    assert {claim.seed for claim in claims} == {"003"}
+    assert {claim.paper for claim in claims} == {"003"}
     assert {claim.number: claim.expected for claim in claims if claim.expected != HOLDS} == {
         63: REMARK,
         71: REMARK,

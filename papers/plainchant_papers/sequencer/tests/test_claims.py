@@ -14,6 +14,7 @@ from plainchant.trace import TraceBuffer
 from plainchant_papers import claims_of
 from plainchant_papers.claims import FAILS, HOLDS, Context, Measured
 from plainchant_papers.sequencer.baselines import BASELINES
+from plainchant_papers.sequencer.broadcasts import Counts, baseline, count
 from plainchant_papers.sequencer.ethernet import (
     FIG_6,
     FIG_7_DELAY,
@@ -25,7 +26,6 @@ from plainchant_papers.sequencer.ethernet import (
     perform,
     scenario_of,
 )
-from plainchant_papers.sequencer.runs import Counts, baseline, count
 from plainchant_papers.tests.remembered import Altered, Remembering
 
 LONG = frozenset({5, 6, 8, 9, 10, 12, 13, 14, 15, 21, 22})

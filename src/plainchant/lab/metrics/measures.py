@@ -473,7 +473,7 @@ class _Run:
         modules = {each.module for each in details if each.fault == "module"}
         known = registry.protocols()
         protocols = {self._detail(row).protocol for row in self._rows_of("start")}
-        if not late and not modules and not any(known[name].memory is not None for name in protocols if name in known):
+        if not late and not modules and not any(known[name].placement.memory is not None for name in protocols if name in known):
             return {}
         return {"timing_faults": sum(max(each.count or 1, 1) for each in late), "module_crashes": len(modules)}
 

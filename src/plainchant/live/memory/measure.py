@@ -27,6 +27,7 @@ import msgspec
 
 from ...core.model import MS, US
 from ...group import Group
+from ...protocols.mailbox import DESCRIPTION
 from ..node import Node
 from ..transport import Address
 from .segments import CommonMemoryError
@@ -152,7 +153,7 @@ async def take_part(task: Task) -> dict[str, array[int]]:
         readings.setdefault(name, array("q")).append(took)
 
     given = parameters(task.copies, task.size)
-    async with Node(protocol="mailbox", me=task.me, peers=task.peers, parameters=given, memory=task.memory) as node:
+    async with Node(description=DESCRIPTION, me=task.me, peers=task.peers, parameters=given, memory=task.memory) as node:
         group = await node.enter(_GROUP, tuple(task.peers), START_SECONDS, {})
         assert node.host.memory is not None
         node.host.memory.meter = meter

@@ -1,4 +1,4 @@
-"""``plainchant chaos``: what it plans, prints and writes, and how it ends. The rounds themselves are in ``tests/live/chaos``."""
+"""``plainchant chaos``: what it plans, prints and writes, and how it ends. The rounds themselves are in ``test_rounds``."""
 
 from __future__ import annotations
 

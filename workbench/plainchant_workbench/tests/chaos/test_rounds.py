@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.live.test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
 
 from plainchant.cli.live import LiveResult
 from plainchant.core.model import MS, Duration
@@ -39,6 +38,7 @@ from plainchant_workbench.chaos.figures import Figure
 from plainchant_workbench.chaos.plan import DIETS, Round
 from plainchant_workbench.chaos.rounds import Result, run_round
 from plainchant_workbench.chaos.trend import Trend
+from tests.live.test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
 
 __all__ = ["started"]
 
