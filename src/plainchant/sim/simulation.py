@@ -105,11 +105,12 @@ class Simulation:
         self.memories = self._make_memories(watch)
         """Common memory by node; where there are no nodes, under an empty name."""
         room = self.description.room
+        sends = self._kernel.sends = SendTimes(self.hosts)
         self._world = World(
             scenario.seed,
             self._kernel,
             self._networks,
-            SendTimes(self.hosts),
+            sends,
             self._stopped,
             self._entered_by_itself,
             self._renamed,
