@@ -23,6 +23,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .model import UsageError
@@ -85,6 +86,23 @@ def plugins(group: str) -> Mapping[str, Plugin]:
         else:
             found[entry.name] = dataclasses.replace(before, rivals=(*before.rivals, _distribution(entry)))
     return found
+
+
+@functools.cache
+def subpackages(package: str) -> tuple[str, ...]:
+    """Names of the packages in a package, in alphabetical order. A process looks once; nothing is imported.
+
+    >>> "sequencer" in subpackages("plainchant.protocols")
+    True
+    """
+    from pkgutil import iter_modules
+
+    return tuple(sorted(module.name for module in iter_modules(import_module(package).__path__) if module.ispkg))
+
+
+def subpackage(package: str, name: str) -> ModuleType:
+    """Imports one of them."""
+    return import_module(f"{package}.{name}")
 
 
 def load(group: str, name: str, what: str, extra: str) -> Any:

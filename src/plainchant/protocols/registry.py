@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.engine import Engine, Host
 from ..core.memory import Layout
 from ..core.model import GroupId, Packet, ProcessId, UsageError
-from ..core.plugins import PluginError, PluginWarning, plugins
+from ..core.plugins import PluginError, PluginWarning, plugins, subpackage, subpackages
 
 if TYPE_CHECKING:
     from .exploration import Exploration
     from .story import Story
 
+_ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
+"""The order in which people should meet our protocols; others follow by name."""
 DEFAULT_PROTOCOL: Final = "sequencer"
 """The protocol of a node or a run that names none."""
 
@@ -168,9 +170,8 @@ def protocols() -> dict[str, Description]:
 
 def describe(name: str) -> Description:
     """The protocol of that name, or an error that names the nearest."""
-    known = _own()
-    if name in known:
-        return known[name]
+    if name in subpackages(__package__):
+        return _own_description(name)
     if name in plugins(ENTRY_POINTS):
         return _load(name)
     known = protocols()
@@ -181,14 +182,24 @@ def describe(name: str) -> Description:
     raise UsageError(f"there is no protocol {name!r}; {hint}")
 
 
-def _own() -> dict[str, Description]:
-    from .dedos import DESCRIPTION as dedos
-    from .mailbox import DESCRIPTION as mailbox
-    from .newtop import DESCRIPTION as newtop
-    from .rtcast import DESCRIPTION as rtcast
-    from .sequencer import DESCRIPTION as sequencer
+def known(name: object) -> Description | None:
+    """The protocol that a trace names; None if it names none, or one that cannot be used here."""
+    try:
+        return describe(name) if isinstance(name, str) else None
+    except UsageError:
+        return None
 
-    return {description.name: description for description in (sequencer, newtop, rtcast, mailbox, dedos)}
+
+def _own() -> dict[str, Description]:
+    """Our protocols by name: every folder beside this module is one."""
+    found = subpackages(__package__)
+    names = (*(name for name in _ORDER if name in found), *(name for name in found if name not in _ORDER))
+    return {name: _own_description(name) for name in names}
+
+
+def _own_description(name: str) -> Description:
+    description: Description = subpackage(__package__, name).DESCRIPTION
+    return description
 
 
 def _load(name: str) -> Description:
@@ -203,6 +214,6 @@ def _load(name: str) -> Description:
 
 
 def story_of(name: object) -> type[Story]:
-    """The story of the protocol that a trace names; the plain one if it names none, or one that is not known here."""
-    description = protocols().get(name) if isinstance(name, str) else None
+    """The story of the protocol that a trace names; the plain one if it names none, or one that cannot be used here."""
+    description = known(name)
     return description.story() if description is not None else _plain_story()
