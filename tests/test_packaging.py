@@ -133,6 +133,23 @@ def test_the_ten_lines_of_the_readme_run_alone(alone: Environment, tmp_path: Pat
     modules = imported(alone, ten_lines(), tmp_path)
     assert "plainchant.live.node" in modules
     assert_light(modules)
+    assert "importlib.metadata" not in modules  # nothing was looked up: it takes a tenth of a second
+
+
+LIBRARY = ("core", "layers", "group", "protocols", "live", "blocks", "sim", "scenario", "trace")
+ARROW = {"collect", "fact", "following", "importing", "reader", "schema", "validation", "writer"}
+"""Modules of ``trace`` that need the extra ``cli``."""
+
+
+def test_the_library_is_imported_alone_except_what_handles_tables(alone: Environment, tmp_path: Path) -> None:
+    source = ROOT / "src"
+    names = set()
+    for path in source.glob("plainchant/*/**/*.py"):
+        parts = path.relative_to(source).with_suffix("").parts
+        if parts[1] in LIBRARY and not (parts[1] == "trace" and parts[2] in ARROW):
+            names.add(".".join(parts).removesuffix(".__init__"))
+    assert len(names) > 100
+    assert_light(imported(alone, "".join(f"import {name}\n" for name in sorted(names)), tmp_path))
 
 
 SIMULATION = """

@@ -34,11 +34,11 @@ from plainchant.core.memory import (
 )
 from plainchant.core.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.group import Group
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
+from plainchant.live.ports import free_addresses
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 
@@ -802,7 +802,7 @@ def test_members_elsewhere_are_refused_unless_somebody_acts_for_them(shared: Pat
         here = free_addresses(["a", "b"])
         async with Node(me="b", peers=here, description=remote, memory="x") as mine:
             mine._begin({"g": ("b",)})
-            with pytest.raises(ProtocolError, match="no common memory"):
+            with pytest.raises(ProtocolError, match="without shared memory"):
                 mine.host.spawn("p", iter(()))  # type: ignore[arg-type]
 
     run(main())

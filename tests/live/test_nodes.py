@@ -12,9 +12,9 @@ import pytest
 from plainchant import Node
 from plainchant.core.engine import Engine, Host
 from plainchant.core.model import MS, Packet, ProcessId, Reason, UsageError
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server
 from plainchant.live.memory.server import mailboxes, namespace_of
+from plainchant.live.ports import free_addresses
 from plainchant.protocols.registry import Description, Placement
 from plainchant.trace import read
 from plainchant.trace.collect import collect

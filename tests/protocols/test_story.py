@@ -10,7 +10,6 @@ from typing import ClassVar
 import pytest
 
 from plainchant import protocols
-from plainchant.core import plugins
 from plainchant.core.model import UsageError
 from plainchant.lab.draw.diagram import diagram
 from plainchant.lab.draw.timing import timing_diagram
@@ -153,7 +152,7 @@ def test_a_new_folder_is_a_new_protocol(tmp_path: Path, monkeypatch: pytest.Monk
         "from ..story import Story\nclass Chorale(Story):\n    def place(self, event):\n        return ', in four voices'\n"
     )
     monkeypatch.setattr(protocols, "__path__", [*protocols.__path__, str(tmp_path)])
-    plugins.subpackages.cache_clear()
+    registry._own_names.cache_clear()
     try:
         assert list(registry.protocols())[:5] == ["sequencer", "newtop", "rtcast", "mailbox", "dedos"]
         assert "chorale" in registry.protocols()
@@ -163,6 +162,6 @@ def test_a_new_folder_is_a_new_protocol(tmp_path: Path, monkeypatch: pytest.Monk
         life = Explainer(trace.table()).message((sends[0]["group"], sends[0]["sender"], sends[0]["seq"]))
         assert any(step.what.endswith(", in four voices") for step in life.steps)
     finally:
-        plugins.subpackages.cache_clear()
+        registry._own_names.cache_clear()
         for name in ("chorale", "chorale.story"):
             sys.modules.pop(f"plainchant.protocols.{name}", None)

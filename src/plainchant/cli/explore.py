@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,8 @@ from ..sim.explore.search import Result, replay
 from ..sim.explore.search import explore as search
 from ..sim.explore.story import timeline, write
 from .console import EXIT_UNEXPECTED, guarded
-from .output import refuse_occupied, staged
+from .options import JsonOption
+from .output import json_text, refuse_occupied, staged
 
 _PROGRESS_SECONDS = 5.0
 
@@ -100,7 +100,7 @@ def explore(
     promise: Annotated[
         str, typer.Option(help="Look for a run that breaks this promise, whatever others it breaks.", show_default=False)
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="New directory for the trace of a run that breaks a promise.")
     ] = None,
@@ -155,7 +155,7 @@ def explore(
             with staged(trace) as directory, TraceWriter(directory) as writer:
                 write(world, writer)
     if as_json:
-        print(json.dumps(_document(found, lines), indent=2, ensure_ascii=False))
+        print(json_text(_document(found, lines)), end="")
     else:
         _tell(case, found, lines)
     if found.violation is not None:

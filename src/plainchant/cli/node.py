@@ -18,6 +18,7 @@ from ..group import Group, GroupError, Halted, JoinTimeout
 from ..live.config import EXAMPLE, NodeConfig, load_config
 from ..live.pipe import UNREAD, Format, Input, JsonLines, Output, OutputClosed, Text, pass_in, pass_out
 from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded
+from .options import SetOption
 
 EXIT_NOT_LET_IN: Final = 3
 _STANDARD_INPUT: Final = 0
@@ -50,10 +51,7 @@ def node(
         typer.Option(metavar="FILE", help="The group's key: every packet is sealed. See `plainchant key`.", show_default=False),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Run where other machines reach us, without a key.")] = False,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed.", show_default=False),
-    ] = None,
+    sets: SetOption = None,
     example: Annotated[bool, typer.Option("--example", help="Print a configuration to begin with and exit.")] = False,
 ) -> None:
     """Be a member of a group: lines from standard input are sent to it, what it delivers comes out.

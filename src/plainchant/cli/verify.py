@@ -18,7 +18,7 @@ from ..lab.properties.reference import require_known
 from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
-from .output import write_whole
+from .output import json_text, write_or_print
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 from .verdict import print_outcomes, print_violations
 
@@ -78,10 +78,10 @@ def verify(
         described = None if violations is not None else MAX_SHOWN
         found = verify_on_spark(spark, paths, properties or None, most=described, progress=progress)
     if json_file is not None:
-        _write(json_file, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+        write_or_print(json_file, json_text(found.to_json()))
     if violations is not None:
         if violations.suffix == ".jsonl":
-            _write(violations, "".join(json.dumps(v.to_json(), ensure_ascii=False) + "\n" for v in found.violations))
+            write_or_print(violations, "".join(json.dumps(v.to_json(), ensure_ascii=False) + "\n" for v in found.violations))
         else:
             import pyarrow.parquet as pq
 
@@ -125,13 +125,6 @@ def _bytes(paths: list[str]) -> int:
         filesystem, files = find_files(path)
         total += sum(info.size or 0 for info in filesystem.get_file_info(files))
     return total
-
-
-def _write(file: Path, text: str) -> None:
-    if str(file) == "-":
-        print(text, end="")
-        return
-    write_whole(file, text)
 
 
 @contextlib.contextmanager

@@ -292,7 +292,7 @@ class Node:
                 refusals=self._refusals,
             )
             if self._sealed is not None:
-                self._host.place_at = self._sealed.place_at
+                self._host.gate.place_at = self._sealed.place_at
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place,

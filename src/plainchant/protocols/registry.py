@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -17,14 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.engine import Engine, Host
 from ..core.memory import Layout
 from ..core.model import GroupId, Packet, ProcessId, UsageError
-from ..core.plugins import PluginError, PluginWarning, plugins, subpackage, subpackages
+from ..core.plugins import PluginError, PluginWarning, part, parts, plugins
 
 if TYPE_CHECKING:
     from .exploration import Exploration
     from .story import Story
 
-_ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
-"""The order in which people should meet our protocols; others follow by name."""
 DEFAULT_PROTOCOL: Final = "sequencer"
 """The protocol of a node or a run that names none."""
 
@@ -148,6 +147,8 @@ def _plain_story() -> type[Story]:
     return Story
 
 
+ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
+"""The order in which people should meet the protocols of this package; others follow in alphabetical order."""
 ENTRY_POINTS: Final = "plainchant.protocols"
 """Installed distributions declare their protocols here: name -> :class:`Description`."""
 
@@ -157,7 +158,7 @@ def protocols() -> dict[str, Description]:
 
     A protocol that cannot be loaded is left out with a warning; :func:`describe` raises the error.
     """
-    known = _own()
+    known = {name: _own(name) for name in _own_names()}
     for name in plugins(ENTRY_POINTS):
         if name in known:
             continue
@@ -170,8 +171,8 @@ def protocols() -> dict[str, Description]:
 
 def describe(name: str) -> Description:
     """The protocol of that name, or an error that names the nearest."""
-    if name in subpackages(__package__):
-        return _own_description(name)
+    if name in _own_names():
+        return _own(name)
     if name in plugins(ENTRY_POINTS):
         return _load(name)
     known = protocols()
@@ -182,23 +183,17 @@ def describe(name: str) -> Description:
     raise UsageError(f"there is no protocol {name!r}; {hint}")
 
 
-def known(name: object) -> Description | None:
-    """The protocol that a trace names; None if it names none, or one that cannot be used here."""
-    try:
-        return describe(name) if isinstance(name, str) else None
-    except UsageError:
-        return None
+@functools.cache
+def _own_names() -> tuple[str, ...]:
+    """The protocols in this package: every folder is one."""
+    folders = parts(__package__)
+    return (*(name for name in ORDER if name in folders), *(name for name in folders if name not in ORDER))
 
 
-def _own() -> dict[str, Description]:
-    """Our protocols by name: every folder beside this module is one."""
-    found = subpackages(__package__)
-    names = (*(name for name in _ORDER if name in found), *(name for name in found if name not in _ORDER))
-    return {name: _own_description(name) for name in names}
-
-
-def _own_description(name: str) -> Description:
-    description: Description = subpackage(__package__, name).DESCRIPTION
+def _own(name: str) -> Description:
+    description = part(__package__, name).DESCRIPTION
+    assert isinstance(description, Description), name
+    assert description.name == name
     return description
 
 
@@ -211,6 +206,14 @@ def _load(name: str) -> Description:
     if loaded.name != name:
         raise plugin.error(f"its description has the name {loaded.name!r}; use one name for both")
     return loaded
+
+
+def known(name: object) -> Description | None:
+    """The protocol that a trace names; None if it names none, or one that cannot be used here."""
+    try:
+        return describe(name) if isinstance(name, str) else None
+    except UsageError:
+        return None
 
 
 def story_of(name: object) -> type[Story]:

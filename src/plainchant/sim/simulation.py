@@ -17,23 +17,24 @@ from random import Random
 from typing import Any, Protocol
 
 from ..core.engine import Engine, Host
-from ..core.model import MS, TRACE_VERSION, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.model import MS, TRACE_VERSION, Form, Join, Met, Packet, UsageError
 from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe
-from ..scenario.model import Fault, Scenario, Workload, groups_ever
+from ..scenario.faults import Injector, describe_fault, schedule_of
+from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ..scenario.traffic import sends
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
-from .clocks import ProcessClock, agreeing, clock_of
-from .faults import draw_faults, units_of
-from .host import History, SimHost
-from .inject import Injector
+from .clocks import ProcessClock, agreeing
+from .faults import SimFaults
+from .host import History, Listener, SimHost
 from .kernel import Kernel
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
 from .sends import SendTimes
-from .summary import Summary, describe_fault
+from .summary import Summary
 from .workload import Numbering, Source
 from .world import World
 
@@ -101,7 +102,7 @@ class Simulation:
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
-        self._injector = Injector(self._kernel, self._networks, self, middle, scenario.random, halted)
+        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), scenario.random, halted)
         self.memories = self._make_memories(watch)
         """Common memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
@@ -113,7 +114,6 @@ class Simulation:
             self._stopped,
             self._entered_by_itself,
             self._renamed,
-            self._agrees,
             room(self.parameters) if room is not None else scenario.network.max_packet,
             self.memory_of,
             self.description.views,
@@ -127,11 +127,8 @@ class Simulation:
         self._entered: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
-        self._attendants: dict[str, Attendant] = {}
         self._sources: list[Source] = []
-        copies = self.description.placement.copies(self.parameters)
-        units = units_of(self.description, self.parameters, scenario)
-        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies, units))
+        self._faults = schedule_of(scenario, self.description, self.parameters)
         self._start_detail = self._describe_start()
         unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
@@ -163,17 +160,13 @@ class Simulation:
 
     def clock(self, base: str) -> ProcessClock:
         if base not in self._clocks:
-            self._clocks[base] = clock_of(base, self.scenario.clock)
+            given = clock_of(base, self.scenario.clock)
+            self._clocks[base] = ProcessClock(given.offset, given.drift)
         return self._clocks[base]
 
     def groups_of(self, base: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all, unless it is there to serve."""
-        if base in self._entered:
-            groups = tuple(self._entered[base])
-        else:
-            groups = tuple(group for group, members in self.groups.items() if base in members)
-            if not groups and base not in self.scenario.members:
-                groups = tuple(self.groups)
+        """The groups that a place's next process enters: those of the process before, by their present names."""
+        groups = tuple(self._entered[base]) if base in self._entered else first_groups(base, self.groups, self.scenario.members)
         if not self._names:
             return groups
         return tuple(dict.fromkeys(name for group in groups if (name := self._name_now(group))))
@@ -222,12 +215,12 @@ class Simulation:
             host.note("fault", describe_fault(fault))
         if host.memory is not None:
             self._begin_in_memory(host, host.memory)
-        attendant = self._attendants[host.me] = Attendant(host, self._application(host))
+        host.application = self._application_side(host)
         host.turn(host.engine.start)
         self._introduce(host)
         for group, how in groups.items():
             self.enter(host, group, how)
-        host.later(attendant.started)
+        host.request(host.application.started)
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         sources = self._attend(host, group)
@@ -239,8 +232,11 @@ class Simulation:
         """The workload of a process in a group that it enters."""
         self._names.pop(group, None)
         self._entered.setdefault(host.base, {})[group] = None
-        sources = self._make_sources(host, group)
-        self._attendants[host.me].attach(group, sources)
+        attendant = host.application
+        if not isinstance(attendant, Attendant):
+            return []
+        sources = self._make_sources(host, group, attendant)
+        attendant.attach(group, sources)
         self._sources += sources
         return sources
 
@@ -254,27 +250,22 @@ class Simulation:
         self._names.pop(new, None)
         self._entered.setdefault(host.base, {}).pop(old, None)
         self._entered[host.base][new] = None
-        self._attendants[host.me].rename(old, new, shift)
+        if isinstance(host.application, Attendant):
+            host.application.rename(old, new, shift)
 
-    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
-        for group in (invitation.group, ""):
-            if group in host.refusing:
-                return f"{host.me} refuses to be in {invitation.group}"
-        return self._attendants[host.me].why_not(invitation)
-
-    def _application(self, host: SimHost) -> Any:
+    def _application_side(self, host: SimHost) -> Listener:
         if isinstance(self._applications, Mapping):
-            return self._applications.get(host.base)
+            return Attendant(host, self._applications.get(host.base))
         application = self._applications(host.me)
         check_application(application, host.me)
-        return application
+        return Attendant(host, application)
 
-    def _make_sources(self, host: SimHost, group: str) -> list[Source]:
+    def _make_sources(self, host: SimHost, group: str, attendant: Attendant) -> list[Source]:
         # One that is back in a group it had left goes on after the last message that got a number.
-        numbering = self._attendants[host.me].numbering[group] = Numbering(host.taken(group))
+        numbering = attendant.numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
-            if _sends(workload, host.base, group):
+            if sends(workload, host.base, group):
                 random = self._stream(f"workload/{host.me}/{group}/{number}")
                 duration = self.scenario.duration
                 sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
@@ -350,7 +341,7 @@ class Simulation:
             host.note("fault", {"fault": "clock", "timing": True, "offset": clock.offset, "drift": clock.drift})
 
     def _stopped(self, host: SimHost) -> None:
-        self._injector.stopped(host)
+        self._injector.gone(host.base, host, halted=host.end.state == "halted")
         if host.memory is not None:
             host.memory.stopped(host)
 
@@ -480,7 +471,3 @@ class Simulation:
 def run_scenario(scenario: Scenario, trace: Trace, *, run: str = "r0") -> Summary:
     """Runs a scenario once, into a trace."""
     return Simulation(scenario, trace=trace, run=run).run()
-
-
-def _sends(workload: Workload, base: str, group: str) -> bool:
-    return (not workload.senders or base in workload.senders) and workload.group in ("", group)

@@ -29,6 +29,7 @@ from ...core.model import MS, US
 from ...group import Group
 from ...protocols.mailbox import DESCRIPTION
 from ..node import Node
+from ..ports import free_addresses
 from ..transport import Address
 from .segments import CommonMemoryError
 from .server import MailboxServer
@@ -89,8 +90,6 @@ class Measurement(msgspec.Struct, frozen=True):
 
 def measure(*, copies: int, size: int, seconds: float, processes: int = 3) -> Measurement:
     """Lets processes work on real segments for so long, and returns what they have measured."""
-    from ..crew import free_addresses
-
     server = MailboxServer(f"doctor {os.urandom(8).hex()}")
     places = [f"p{number}" for number in range(1, processes + 1)]
     peers = free_addresses(places)

@@ -1,4 +1,4 @@
-"""One member of a live scenario, as a process: ``python -m plainchant.live.worker``.
+"""One member of a live scenario, as a process: ``python -m plainchant.live.scenarios.worker``.
 
 Theory of operation
 -------------------
@@ -6,8 +6,8 @@ The worker reads its task and then commands from standard input and reports on s
 application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and a
 reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end.
 
-A process that is to die in the middle of a broadcast, or after so many events, kills itself, with the signal that nobody can
-catch. One whose supervisor is gone (standard input ends, or on Linux the parent dies) dies at once: nobody would end it.
+A process that is to die in the middle of a broadcast, or after its k-th event, kills itself with SIGKILL. One whose supervisor
+is gone (standard input ends, or on Linux the parent dies) dies at once, because no other process would end it.
 
 Only a process that is told to end records an ``end``. One that left its last group is complete with that.
 """
@@ -27,44 +27,45 @@ from collections.abc import Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..core.engine import Engine, Host
-from ..core.memory import Operate
-from ..core.model import SECOND, Invitation, PlainchantError, UsageError
-from ..group import Group, Halted, JoinTimeout, NotFormed, Refused
-from ..protocols.registry import Description, describe
-from ..scenario.model import Workload
-from ..sim.omissions import Omission
+from ...core.engine import Engine, Host
+from ...core.memory import Operate
+from ...core.model import SECOND, Invitation, PlainchantError, UsageError
+from ...group import Group, Halted, JoinTimeout, NotFormed, Refused
+from ...protocols.registry import Description, describe
+from ...scenario.faults import Omission, describe_fault
+from ...scenario.model import Fault
+from ...scenario.traffic import sends
+from ..node import Insecure, Node
+from ..transport import Address
+from ..udp import UdpTransport
 from . import control
 from .faulty import FaultyTransport
-from .node import Insecure, Node
-from .transport import Address
-from .udp import UdpTransport
 from .workload import Numbering, Sender, outgoing_for
 
 if TYPE_CHECKING:
-    from .keys import Keyring
+    from ..keys import Keyring
 
 JOIN_SECONDS: Final = 30.0
-"""So long a process that comes later tries to get into a group; then there is none."""
+"""How long a process that starts later tries to join a group before it gives up."""
 FORM_SECONDS: Final = 120.0
-"""So long the first members wait for each other; their supervisor gives up before."""
+"""How long the first members wait for each other; their supervisor gives up before."""
 _LONGEST_LINE: Final = 64 << 20
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class Worker:
-    """One process: its node, its groups, and what it was told."""
+    """One process: its node, its groups, and its task."""
 
     def __init__(self, task: control.Task) -> None:
         self._task = task
         self._numbering: dict[Group, Numbering] = {}
         self._groups: list[Group] = []
         self._outside: dict[str, None] = {}
-        """Groups that it wants to be in and is not yet."""
+        """Groups that it has asked to enter and is not in yet."""
         self._begin = task.begin
         self._quiet = task.calm
         self._refusing: dict[str, None] = {}
-        """Groups that it does not agree to be in; an empty name stands for all."""
+        """Groups that it refuses when they are proposed; an empty name stands for all."""
         self._sending: dict[Group, list[asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
@@ -108,13 +109,13 @@ class Worker:
         description = describe(task.protocol)
 
         def make(host: Host, parameters: Any) -> Engine:
-            """Now the process has its name and its spool, and has done nothing yet."""
+            """Called when the process has its name and its spool, before it does anything."""
             if task.note is not None:
                 self._node.host.note("fault", task.note)
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
                 if self._node.host.memory.timely and abs(task.clock_offset) > description.placement.skew(parameters):
-                    # Perhaps it was set before this process started. Promises do not cover a process whose clock is wrong.
+                    # The clock may have been set while no process ran here. Promises do not cover a process with a wrong clock.
                     self._node.host.note("fault", {"fault": "clock", "timing": True, "offset": task.clock_offset})
             return description.make(host, parameters)
 
@@ -126,10 +127,10 @@ class Worker:
     # --- from beginning to end ----------------------------------------------------------------------------------------
 
     async def run(self, commands: asyncio.StreamReader) -> None:
-        """Does what it is told until it is over."""
+        """Carries out commands until the process ends."""
         node = self._node
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Insecure)  # on a network of the run's own there is nobody to be warned of
+            warnings.simplefilter("ignore", Insecure)  # the run has a network of its own
             await node.open()
         node.host.clock_offset = self._task.clock_offset
         for transport in self._transports:
@@ -204,7 +205,7 @@ class Worker:
         await self._be_in(group)
 
     def _outgoing(self, group: str) -> int:
-        return outgoing_for([workload for workload in self._task.workload if _sends(workload, self._task.place, group)])
+        return outgoing_for([workload for workload in self._task.workload if sends(workload, self._task.place, group)])
 
     async def _be_in(self, group: Group) -> None:
         """In a group until it is left or closed."""
@@ -251,7 +252,7 @@ class Worker:
         try:
             await end
         except (Halted, Refused):
-            return  # who reads the group is told, too
+            return  # the reader of the group sees it, too
 
     def _start_sending(self, group: Group) -> None:
         if self._quiet:
@@ -270,7 +271,7 @@ class Worker:
                 stream=f"w{number}",
             )
             for number, workload in enumerate(task.workload)
-            if _sends(workload, task.place, group.name)
+            if sends(workload, task.place, group.name)
         ]
         self._sending[group] = [self._spawn(sender.run()) for sender in senders]
 
@@ -298,58 +299,21 @@ class Worker:
             case control.Note(number, detail):
                 host.note("fault", detail)
                 say(control.Done(number))
-            case control.Doom():
-                self._doom(command)
             case control.Spare(number):
                 self._spare()
                 say(control.Done(number))
-            case control.Spoil(fault, detail):
-                if detail is not None:
-                    host.note("fault", detail)
+            case control.Spoil(fault, recorded):
+                if recorded:
+                    host.note("fault", describe_fault(fault))
                 for transport in self._transports:
                     transport.apply(fault)
-            case control.Omit(fault):
-                host.omissions.append(Omission(fault))
-            case control.Step(offset, detail):
-                # Protocols on common memory compare clocks, which may differ by their skew and no more.
-                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
-                host.set_clock(offset)
-            case control.Slow(delay, length, detail):
-                if host.memory is not None:
-                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
-                    host.memory.slow_down(length, delay)
-            case control.Laze(length, detail):
-                host.note("fault", detail)
-                self._attentive.clear()
-                asyncio.get_running_loop().call_later(length / SECOND, self._attentive.set)
-            case control.Fill(room, detail):
-                host.note("fault", detail)
-                if host.spool is not None:
-                    _limit_files(host.spool.written + room)
-            case control.Enter(groups, detail):
+            case control.Inflict(fault):
+                self._suffer(fault)
+            case control.Enter(groups, fault):
                 for name in groups:
                     if self._group(name) is None and name not in self._outside:
-                        host.note("fault", detail)
+                        host.note("fault", describe_fault(fault))
                         self._enter(name, forms=False)
-            case control.Leave(left, detail):
-                host.note("fault", detail)
-                for group in self._groups:
-                    if left in ("", group.name):
-                        self._spawn(self._end(group.leave()))
-            case control.Form(name, members, detail):
-                host.note("fault", detail)
-                self._spawn(self._form(name, members))
-            case control.Refuse(name, detail):
-                host.note("fault", detail)
-                self._refusing[name] = None
-            case control.Close(name, detail):
-                if (closed := self._group(name)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(closed.close()))
-            case control.Rename(old, name, detail):
-                if (renamed := self._group(old)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(renamed.rename(name)))
             case control.Quieten():
                 self._quiet = True
                 self._spare()
@@ -372,18 +336,66 @@ class Worker:
                 self._drained = drained
                 self._finish(control.Over("ended"))
 
-    def _doom(self, command: control.Doom) -> None:
+    def _suffer(self, fault: Fault) -> None:
+        """A fault that happens inside this process."""
         host = self._node.host
-        if command.after_events:
+        detail = describe_fault(fault)
+        match fault.kind:
+            case "crash":
+                self._doom(fault)
+            case "omit":
+                host.omissions.append(Omission(fault))
+            case "step":
+                # Protocols on shared memory compare clocks, which may differ by their skew and no more.
+                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
+                host.set_clock(fault.offset)
+            case "slow":
+                if host.memory is not None:
+                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
+                    host.memory.slow_down(fault.length, fault.delay)
+            case "sluggish":
+                host.note("fault", detail)
+                self._attentive.clear()
+                asyncio.get_running_loop().call_later(fault.length / SECOND, self._attentive.set)
+            case "disk":
+                host.note("fault", detail)
+                if host.spool is not None:
+                    _limit_files(host.spool.written + fault.room)
+            case "leave":
+                host.note("fault", detail)
+                for group in self._groups:
+                    if fault.group in ("", group.name):
+                        self._spawn(self._end(group.leave()))
+            case "form":
+                host.note("fault", detail)
+                self._spawn(self._form(fault.group, fault.members))
+            case "refuse":
+                host.note("fault", detail)
+                self._refusing[fault.group] = None
+            case "close":
+                if (closed := self._group(fault.group)) is not None:
+                    host.note("fault", detail)
+                    self._spawn(self._end(closed.close()))
+            case "rename":
+                if (renamed := self._group(fault.group)) is not None:
+                    host.note("fault", detail)
+                    self._spawn(self._end(renamed.rename(fault.name)))
+            case _:
+                raise UsageError(f"{fault.kind!r} is no fault that happens inside a process")
+
+    def _doom(self, fault: Fault) -> None:
+        """Dies after the k-th event, or in the middle of the next broadcast."""
+        host = self._node.host
+        if fault.after_events:
 
             def end() -> None:
-                host.note("fault", command.detail)
+                host.note("fault", describe_fault(fault))
                 die()
 
             host.doom = end
-            host.countdown = command.after_events
+            host.countdown = fault.after_events
             return
-        host.note("fault", command.detail)
+        host.note("fault", describe_fault(fault))
         if host.memory is not None:
             host.memory.after = _die_while_sending
         if host.memory is None or self._node.description.placement.node_of is not None:
@@ -415,13 +427,9 @@ def _ring(key: str) -> Keyring | None:
     """The keyring of a run, where packets are sealed."""
     if not key:
         return None
-    from .keys import Keyring  # brings the ciphers, for which other runs need not wait
+    from ..keys import Keyring  # brings the ciphers, for which other runs need not wait
 
     return Keyring.parse(key, "the task")
-
-
-def _sends(workload: Workload, place: str, group: str) -> bool:
-    return (not workload.senders or place in workload.senders) and workload.group in ("", group)
 
 
 def say(report: control.Report) -> None:
@@ -431,7 +439,7 @@ def say(report: control.Report) -> None:
 
 
 def die() -> NoReturn:
-    """At once, without a last word."""
+    """Ends this process at once, without a report."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit("a killed process does not come here")
 
@@ -443,14 +451,14 @@ def _die_while_sending(operation: Operate) -> None:
 
 
 def _limit_files(size: int) -> None:
-    """From now on the kernel refuses to write beyond this place of any file, as a disk without room does: what still fits is
-    written, and the rest is an error."""
+    """From now on the kernel refuses to write beyond this offset of any file, as a full disk does: what still fits is written,
+    and the rest is an error."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
 
 
 def _die_with_parent() -> None:
-    """Asks Linux to kill us when our parent dies; elsewhere the end of standard input tells."""
+    """Asks Linux to kill this process when its parent dies; elsewhere the end of standard input tells."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -466,8 +474,8 @@ async def _main() -> None:
 
 def main() -> int:
     """The process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends us
-    faulthandler.register(signal.SIGUSR1)  # tells where we are, also if we hang
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends its workers
+    faulthandler.register(signal.SIGUSR1)  # prints the stacks, also of a process that hangs
     _die_with_parent()
     try:
         asyncio.run(_main())

@@ -1,7 +1,7 @@
-"""A worker process as its supervisor sees it: started, spoken to in lines, watched until it is gone.
+"""A worker process as its supervisor sees it: it is started, gets commands as lines, and is watched until it has exited.
 
-A process is *running* from its start until it is known to have exited. How it ended is told by what it said last, by what the
-supervisor did to it, and by its exit status; whatever none of these explains is *unexpected*.
+A process is *running* from its start until it is known to have exited. How it ended follows from its last report, from what the
+supervisor did to it, and from its exit status; an end that none of these explains is *unexpected*.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ..core.model import SECOND, PlainchantError
-from ..core.names import process_name
-from ..scenario.model import SLICE
-from ..sim.summary import ProcessEnd
+from ...core.model import SECOND, PlainchantError
+from ...core.names import process_name
+from ...scenario.model import SLICE
+from ...scenario.outcome import ProcessEnd
 from . import control
 
-WORKER: Final = ("-m", "plainchant.live.worker")
+WORKER: Final = ("-m", "plainchant.live.scenarios.worker")
 """What Python is started with."""
 ANSWER_SECONDS: Final = 5.0
 """How long a worker may take to answer before it is taken to be busy."""
@@ -62,15 +62,15 @@ class Process:
         self.killed = ""
         """Why we killed it, if we did."""
         self.unexpected = ""
-        """What happened, if nobody can have meant it to."""
+        """How it ended, if neither the scenario nor the supervisor caused that."""
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
         self.is_awake = False
-        """Whether it has ever said anything. Until then it starts, which takes long where there is no processor for it."""
+        """Whether it has sent a report. Until then it is starting, which takes long on a machine without a free processor."""
         self.unanswered = 0
-        """How often, one time after the other, it was asked how it is and did not answer, though it is awake."""
+        """Consecutive status requests that it left unanswered while it was awake."""
         self.stuck = ""
-        """Where it was when it was taken to hang, if it was."""
+        """Its stacks when it was found to hang, if it was."""
         self.last_word: control.Over | None = None
         self._errors = errors
         self._answers: dict[int, asyncio.Future[control.Done | control.Status]] = {}
@@ -86,7 +86,7 @@ class Process:
         self._slowing: asyncio.Task[None] | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._unsaid: list[bytes] = []
-        """What it is to be told when it can be spoken to: its task first."""
+        """Lines to write once its standard input is connected: its task first."""
         self._ear: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -104,7 +104,7 @@ class Process:
         self.place = task.place
         self.name = process_name(task.place, task.incarnation)
         self._changed = changed
-        # Others speak to it as soon as they see it: what they say comes after its task, and is not lost.
+        # Commands may come while the pipes are being connected: they are written after the task, and none is lost.
         self._write(task)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_LONGEST_LINE)
@@ -117,12 +117,12 @@ class Process:
     # --- talking ------------------------------------------------------------------------------------------------------
 
     def tell(self, command: control.Command) -> None:
-        """Says something that needs no answer; a process that is stopped hears it when it goes on."""
+        """Sends a command that needs no answer; a process that is stopped reads it when it continues."""
         if self.running:
             self._write(command)
 
     async def ask(self, make: Callable[[int], control.Command]) -> control.Done | control.Status | None:
-        """Says something and waits for the answer; None if there is none, because it is gone or too busy."""
+        """Sends a command and waits for the answer; None if it is gone or too busy to answer."""
         if not self.running:
             return None
         number = next(self._numbers)
@@ -177,21 +177,20 @@ class Process:
     # --- signals ------------------------------------------------------------------------------------------------------
 
     def kill(self, why: str) -> None:
-        """Ends it as nobody can prevent."""
+        """Ends it with SIGKILL."""
         if self.running and self._popen.poll() is None:
             self.killed = self.killed or why
             self._popen.kill()
 
-    def pause(self, length: int) -> int:
-        """Stops it; returns when that is to end, ns of the monotonic clock, if no longer pause is under way."""
+    def pause(self, until: int) -> None:
+        """Stops it until a time, ns of the monotonic clock; a longer pause that is under way stays."""
         if self.running and self._popen.poll() is None:
             self._popen.send_signal(signal.SIGSTOP)
-            self.paused_until = max(time.monotonic_ns() + length, self.paused_until)
-        return self.paused_until
+            self.paused_until = max(until, self.paused_until)
 
-    def keep_busy(self, length: int, share: float) -> None:
-        """Lets it have a processor only for a part of the time: it is stopped for a share of every :data:`SLICE`."""
-        self._busy_until = max(self._busy_until, time.monotonic_ns() + length)
+    def keep_busy(self, until: int, share: float) -> None:
+        """Stops it for a share of every :data:`SLICE` until a time."""
+        self._busy_until = max(self._busy_until, until)
         if self._slowing is None or self._slowing.done():
             self._slowing = asyncio.get_running_loop().create_task(self._stop_and_go(share))
 
@@ -214,7 +213,7 @@ class Process:
             self._popen.send_signal(number)
 
     def relax(self) -> None:
-        """It is neither stopped nor kept from its processor any more."""
+        """Ends its pause and its busy time."""
         self._busy_until = 0
         if self._slowing is not None:
             self._slowing.cancel()
@@ -230,13 +229,13 @@ class Process:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def gone(self, seconds: float) -> bool:
-        """Waits until it is gone, for so long at the most."""
+        """Waits until it is gone, for at most this long; whether it is."""
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=seconds)
         return not self.running
 
     async def _exited(self) -> None:
-        """Its standard output has ended: so has it, or it is about to."""
+        """Its standard output has ended: it has exited, or is about to."""
         deadline = time.monotonic() + EXIT_SECONDS
         while self._popen.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
@@ -274,7 +273,7 @@ class Process:
         return self._popen.pid
 
     async def where(self) -> str:
-        """Where it is: its threads, and its tasks if it still listens. For a process that hangs."""
+        """The stacks of its threads, and of its tasks if it still reads commands. For a process that hangs."""
         before = self._errors.stat().st_size
         self.tell(control.Where())
         if self.is_awake:  # else the signal would end it
@@ -289,7 +288,7 @@ class Process:
         return f": {text.splitlines()[-1][:_LAST_WORDS]}" if text else ", without a word"
 
     def hang_up(self) -> None:
-        """Nothing more will be said or heard."""
+        """Closes the pipes to it."""
         for line in (self._writer, self._ear):
             if line is not None:
                 line.close()
@@ -306,4 +305,4 @@ class Process:
 
 
 class _Gone(Exception):
-    """The process that was asked is no more."""
+    """The process that was asked has exited."""

@@ -4,22 +4,22 @@ Theory of operation
 -------------------
 Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first members
 are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration`` senders send
-and faults happen (:mod:`.inject`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
+and faults happen (:mod:`.faults`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
 on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
 
 **Faults are real.** A crash is SIGKILL; in the middle of a broadcast, the process kills itself there. A pause is SIGSTOP and
 SIGCONT. A process that comes back is a new one, at the same address. What happens to packets happens in the processes' own
 transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
 
-**Common memory.** A run has a namespace of its own at the mailbox server, or one for each node. When all processes are ended,
-what they have left there is removed. A crash of a node is one of all its processes, each killed by its id, and of its memory.
+**Shared memory.** A run has a namespace of its own at the mailbox server, or one for each node. When all processes have ended,
+what they left there is removed. A node crashes with all its processes, each killed by its id, and with its memory.
 
-**Nothing hangs and nothing is left behind.** Every wait has an end. Processes are ended by their ids whatever happens, and should
-the supervisor itself be killed they die with it. A process that ends in a way that nobody meant is *unexpected*, and told. One
-that runs and does not answer, is never quiet, or does not end when it is told to, *hangs*: it is asked where it is, by a signal
-too, so that also who is in an endless loop tells, and its stacks are in the summary.
+**Nothing hangs and nothing is left behind.** Every wait is bounded. Processes are ended by their ids whatever happens, and they
+die with the supervisor if it is killed. An end that neither the scenario nor the supervisor caused is *unexpected*, and reported.
+A process that does not answer, never gets quiet, or does not end when it is told to, *hangs*: it is asked for its stacks, by a
+signal too, which also reaches an endless loop, and they are in the summary.
 
-Whoever wants to know what processes take while they run gives a :class:`Watch`, which sees them twice a second.
+To measure what processes use while they run, give a :class:`Watch`, which sees them twice a second.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from ..core.model import MS, SECOND, Duration, UsageError, format_duration
-from ..protocols.registry import describe
-from ..scenario.model import Fault, Network, Scenario
-from ..sim.faults import draw_faults, units_of
-from ..sim.summary import ProcessEnd, describe_fault
+from ...core.model import MS, SECOND, Duration, UsageError, format_duration
+from ...protocols.registry import describe
+from ...scenario.faults import Injector, describe_fault, schedule_of
+from ...scenario.model import Fault, Network, Scenario
+from ...scenario.outcome import ProcessEnd
+from ..memory.server import MailboxServer, namespace_of
 from . import control
 from .crew import Crew
-from .inject import Injector
-from .memory.server import MailboxServer, namespace_of
+from .faults import LiveFaults
 from .namespaces import Namespaces
 from .process import LiveError, Process
 
 DRAIN_AT_MOST: Final = Duration(60 * SECOND)
 END_SECONDS: Final = 10.0
 _HEAD_START: Final = 50 * MS
-"""Between the word that the scenario begins and its beginning, so that all have heard it."""
+"""Between announcing the beginning of the scenario and the beginning, so that all processes have read it."""
 _POLL: Final = 500 * MS
 _SILENT: Final = 6
-"""So many questions, of five seconds each, a process that is not stopped leaves unanswered before it is taken to hang."""
+"""Consecutive status requests, of five seconds each, that a process leaves unanswered before it counts as hanging."""
 _SHORTEST_SETTLE: Final = 100 * MS
 _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
 
 
 class Watch(Protocol):
-    """Somebody who looks at the processes of a run while senders send."""
+    """Looks at the processes of a run while senders send."""
 
     every: float
-    """Seconds between two looks."""
+    """Seconds between two calls."""
 
     def look(self, processes: Sequence[Process], servers: Mapping[str, MailboxServer]) -> None:
-        """These run now, and common memory is there."""
+        """Called with the processes that run now and the servers of shared memory, by node."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class LiveSummary:
     """From the beginning of the scenario to its end, ns."""
     processes: dict[str, ProcessEnd]
     unexpected: dict[str, str]
-    """Processes that ended as nobody meant them to, and how."""
+    """Processes whose end neither the scenario nor the supervisor caused, and how they ended."""
     parameters: dict[str, Any]
     """Those that the protocol worked with."""
     packets_lost: int
@@ -90,7 +90,7 @@ class LiveSummary:
     faults: tuple[Fault, ...]
     """The schedule: the scenario's own faults and those drawn from the seed."""
     skipped: tuple[tuple[Fault, str], ...]
-    """Those among them that found nobody to happen to, and why."""
+    """Those among them that found no process to happen to, and why."""
     partitions: Literal["transport", "namespaces"]
     """Where partitions are made."""
     not_applied: tuple[str, ...]
@@ -103,11 +103,11 @@ class LiveSummary:
     quiet: bool
     """Whether it was drained and got quiet."""
     not_quiet: dict[str, str]
-    """If it did not get quiet: who waits for what."""
+    """If it did not get quiet: what each process waits for."""
     stuck: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Processes that hang, and where."""
+    """The stacks of processes that hang."""
     left: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Files that were left in common memory when all processes had ended, by node; they are removed then."""
+    """Number of files left in shared memory when all processes had ended, by node; they are removed then."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON."""
@@ -133,10 +133,10 @@ def supervise(
 ) -> LiveSummary:
     """Runs a scenario with real processes, which record what they do under ``spools``.
 
-    ``given`` names parameters that somebody has set: these, and all that are not at their defaults, stay as they are; the
+    ``given`` names parameters that the user has set: these, and all that are not at their defaults, stay as they are; the
     protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
-    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is told in
-    words how it stands, ``watch`` sees the processes.
+    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is called
+    with a sentence about the state of the run, ``watch`` sees the processes.
     """
     if not time_scale > 0:
         raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
@@ -175,7 +175,8 @@ class _Supervisor:
         self.servers = self._make_servers()
         """The mailbox servers by node; where there are no nodes, under an empty name."""
         self._crew: Crew
-        self._injector: Injector
+        self._faults: LiveFaults
+        self._injector: Injector[Process]
         self._begin = 0
 
     def _make_servers(self) -> dict[str, MailboxServer]:
@@ -205,7 +206,9 @@ class _Supervisor:
             key=self.key,
         )
         returning = Random(f"{scenario.seed}/faults/returning")
-        self._injector = Injector(self._crew, scenario.fault, scenario.random, returning, self.servers)
+        self._faults = LiveFaults(self._crew, self.servers)
+        self._injector = Injector(self._faults, scenario.random, returning)
+        self._crew.gone = self._gone
         try:
             self._progress(f"starting {len(scenario.members)} processes")
             later = sorted((fault for fault in scenario.fault if fault.kind in ("restart", "join")), key=lambda fault: fault.at)
@@ -228,7 +231,9 @@ class _Supervisor:
         if self.watch is not None:
             meanwhile.append(loop.create_task(self._look(self.watch)))
         try:
-            await self._injector.run(self._begin, self._begin + self._scenario.duration)
+            self._injector.schedule(self._scenario.fault, self._begin)
+            await self._faults.run_until(self._begin + self._scenario.duration)
+            self._injector.stop()
         finally:
             for task in meanwhile:
                 task.cancel()
@@ -237,13 +242,17 @@ class _Supervisor:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
+    def _gone(self, process: Process) -> None:
+        halted = process.end is not None and process.end.state == "halted"
+        self._injector.gone(process.place, process, halted=halted)
+
     async def _look(self, watch: Watch) -> None:
         while True:
             watch.look(self._crew.all_running, self.servers)
             await asyncio.sleep(watch.every)
 
     async def _poll(self) -> None:
-        """Asks now and then: so it is known what a process that is killed had done to packets."""
+        """Asks for the status twice a second, so that the counters of a process that is killed are known."""
         while True:
             done = max(0, time.monotonic_ns() - self._begin) / self._scenario.duration
             self._progress(
@@ -264,7 +273,7 @@ class _Supervisor:
                 await self._ask_where([process])
 
     async def _ask_where(self, processes: Sequence[Process]) -> None:
-        """These hang: where are they?"""
+        """Asks processes that hang for their stacks."""
         places = await asyncio.gather(*(process.where() for process in processes))
         for process, place in zip(processes, places, strict=True):
             process.stuck = process.stuck or place or "it does not say where it is"
@@ -300,7 +309,7 @@ class _Supervisor:
         return max(_SHORTEST_SETTLE, *(self._description.settle(made(**each)) for each in known))
 
     async def _end(self, *, drained: bool) -> None:
-        """Tells all that are left to end."""
+        """Tells all running processes to end."""
         self._progress("ending")
         running = self._crew.all_running
         for process in running:
@@ -311,7 +320,7 @@ class _Supervisor:
                 process.unexpected = f"was told to end and did not in {END_SECONDS:g} s"
 
     async def _end_all(self) -> None:
-        """Whatever happened: nobody is left."""
+        """Ends every process, whatever happened before."""
         for process in self._crew.employed:
             process.relax()
             process.kill("the run was over")
@@ -354,10 +363,7 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
         return Duration(round(moment * factor))
 
     description = describe(scenario.protocol)
-    parameters = description.parameters(**scenario.parameters)
-    copies = description.placement.copies(parameters)
-    units = units_of(description, parameters, scenario)
-    drawn = draw_faults(scenario, Random(f"{scenario.seed}/faults/drawn"), copies, units)
+    faults = schedule_of(scenario, description, description.parameters(**scenario.parameters))
     return dataclasses.replace(
         scenario,
         duration=longer(scenario.duration),
@@ -365,14 +371,12 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
             dataclasses.replace(workload, start=longer(workload.start), stop=longer(workload.stop))
             for workload in scenario.workload
         ),
-        fault=tuple(
-            dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in (*scenario.fault, *drawn)
-        ),
+        fault=tuple(dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in faults),
     )
 
 
 def _new_key() -> str:
-    from .keys import Key  # brings the ciphers, for which other runs need not wait
+    from ..keys import Key  # brings the ciphers, for which other runs need not wait
 
     return Key.new().text
 

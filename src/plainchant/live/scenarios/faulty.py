@@ -1,13 +1,14 @@
-"""A transport that spoils another on purpose: loss, delay, duplicates, damage, partitions, a crash in a broadcast.
+"""A transport that injects faults into another: loss, delay, duplicates, damage, partitions, a crash in a broadcast.
 
 Theory of operation
 -------------------
 It does to real packets what ``sim.network`` does to simulated ones, from the same declarations
-(:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`) and in the same order: bandwidth,
-cuts and partitions, loss, damage, duplication, delay, reordering. All of it happens where a packet leaves, so each process spoils
-what it sends itself, and a fault has to be put on at every process that it concerns. What is under way when a link is cut still
-arrives. Packets with flipped bits are sent, and their receivers find out. What a process sends to itself by the network
-(``Description.loopback``) has the delay of its link and the faults that name it, but is not spoiled by the network's own rates.
+(:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`), with the same computations
+(:mod:`~plainchant.scenario.links`) and in the same order: bandwidth, cuts and partitions, loss, damage, duplication, delay,
+reordering. All of it happens at the sender, so a fault has to be applied at every process that it concerns. A packet that is
+under way when a link is cut still arrives. Packets with flipped bits are sent, and their receivers detect it. What a process
+sends to itself over the network (``Description.loopback``) has the delay of its link and the faults that name the process, but
+not the network's own rates.
 
 Links are between processes, not incarnations. If nothing is to happen to a packet on its way to some destinations, it goes to all
 of them in one call of the inner transport, at once; what is delayed waits in a heap with one timer for the earliest, so that
@@ -27,24 +28,23 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from ..core.model import MS, SECOND, Duration, UsageError
-from ..core.names import place_of
-from ..scenario.model import Delay, Fault, Link, Network
-from ..sim.network import HELD_BACK, link_between, part_of
-from .names import format_address
-from .transport import Address, Data, Receive, Transport, TurnOver
+from ...core.model import MS, SECOND, Duration, UsageError
+from ...core.names import place_of
+from ...scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
+from ...scenario.model import Delay, Fault, Link, Network
+from ..names import format_address
+from ..transport import Address, Data, Receive, Transport, TurnOver
 
 NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
 """The kinds of fault that :meth:`FaultyTransport.apply` takes."""
 HARMLESS: Final = Network(delay=Delay(low=Duration(0)))
 """Rules that do nothing, until faults are applied."""
-_DAMAGED_BITS: Final = 3
 _FOREVER: Final = 1 << 62
 
 
 @dataclasses.dataclass(slots=True)
 class Spoiled:
-    """What was done to packets on purpose; each counts copies, one a destination."""
+    """What was done to packets on purpose; each counts copies, one per destination."""
 
     lost: int = 0
     duplicated: int = 0
@@ -57,7 +57,7 @@ class Spoiled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Path:
-    """What one destination's packets have to expect now."""
+    """What happens to one destination's packets now."""
 
     link: Link
     blocked: bool
@@ -67,8 +67,8 @@ class _Path:
 
 
 class FaultyTransport:
-    """Wraps a transport of the process ``me`` on one network (``lan``, counted from 1). ``names`` says which process is at an
-    address; whoever is not in it is called by its address, and is in no part of a partition."""
+    """Wraps a transport of the process ``me`` on one network (``lan``, counted from 1). ``names`` has the process at each
+    address; an address that is not in it is its own name, and in no part of a partition."""
 
     def __init__(
         self, inner: Transport, rules: Network, random: Random, *, me: str, names: Mapping[Address, str], lan: int = 1
@@ -88,7 +88,7 @@ class FaultyTransport:
         self._ends: list[asyncio.TimerHandle] = []
         self._paths: dict[Address, _Path] = {}
         self._free: dict[Address | None, int] = {}
-        """When a link (or, under None, the medium) has sent what it was given."""
+        """When a link (or, under None, the medium) is free again."""
         self._order = itertools.count()
         self._under_way: list[tuple[int, int, list[Address], bytes]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -137,6 +137,8 @@ class FaultyTransport:
         if fault.kind == "heal":
             self.heal()
             return
+        if fault.lan not in (0, self._lan):
+            return
         self._faults.append(fault)
         self._paths.clear()
         if fault.length:
@@ -148,7 +150,8 @@ class FaultyTransport:
         self._paths.clear()
 
     def calm(self) -> None:
-        """From now on nothing is lost, doubled, overtaken or damaged, and nobody dies. Delays and bandwidth stay."""
+        """From now on no packet is lost, duplicated, reordered or damaged, and the process is not killed. Delays and bandwidth
+        stay."""
         self._calm = True
         self._kill = None
         self.heal()
@@ -179,21 +182,11 @@ class FaultyTransport:
         source = self._me
         link = link_between(self._rules, source, target)
         if self._calm or source == target:
-            link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
-        blocked, added, kept = False, 0, 1.0
-        for fault in self._faults:
-            if fault.kind == "lan":
-                blocked |= fault.lan == self._lan
-            elif fault.kind == "partition":
-                part = part_of(fault.parts)
-                blocked |= part.get(source, source) != part.get(target, target)
-            elif fault.source in ("", source) and fault.target in ("", target):
-                blocked |= fault.kind == "cut"
-                added += fault.delay if fault.kind == "clog" else 0
-                kept *= 1 - fault.rate if fault.kind == "loss" else 1
+            link = without_rates(link)
+        effect = effect_of(self._faults, source, target)
         rates = link.loss, link.duplicate, link.reorder, link.corrupt
-        harmless = not (blocked or added or kept < 1 or any(rates) or self._bandwidth(link)) and link.delay == HARMLESS.delay
-        return _Path(link, blocked, added, 1 - kept, harmless)
+        harmless = not (any(effect) or any(rates) or self._bandwidth(link)) and link.delay == HARMLESS.delay
+        return _Path(link, *effect, harmless)
 
     def _bandwidth(self, link: Link) -> int:
         return self._rules.bandwidth if self._rules.shared else link.bandwidth
@@ -207,7 +200,7 @@ class FaultyTransport:
             return
         now = self._now()
         copies: dict[tuple[int, bytes], list[Address]] = {}
-        """When which bytes leave, and to whom."""
+        """The destinations of each time and content."""
         kept = bytes(data)
         leaves = -1
         for address, path in zip(to, paths, strict=True):
@@ -232,14 +225,14 @@ class FaultyTransport:
             return []
         if link.corrupt and random() < link.corrupt:
             spoiled.corrupted += 1
-            data = self._damaged(data)
+            data = damaged(data, self._random)
         number = 1
         if link.duplicate and random() < link.duplicate:
             number = 2
             spoiled.duplicated += 1
         copies: list[tuple[int, bytes]] = []
         for _ in range(number):
-            delay = self._draw(link.delay)
+            delay = draw_delay(link.delay, self._random)
             if link.reorder and random() < link.reorder:
                 spoiled.held_back += 1
                 delay += int(random() * HELD_BACK * (delay or MS))
@@ -250,23 +243,8 @@ class FaultyTransport:
         """When a link with a bandwidth has sent a packet that it is given now."""
         if not bandwidth:
             return now
-        frame = max(size + self._rules.header, self._rules.minimum_frame)
-        self._free[link] = time = max(now, self._free.get(link, 0)) + frame * 8 * SECOND // bandwidth
+        self._free[link] = time = max(now, self._free.get(link, 0)) + transmission_time(self._rules, size, bandwidth)
         return time
-
-    def _damaged(self, data: bytes) -> bytes:
-        flipped = bytearray(data)
-        bits = min(8 * len(flipped), 1 + self._random.randrange(_DAMAGED_BITS))
-        for bit in self._random.sample(range(8 * len(flipped)), bits):
-            flipped[bit // 8] ^= 1 << bit % 8
-        return bytes(flipped)
-
-    def _draw(self, delay: Delay) -> int:
-        if delay.kind == "uniform":
-            return delay.low + int(self._random.random() * (delay.high - delay.low + 1))
-        if delay.kind == "exponential" and delay.high:
-            return delay.low + int(self._random.expovariate(1 / delay.high))
-        return delay.low
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

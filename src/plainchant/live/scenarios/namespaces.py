@@ -11,7 +11,7 @@ it. So nothing is left behind however we end, nothing needs a name, and the mach
 are started in the namespace of their place, one incarnation after the other, at the same address.
 
 This takes ``unshare`` and ``nsenter`` (util-linux), ``ip`` (iproute2), and the right to make namespaces: root has it, and where
-the system allows user namespaces, everybody has, as root of one.
+the system allows user namespaces every user has it, as root of one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from ..core.model import PlainchantError
-from .transport import Address
+from ...core.model import PlainchantError
+from ..transport import Address
 
 PORT: Final = 7000
 _SECONDS: Final = 10.0

@@ -1,33 +1,31 @@
-"""The processes of a live run: who takes part, what each is told at its start, and who is there now.
+"""The processes of a live run: which there are, what task each gets, and which of them run now.
 
-A place (``p3``) has one process after the other: ``p3``, then ``p3#1``. All of a place's processes have its address, its clock
-and its links. What comes later (a restart, a join) is started at the beginning and waits for its task, so that it comes when it
-is to come; a few of them, the others start when they are due.
+A place (``p3``) has one process at a time: ``p3``, then ``p3#1``. All of a place's processes have its address, its clock and its
+links. Starting a process takes long, so a few of those that are needed later (for a restart or a join) are started at the
+beginning and wait for their task; the others start when they are due.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from ..core.model import Duration
-from ..core.wire import FRAME_BYTES
-from ..protocols.registry import describe
-from ..scenario.model import Fault, Scenario, groups_ever
-from ..sim.clocks import clock_of
-from ..sim.network import part_of
-from ..sim.summary import describe_fault
+from ...core.model import Duration
+from ...core.wire import FRAME_BYTES
+from ...protocols.registry import describe
+from ...scenario.faults import describe_fault
+from ...scenario.links import part_of
+from ...scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ..host import MARGIN
+from ..ports import free_addresses
+from ..transport import Address
 from . import control
-from .host import MARGIN
 from .namespaces import PORT, Namespaces
 from .process import LiveError, Process
-from .transport import Address
 
 START_SECONDS: Final = 60.0
 """How long the first members may take to start and to form their groups."""
@@ -37,8 +35,6 @@ GONE_SECONDS: Final = 2.0
 """How long a new process waits for its place's last one, which must have given its address back."""
 _SPARES: Final = 4
 """Processes for later that are started at the beginning."""
-_PORTS: Final = range(10_240, 32_768)
-_Place = TypeVar("_Place")
 
 
 class Crew:
@@ -57,11 +53,11 @@ class Crew:
         memory: str = "",
         key: str = "",
     ) -> None:
-        """``processes`` gets every process that is started, for whoever has to end them."""
+        """``processes`` gets every process that is started; the caller has to end them."""
         self.latest: dict[str, Process] = {}
         """The last process of each place."""
         self.employed: list[Process] = []
-        """All that ever had a task."""
+        """All processes that ever had a task."""
         self.begin: int | None = None
         """When the scenario began, ns of the monotonic clock."""
         self.calm = False
@@ -69,7 +65,7 @@ class Crew:
         """Called when a process is gone."""
         places = (*scenario.members, *scenario.later)
         self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}
-        """How far each place's clock is off."""
+        """The offset of each place's clock, ns."""
         self._scenario = scenario
         self._spools = spools
         self._processes = processes
@@ -93,7 +89,7 @@ class Crew:
     # --- starting -----------------------------------------------------------------------------------------------------
 
     async def form(self, later: Sequence[str]) -> None:
-        """Starts the first members, and returns when they have formed their groups; ``later``: whose place is needed again."""
+        """Starts the first members, and returns when their groups are formed. ``later``: places that need a further process."""
         groups = self._scenario.groups
         first = {place: self._make(place) for place in self._scenario.members}
         for place in later[:_SPARES]:
@@ -114,7 +110,7 @@ class Crew:
             ) from None
 
     async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
-        """A new process of a place starts and joins these groups."""
+        """Starts a place's next process, which joins these groups."""
         last = self.latest.get(place)
         if last is not None:
             await last.gone(GONE_SECONDS)
@@ -123,15 +119,13 @@ class Crew:
         await self._employ(process, place, tuple(groups), forms=False, note=describe_fault(fault))
 
     def groups_of(self, place: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all, unless it is there to serve."""
+        """The groups that a place's next process enters: those of the process before, by their present names."""
         if place in self._entered:
             return tuple(self._entered[place])
-        groups = self._scenario.groups
-        mine = tuple(group for group, members in groups.items() if place in members)
-        return mine if mine or place in self._scenario.members else tuple(groups)
+        return first_groups(place, self._scenario.groups, self._scenario.members)
 
     def note_name(self, group: str, name: str) -> None:
-        """A group gets another name, or, if that is empty, is closed: who comes back comes back to what there is then."""
+        """A group gets another name, or is closed if that is empty: a process that restarts joins the groups that are left."""
         for entered in self._entered.values():
             if group in entered:
                 del entered[group]
@@ -204,7 +198,7 @@ class Crew:
             if process.end is not None:
                 raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
 
-    # --- who is there -------------------------------------------------------------------------------------------------
+    # --- processes that run -------------------------------------------------------------------------------------------
 
     def running(self, place: str) -> Process | None:
         """The process of a place, if there is one."""
@@ -230,8 +224,7 @@ class Crew:
     # --- the network --------------------------------------------------------------------------------------------------
 
     def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
-        """Puts a fault on the network; ``told`` are the processes that write it down."""
-        detail = describe_fault(fault)
+        """Puts a fault on the network, or heals it; ``told`` are the processes that record it."""
         writing = list(told)
         if fault.kind == "heal":
             self._on_network.clear()
@@ -240,13 +233,13 @@ class Crew:
         by_kernel = self._namespaces is not None and fault.kind == "partition"
         for process in self.all_running:
             if not by_kernel:
-                process.tell(control.Spoil(fault, detail if process in writing else None))
+                process.tell(control.Spoil(fault, recorded=process in writing))
             elif process in writing:
-                process.tell(control.Note(0, detail))
+                process.tell(control.Note(0, describe_fault(fault)))
         self.divide()
 
     def divide(self) -> None:
-        """Makes the partitions that are on the network now, where the kernel makes them."""
+        """Applies the partitions of the moment, where the kernel makes them."""
         if self._namespaces is None:
             return
         parts: dict[tuple[int | str, ...], list[str]] = {}
@@ -268,7 +261,7 @@ class Crew:
             process.tell(control.Quieten())
 
     def _still_on_network(self) -> tuple[Fault, ...]:
-        """The faults that a new process has to know, with the time that each has left."""
+        """The faults of the network that a new process has to apply, with the time that each has left."""
         now = time.monotonic_ns()
         by_transport = [(fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"]
         return tuple(fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now)
@@ -279,33 +272,9 @@ def _shortened(fault: Fault, length: int) -> Fault:
 
 
 def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) -> tuple[dict[str, Address], dict[str, Address]]:
-    """Where everybody is on the first network, and on the second, if there is one."""
+    """The addresses of all places on the first network, and on the second, if there is one."""
     if namespaces is not None:
         peers = {place: namespaces.address(place) for place in places}
         return peers, {place: (host, PORT + 1) for place, (host, _) in peers.items()} if lans > 1 else {}
     found = list(free_addresses(range(len(places) * lans)).values())
     return dict(zip(places, found, strict=False)), dict(zip(places, found[len(places) :], strict=False))
-
-
-def free_addresses(places: Iterable[_Place]) -> dict[_Place, Address]:
-    """An address on loopback for each place, with a port that nobody has now.
-
-    A process that comes back needs its port again, so these are none of those that systems hand out by themselves.
-    """
-    places = list(places)
-    found: dict[_Place, Address] = {}
-    for port in Random().sample(_PORTS, len(_PORTS)):
-        if len(found) == len(places):
-            return found
-        if _is_free(port):
-            found[places[len(found)]] = ("127.0.0.1", port)
-    raise LiveError(f"there are not enough free ports for {len(places)} processes on this machine; take fewer members")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -1,4 +1,4 @@
-"""Who sends what, for real: the workloads of a scenario through the interface that applications use.
+"""Senders of a live run: the workloads of a scenario, through the interface that applications use.
 
 A :class:`Sender` is one process's share of one ``[[workload]]`` in one group, as ``sim.workload.Source`` is in the simulator, and
 its messages hold the same. An open loop hands over at its rate, counted from its first message, and makes up for what it missed
@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from ..core.model import SECOND, format_duration
-from ..group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Rejected
-from ..scenario.model import Workload
-from ..sim.workload import WAITING, payload_of
+from ...core.model import SECOND, format_duration
+from ...group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Rejected
+from ...scenario.model import Workload
+from ...scenario.traffic import WAITING, payload_of
 
 _BURST: Final = 16
 """Messages that a sender as fast as accepted hands over at once."""
@@ -145,7 +145,7 @@ class Sender:
 
 
 async def _sleep_until(moment: int) -> None:
-    """Waits; whoever is late lets the others have a turn all the same."""
+    """Waits until a time; yields to other tasks even if that is past."""
     await asyncio.sleep(max(0, moment - time.monotonic_ns()) / SECOND)
 
 

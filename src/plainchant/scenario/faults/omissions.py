@@ -1,20 +1,20 @@
-"""Packets that a process drops as they come in, because a fault says so.
+"""Omissions: packets that a process drops as they arrive, because a fault says so.
 
-The first is the next that matches. If its class has an ``identity`` (what it carries, whatever else in it changes when it is sent
-again), the others are those that carry the same: so many losses of one packet, one after the other. Else they are the next that
-match.
+The first packet dropped is the next that matches. If its class has an ``identity`` (what it carries, which a retransmission does
+not change), the others are those with the same identity: ``count`` losses of one packet in succession. Otherwise they are the
+next packets that match.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..core.names import place_of
-from ..scenario.model import Fault
+from ...core.names import place_of
+from ..model import Fault
 
 
 class Omission:
-    """One fault of kind ``omit``, as far as it has happened."""
+    """The progress of one fault of kind ``omit``."""
 
     __slots__ = ("_done", "_fault", "_identity")
 
@@ -28,7 +28,7 @@ class Omission:
         return self._done >= self._fault.count
 
     def hits(self, source: str, packet: Any) -> bool:
-        """Whether this packet is dropped; then it counts."""
+        """Whether this packet is dropped; if so, it is counted."""
         identity = identity_of(packet)
         hit = self._matches(source, packet) if self._identity is None else identity == self._identity
         if hit:
@@ -41,7 +41,7 @@ class Omission:
         return fault.source in ("", place_of(source)) and fault.packet in ("", type(packet).__name__)
 
     def describe(self, source: str, packet: Any) -> dict[str, Any]:
-        """The latest drop, as the detail of a row."""
+        """The latest drop, as the detail of a ``fault`` row."""
         name, count = type(packet).__name__, self._fault.count
         detail = {"fault": "omit", "source": source, "packet": name, "drop": self._done, "count": count}
         if self._identity is not None:
@@ -50,6 +50,6 @@ class Omission:
 
 
 def identity_of(packet: Any) -> Any:
-    """What a packet carries: a tuple, or None where its class does not say."""
+    """What a packet carries: a tuple, or None if its class does not define it."""
     identity = getattr(packet, "identity", None)
     return identity() if callable(identity) else identity
