@@ -272,9 +272,9 @@ class Tracing:
             self._given[group, view, joiner] = time.time_ns()
             return
         if joiner is not None:
-            began, name = self._given.pop((group, view, joiner), None), "plainchant.layers.state.give"
+            began, name = self._given.pop((group, view, joiner), None), "plainchant.state.give"
         else:
-            began, name = self._awaited.pop(group, (None, None))[0], "plainchant.layers.state.receive"
+            began, name = self._awaited.pop(group, (None, None))[0], "plainchant.state.receive"
         if began is None:
             return
         told = self._attributes(group, view=view, joiner=joiner, donor=detail.get("donor"), bytes=detail.get("bytes"))
