@@ -128,7 +128,6 @@ CONDITION = "no member crashes and every partition heals"
 
 DESCRIPTION = Description(
     name="fifo",
-    seed="none",
     about="Every message goes to all members in its sender's order, and is sent again until all have acknowledged it.",
     parameters=Parameters,
     packets=(Data, Ack),

@@ -52,7 +52,7 @@ def facts(description: registry.Description) -> dict[str, Any]:
     return {
         "name": description.name,
         "about": description.about,
-        "seed": description.seed,
+        "seed": description.paper,
         "parameters": [
             {
                 "name": field.name,

@@ -13,7 +13,7 @@ import typer
 
 from ..core.model import UsageError, parse_duration
 from ..lab.export import to_chrome, to_shiviz
-from ..lab.show import between, lines, parse_message, select
+from ..lab.show import between, lines, parse_message, select, stories_in
 from ..scenario.read import nearest
 from ..trace import KINDS, MalformedTrace, read, validate
 from .console import guarded
@@ -111,7 +111,7 @@ def trace(
         wanted: dict[str, Any] = {"process": process, "kind": kind, "group": group, "run": run}
         wanted.update(parse_message(message) if message is not None else {})
         chosen = select(between(table, first, last), {name: value for name, value in wanted.items() if value is not None})
-        write_new(out, to_shiviz(chosen) if export is Export.shiviz else to_chrome(chosen), "--out")
+        write_new(out, to_shiviz(chosen, stories_in(table)) if export is Export.shiviz else to_chrome(chosen), "--out")
         print(f"{chosen.num_rows} events written to {out}")
         return
     listing = lines(table, process=process, kind=kind, group=group, message=message, run=run, first=first, last=last)

@@ -23,6 +23,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from .model import UsageError
@@ -128,6 +129,16 @@ def missing(error: ImportError, what: str, extra: str, module: str = "") -> Usag
 def install(extra: str) -> str:
     """The command that installs an extra."""
     return f"pip install 'plainchant[{extra}]'"
+
+
+def parts(package: str) -> list[str]:
+    """The names of a package's own sub-packages, in alphabetical order; nothing of them is imported."""
+    return sorted(module.name for module in iter_modules(import_module(package).__path__) if module.ispkg)
+
+
+def part(package: str, name: str) -> Any:
+    """A sub-package, imported."""
+    return import_module(f"{package}.{name}")
 
 
 def _distribution(entry: EntryPoint) -> str:

@@ -63,7 +63,7 @@ class NodeConfig:
     backup: dict[str, str] = parameter(
         about="addresses of the same peers on a second network, where the protocol has two", factory=dict
     )
-    protocol: str = parameter("sequencer", "how the group agrees on an order; `plainchant protocols` lists them")
+    protocol: str = parameter(registry.DEFAULT_PROTOCOL, "how the group agrees on an order; `plainchant protocols` lists them")
     group: str = parameter(DEFAULT_GROUP, "name of the group")
     members: tuple[str, ...] = parameter(
         (), "peers that form the group together if it does not exist yet; without it, all of them", example='["a", "b"]'
@@ -257,7 +257,7 @@ class _Assembly:
         if problem is not None:
             self._reader.fail(path, problem)
         try:
-            check_lans(description.lans(complete), _parsed(config.peers), _parsed(config.backup))
+            check_lans(description.placement.lans(complete), _parsed(config.peers), _parsed(config.backup))
         except UsageError as error:
             self._reader.fail(("backup",) if config.backup else path, str(error))
         return given
@@ -267,13 +267,13 @@ def _parsed(addresses: Mapping[str, str]) -> dict[str, Address]:
     return {name: parse_address(address) for name, address in addresses.items()}
 
 
-EXAMPLE: Final = """\
+EXAMPLE: Final = f"""\
 # One member of a group, as a process: plainchant node THIS-FILE
 # The same file serves all members if each is told who it is: plainchant node THIS-FILE --me b
 
 me = "a"
 group = "bank"
-protocol = "sequencer"          # `plainchant protocols` lists them
+protocol = "{registry.DEFAULT_PROTOCOL}"          # `plainchant protocols` lists them
 
 # More that can be set; each line shows what holds without it.
 # members = ["a", "b", "c"]     # who forms the group together while it does not exist; who comes later is let in

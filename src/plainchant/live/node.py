@@ -66,7 +66,7 @@ from ..group import (
 from ..group.state_transfer import StateEvents
 from ..layers.fragmentation import Fragmentation
 from ..layers.state import STATE_LOST, STATE_PACKETS, StateTransfer
-from ..protocols.registry import Description, Surroundings, describe
+from ..protocols.registry import DEFAULT_PROTOCOL, Description, Surroundings, describe
 from .host import LiveHost, check_name
 from .lans import Lans, check_lans
 from .names import family_of, format_address, is_here, is_loopback, packet_for, parse_address, resolve
@@ -152,7 +152,7 @@ class Node:
     def __init__(
         self,
         *,
-        protocol: str = "sequencer",
+        protocol: str = DEFAULT_PROTOCOL,
         me: str,
         peers: Mapping[str, str | Address],
         parameters: Mapping[str, Any] | None = None,
@@ -191,7 +191,7 @@ class Node:
             self._check_proposes()
         self.agree = agree
         self._memory = memory
-        self._lans = self.description.lans(self._parameters)
+        self._lans = self.description.placement.lans(self._parameters)
         self._backup = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in (backup or {}).items()
         }
@@ -292,7 +292,7 @@ class Node:
                 refusals=self._refusals,
             )
             if self._sealed is not None:
-                self._host.place_at = self._sealed.place_at
+                self._host.gate.place_at = self._sealed.place_at
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place,
@@ -430,7 +430,7 @@ class Node:
     def _has_memory(self) -> bool:
         """Whether the protocol has common memory and this process is where that is."""
         description = self.description
-        return description.memory is not None and self.place not in description.remote(self._parameters)
+        return description.placement.memory is not None and self.place not in description.placement.remote(self._parameters)
 
     def _find_memory(self, peers: Mapping[str, Address]) -> None:
         """Fails unless there is a place for common memory, and all who need it are on this machine."""
@@ -439,7 +439,7 @@ class Node:
         check_root()
         if self._memory:
             return
-        remote = self.description.remote(self._parameters)
+        remote = self.description.placement.remote(self._parameters)
         mine = self._node_of(self.place)
         elsewhere = [
             name for name, address in peers.items() if name not in remote and self._node_of(name) == mine and not is_here(address)
@@ -459,11 +459,12 @@ class Node:
 
     def _node_of(self, place: str) -> str | None:
         """The node of a place, where there are nodes."""
-        return self.description.node_of(self._parameters, place) if self.description.node_of is not None else None
+        node_of = self.description.placement.node_of
+        return node_of(self._parameters, place) if node_of is not None else None
 
     async def serve(self) -> None:
         """Takes part without being in a group, where the protocol has use for such processes; returns when this one does."""
-        if not self.description.idle:
+        if not self.description.placement.idle:
             raise UsageError(f"with {self.description.name} a process that is in no group has nothing to do; join one")
         if not self._is_open:
             raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and serve there")
@@ -800,7 +801,7 @@ class Node:
         """Gives the host what this protocol needs of it."""
         description, host = self.description, self._host
         host.has_views = description.views
-        host.only_sends = self.place in description.only_send(self.parameters)
+        host.only_sends = self.place in description.placement.only_send(self.parameters)
         if not self._has_memory:
             return
         from .memory.server import MailboxServer, namespace_of
@@ -808,9 +809,9 @@ class Node:
 
         node = self._node_of(self.place)
         namespace = self._memory if node is None else namespace_of(self._memory, node)
-        host.memory = Stepper(host, MailboxServer(namespace), timely=description.timely)
-        if description.room is not None:
-            host.max_packet = description.room(self.parameters)
+        host.memory = Stepper(host, MailboxServer(namespace), timely=description.placement.timely)
+        if description.placement.room is not None:
+            host.max_packet = description.placement.room(self.parameters)
 
     def _check(self, parameters: Any, groups: Mapping[str, Sequence[str]]) -> None:
         """Fails if the parameters do not fit to the groups."""
@@ -959,7 +960,7 @@ class Node:
 
     def _introduce(self) -> None:
         """Where processes may be in no group: the protocol hears who is there."""
-        if self.description.idle and self._host.me and self._host.alive:
+        if self.description.placement.idle and self._host.me and self._host.alive:
             self._met.intersection_update(self._presence.routes)
             for name in self._presence.routes:
                 if name not in self._met:
@@ -1086,7 +1087,7 @@ def join(
     *,
     me: str,
     peers: Mapping[str, str | Address],
-    protocol: str = "sequencer",
+    protocol: str = DEFAULT_PROTOCOL,
     members: Sequence[str] | None = None,
     parameters: Mapping[str, Any] | None = None,
     state: bool = False,

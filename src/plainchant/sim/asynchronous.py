@@ -45,7 +45,7 @@ from ..core.model import (
 from ..core.plugins import need
 from ..group import OUTGOING, UNREAD, Guarantees
 from ..layers.state import STATE_PACKETS, StateTransfer
-from ..protocols.registry import describe
+from ..protocols.registry import DEFAULT_PROTOCOL, describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
 from ..scenario.read import Reader, as_document
@@ -54,7 +54,7 @@ from ..trace.history import History as TraceHistory
 from ..trace.history import TraceBuffer
 from ..trace.verifier import Verification, Violation, verifier
 from .host import History, SimHost
-from .program import Main, MemberHost, Outcome, Program, Terms
+from .program import Main, Outcome, Program, State, Terms
 from .simulation import Simulation, Trace
 from .summary import Summary
 
@@ -166,55 +166,49 @@ class _Simulation(Simulation):
     # --- processes --------------------------------------------------------------------------------------------------
 
     def _new_host(self, name: str, base: str, history: History) -> SimHost:
-        host = MemberHost(self._world, name, base, history, self.clock(base))
-        host.program = Program(self, host, self._terms)
-        self.programs.append(host.program)
+        host = super()._new_host(name, base, history)
+        program = host.application = Program(self, host, self._terms)
+        self.programs.append(program)
         return host
+
+    def _application_side(self, host: SimHost) -> Program:
+        assert isinstance(host.application, Program)
+        return host.application
 
     def _create(self, base: str) -> SimHost:
         before = self.latest.get(base)
-        if isinstance(before, MemberHost):
+        if before is not None:
             # Its process is gone; a program that has not ended since goes with it.
-            before.program.crash("halted" if before.end.state == "halted" else "crashed", before.end.reason)
+            state: State = "halted" if before.end.state == "halted" else "crashed"
+            self._application_side(before).crash(state, before.end.reason)
         host = super()._create(base)
-        assert isinstance(host, MemberHost)
-        host.start_counting()
+        self._application_side(host).count_packets()
         return host
 
     def _with_state(self, host: SimHost, inside: Callable[[Host], Engine]) -> Engine:
-        assert isinstance(host, MemberHost)
-        layer = host.program.keeper.layer = StateTransfer(host, inside, host.program.keeper)
-        return layer
+        keeper = self._application_side(host).keeper
+        keeper.layer = StateTransfer(host, inside, keeper)
+        return keeper.layer
 
     def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
-        assert isinstance(host, MemberHost)
+        program = self._application_side(host)
         if not groups:
             # It is there to serve the others, and has no program.
-            self.programs.remove(host.program)
+            self.programs.remove(program)
             super()._start(host, groups, fault)
             return
         guarantees = {}
         for group in groups:
             guarantees[group] = self.guarantees(group, self.groups.get(group, self.scenario.members))
         formed = [group for group, how in groups.items() if isinstance(how, Form)]
-        host.program.prepare(
-            guarantees, formed=formed, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND
-        )
+        program.prepare(guarantees, formed=formed, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND)
         super()._start(host, groups, fault)
-        host.program.begin()
+        program.begin()
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
-        assert isinstance(host, MemberHost)
-        if group not in host.program.groups:
+        if group not in self._application_side(host).groups:
             raise UsageError(f"a fault lets {host.me} join {group} while its program runs; it joins all its groups when it comes")
         super().enter(host, group, how)
-
-    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
-        assert isinstance(host, MemberHost)
-        for group in (invitation.group, ""):
-            if group in host.refusing:
-                return f"{host.me} refuses to be in {invitation.group}"
-        return host.program.invited(invitation)
 
     def guarantees(self, group: str, members: Sequence[str]) -> Guarantees:
         description = self.description
@@ -455,7 +449,11 @@ def _scenario_of(
 ) -> Scenario:
     if group is not None and groups is not None:
         raise UsageError("give one group, or groups with their members, not both")
-    document: dict[str, Any] = {"protocol": protocol if protocol is not None else "sequencer", "workload": [], "name": "sim.run"}
+    document: dict[str, Any] = {
+        "protocol": protocol if protocol is not None else DEFAULT_PROTOCOL,
+        "workload": [],
+        "name": "sim.run",
+    }
     if groups is not None:
         document["groups"] = _lists(groups)
     if members is not None or groups is None:
