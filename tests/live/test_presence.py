@@ -298,9 +298,9 @@ def test_there_is_one_first_view_whatever_is_lost_and_whoever_restarts(seed: int
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def hello(base: str, **changed: Any) -> Hello:
+def hello(place: str, **changed: Any) -> Hello:
     said = {"incarnation": 0, "boot": b"boot", "answer": False, "groups": {}, "known": {}, **changed}
-    return Hello(base, **said)
+    return Hello(place, **said)
 
 
 def alone() -> tuple[Presence, list[Hello]]:

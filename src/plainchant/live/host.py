@@ -312,8 +312,10 @@ class LiveHost(Process):
     def do_timer(self, timer: Timer, at: int | None) -> None:
         self._timers.set(timer, at, self.now)
 
-    def do_took(self, group: str, view: int | None, stream: str, batch: Batch, messages: Sequence[Any]) -> None:
-        if stream:
+    def do_took(self, group: str, view: int | None, stream: str, batch: Batch, messages: Sequence[Any] | None) -> None:
+        if messages is None:
+            messages = (batch.body,)
+        elif stream:
             self._took_from(group, view, stream, batch, messages)
             return
         if self.spool is not None:

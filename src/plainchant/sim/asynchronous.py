@@ -166,8 +166,8 @@ class _Simulation(Simulation):
 
     # --- processes --------------------------------------------------------------------------------------------------
 
-    def _new_host(self, name: str, base: str, history: History) -> SimHost:
-        host = super()._new_host(name, base, history)
+    def _new_host(self, name: str, place: str, history: History) -> SimHost:
+        host = super()._new_host(name, place, history)
         program = host.application = Program(self, host, self._terms)
         self.programs.append(program)
         return host
@@ -176,13 +176,13 @@ class _Simulation(Simulation):
         assert isinstance(host.application, Program)
         return host.application
 
-    def _create(self, base: str) -> SimHost:
-        before = self.latest.get(base)
+    def _create(self, place: str) -> SimHost:
+        before = self.latest.get(place)
         if before is not None:
             # Its process is gone; a program that has not ended since goes with it.
             state: State = "halted" if before.end.state == "halted" else "crashed"
             self._application_side(before).crash(state, before.end.reason)
-        host = super()._create(base)
+        host = super()._create(place)
         self._application_side(host).count_packets()
         return host
 

@@ -23,29 +23,29 @@ class Population(Protocol):
     memories: dict[str, SimMemory]
     """Shared memory by node."""
 
-    def node_of(self, base: str) -> str: ...
+    def node_of(self, place: str) -> str: ...
 
-    def processor_of(self, base: str) -> str: ...
+    def processor_of(self, place: str) -> str: ...
 
     @property
     def timely(self) -> bool:
         """Whether missing a shared-memory deadline, or a clock that is off, counts as a failure."""
 
-    def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
+    def come(self, place: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
         """Starts the next incarnation of a place, which enters these groups."""
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         """A live process enters a group, and its workload there begins."""
 
-    def groups_of(self, base: str) -> tuple[str, ...]:
+    def groups_of(self, place: str) -> tuple[str, ...]:
         """The groups that a place's next process enters."""
 
-    def contacts(self, base: str, group: str) -> Join: ...
+    def contacts(self, place: str, group: str) -> Join: ...
 
     def closed(self, group: str) -> None:
         """A process closes the group: later incarnations do not return to it."""
 
-    def clock(self, base: str) -> ProcessClock:
+    def clock(self, place: str) -> ProcessClock:
         """The clock of a place, whether or not a process runs there."""
 
 

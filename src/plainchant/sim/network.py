@@ -143,9 +143,9 @@ class SimNetwork:
         self._outgoing: dict[str, deque[int]] = {}
         """When a process's packets get the medium, as far as that lies ahead."""
 
-    def core(self, base: str) -> Core:
+    def core(self, place: str) -> Core:
         """What a new incarnation of a process runs on: its machine's, or one of its own."""
-        return self._cores.get(base) or Core()
+        return self._cores.get(place) or Core()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -366,9 +366,9 @@ class Networks:
             lan.counters = self.counters
             lan.hosts = self._hosts
 
-    def core(self, base: str) -> Core:
+    def core(self, place: str) -> Core:
         """What a new incarnation of a process runs on."""
-        return self._cores(base)
+        return self._cores(place)
 
     def connect(self, host: SimHost) -> None:
         """A process is there from now on."""

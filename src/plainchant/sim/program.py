@@ -129,8 +129,7 @@ class Program:
         self._host = host
         self._terms = terms
         self.name = host.me
-        host.watcher = self
-        host.watch_all = True
+        host.watch(self, all_messages=True)
         self._received = 0
         """Packets that its process has received."""
         self.groups: dict[str, Membership] = {}

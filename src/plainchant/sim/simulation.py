@@ -104,13 +104,14 @@ class Simulation:
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
         self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), scenario.random, halted)
         self.memories = self._make_memories(watch)
-        """Common memory by node; where there are no nodes, under an empty name."""
+        """Shared memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
+        sends = self._kernel.sends = SendTimes(self.hosts)
         self._world = World(
             scenario.seed,
             self._kernel,
             self._networks,
-            SendTimes(self.hosts),
+            sends,
             self._stopped,
             self._entered_by_itself,
             self._renamed,
@@ -142,14 +143,14 @@ class Simulation:
             raise UsageError("a Simulation runs once; make a new one of the same scenario to run it again")
         scenario = self.scenario
         self._kernel.at(scenario.duration, self._end_of_duration)
-        how: dict[str, dict[str, Form | Join]] = {base: {} for base in scenario.members}
+        how: dict[str, dict[str, Form | Join]] = {place: {} for place in scenario.members}
         for group, members in self.groups.items():
             form = Form(tuple(members), fresh=True)
-            for base in members:
-                how[base][group] = form
-        hosts = [(self._create(base), base) for base in scenario.members]
-        for host, base in hosts:
-            self._start(host, how[base], None)
+            for place in members:
+                how[place][group] = form
+        hosts = [(self._create(place), place) for place in scenario.members]
+        for host, place in hosts:
+            self._start(host, how[place], None)
         self._injector.schedule(self._faults)
         self._kernel.run(self._housekeeping)
         self._write_end()
@@ -158,15 +159,16 @@ class Simulation:
 
     # --- who takes part (Population) ----------------------------------------------------------------------------------
 
-    def clock(self, base: str) -> ProcessClock:
-        if base not in self._clocks:
-            given = clock_of(base, self.scenario.clock)
-            self._clocks[base] = ProcessClock(given.offset, given.drift)
-        return self._clocks[base]
+    def clock(self, place: str) -> ProcessClock:
+        if place not in self._clocks:
+            given = clock_of(place, self.scenario.clock)
+            self._clocks[place] = ProcessClock(given.offset, given.drift)
+        return self._clocks[place]
 
-    def groups_of(self, base: str) -> tuple[str, ...]:
+    def groups_of(self, place: str) -> tuple[str, ...]:
         """The groups that a place's next process enters: those of the process before, by their present names."""
-        groups = tuple(self._entered[base]) if base in self._entered else first_groups(base, self.groups, self.scenario.members)
+        entered = self._entered.get(place)
+        groups = tuple(entered) if entered is not None else first_groups(place, self.groups, self.scenario.members)
         if not self._names:
             return groups
         return tuple(dict.fromkeys(name for group in groups if (name := self._name_now(group))))
@@ -180,31 +182,31 @@ class Simulation:
             group = self._names[group]
         return group
 
-    def contacts(self, base: str, group: str) -> Join:
+    def contacts(self, place: str, group: str) -> Join:
         if group in self.groups:
             names = dict.fromkeys((*self.groups[group], *self.scenario.later))
         else:
             names = dict.fromkeys(name for name, entered in self._entered.items() if group in entered)
-        return Join(tuple(self.latest[name].me for name in names if name != base and name in self.latest))
+        return Join(tuple(self.latest[name].me for name in names if name != place and name in self.latest))
 
-    def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
-        self._start(self._create(base), groups, fault)
+    def come(self, place: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
+        self._start(self._create(place), groups, fault)
 
-    def _create(self, base: str) -> SimHost:
-        incarnation = self._incarnations.get(base, 0)
-        self._incarnations[base] = incarnation + 1
-        name = process_name(base, incarnation)
+    def _create(self, place: str) -> SimHost:
+        incarnation = self._incarnations.get(place, 0)
+        self._incarnations[place] = incarnation + 1
+        name = process_name(place, incarnation)
         history: History = self._trace.history(self._run, name)
-        host = self._new_host(name, base, history)
+        host = self._new_host(name, place, history)
         host.engine = self._stack(host) if self._wrap is None else self._wrap(host, self._stack)
         host.receive = host.engine.receive
         self.hosts.append(host)
-        self.latest[base] = host
+        self.latest[place] = host
         self._networks.connect(host)
         return host
 
-    def _new_host(self, name: str, base: str, history: History) -> SimHost:
-        return SimHost(self._world, name, base, history, self.clock(base))
+    def _new_host(self, name: str, place: str, history: History) -> SimHost:
+        return SimHost(self._world, name, place, history, self.clock(place))
 
     def _stack(self, host: Host) -> Engine:
         return Fragmentation(host, lambda inner: self._make(inner, self.parameters))
@@ -278,19 +280,19 @@ class Simulation:
         """Common memory, where there is one for all."""
         return self.memories.get("")
 
-    def memory_of(self, base: str) -> SimMemory | None:
-        return self.memories.get(self.node_of(base))
+    def memory_of(self, place: str) -> SimMemory | None:
+        return self.memories.get(self.node_of(place))
 
-    def node_of(self, base: str) -> str:
+    def node_of(self, place: str) -> str:
         """The node of a process; empty: there are no nodes."""
-        return self._node_of(self.parameters, base) if self._node_of is not None else ""
+        return self._node_of(self.parameters, place) if self._node_of is not None else ""
 
     def _make_memories(self, watch: Watch | None) -> dict[str, SimMemory]:
         description, scenario = self.description, self.scenario
         if description.placement.memory is None:
             return {}
         layout = description.placement.memory(self.parameters)
-        nodes = dict.fromkeys(self.node_of(base) for base in (*scenario.members, *scenario.later))
+        nodes = dict.fromkeys(self.node_of(place) for place in (*scenario.members, *scenario.later))
         return {
             node: self._new_memory(
                 self._kernel, scenario.memory, layout, scenario.seed, node=node, timely=self.timely, watch=watch
@@ -301,8 +303,8 @@ class Simulation:
     def _new_memory(self, *settings: Any, **more: Any) -> SimMemory:
         return SimMemory(*settings, **more)
 
-    def processor_of(self, base: str) -> str:
-        return self.description.placement.processor_of(self.parameters, base)
+    def processor_of(self, place: str) -> str:
+        return self.description.placement.processor_of(self.parameters, place)
 
     @property
     def timely(self) -> bool:
@@ -313,7 +315,7 @@ class Simulation:
         placement = self.description.placement
         elsewhere = placement.remote(self.parameters)
         processes = (*self.scenario.members, *self.scenario.later)
-        clocks = [self.clock(base) for base in processes if base not in elsewhere]
+        clocks = [self.clock(place) for place in processes if place not in elsewhere]
         return agreeing(clocks, placement.skew(self.parameters), self._longest)
 
     @property

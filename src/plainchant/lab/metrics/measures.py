@@ -1,4 +1,4 @@
-"""What a run cost and how it felt: one row of figures for each (run, group), from the trace alone.
+"""What a run cost and how long things took: one row of figures for each (run, group), from the trace alone.
 
 Theory of operation
 -------------------
@@ -274,7 +274,7 @@ class _Run:
 
     def _unstable_at(self, ranks: Integers, stable: Integers, delivers: Integers) -> int:
         if not len(delivers) or not len(stable):
-            return 0  # who never learns what is stable has no say in it
+            return 0  # a process that never learns what is stable does not count
         order = self._in_order(np.concatenate([stable, delivers]))
         is_stable = np.isin(order, stable)
         covered = np.searchsorted(np.sort(ranks[delivers]), ranks[order], side="right")
@@ -332,7 +332,7 @@ class _Run:
         return found
 
     def _evidence(self) -> dict[tuple[str | None, str], list[int]]:
-        """When somebody else suspected a process or went to a view without it: (group or none, process) to moments."""
+        """When another process suspected a process or went to a view without it: (group or none, process) to moments."""
         found: dict[tuple[str | None, str], list[int]] = {}
         for row in self._rows_of("suspect"):
             detail = self._detail(row)
@@ -368,7 +368,7 @@ class _Run:
         return {"failures": len(concerned), "detected": len(times), **_middle("detection", times)}
 
     def _members(self, rows: Mapping[str, Integers]) -> frozenset[str]:
-        """Who came into the group and did not leave it."""
+        """Processes that came into the group and did not leave it."""
         came = {self._process_of(int(row)) for kind in ("join", "view") for row in rows.get(kind, NOTHING)}
         return frozenset(came - {self._process_of(int(row)) for row in rows.get("leave", NOTHING)})
 

@@ -7,13 +7,13 @@ the views in force and the memberships, and turns every row that a property need
 them. Nothing is judged here. Views are interned per run, so that "the same view" (group, number, set of members) is
 ``is``.
 
-Two readings of TRACE.md are decided here and nowhere else:
+Two terms are decided here and nowhere else:
 
 - *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``,
   ...) and ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last
   ``leave``. Otherwise leaving out rows that verifiers need not understand would change a verdict.
 - *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host
-  writes first), up to its ``leave``. In a group of whose members no join and no view tells, those that deliver are.
+  writes first), up to its ``leave``. In a group without any join or view, the processes that deliver are members.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
 
 
 class Columns:
-    """The columns of a trace as Python lists; a column that is not there is full of nothing."""
+    """The columns of a trace as Python lists; a missing column is full of nulls."""
 
     def __init__(self, table: pa.Table) -> None:
         self._lists: dict[str, list[Any]] = {}
@@ -69,7 +69,7 @@ class Columns:
 
 
 def _listed(column: pa.ChunkedArray) -> list[Any]:
-    """What ``to_pylist`` gives, several times sooner for what traces are made of: integers, names, and nothing."""
+    """What ``to_pylist`` gives, several times faster for the columns of traces: integers, names and nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
     if pa.types.is_dictionary(column.type):
@@ -95,7 +95,7 @@ def detail_of(text: str | None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A view that somebody installed. Interned per run: equal views are one object."""
+    """A view that a process installed. Interned per run: equal views are one object."""
 
     group: GroupId
     number: int
@@ -270,7 +270,7 @@ class Run:
 
     @cached_property
     def numbers(self) -> dict[tuple[GroupId, ProcessId], list[int]]:
-        """The numbers of each sender's messages in a group that anybody sent or delivered, in order."""
+        """By group and sender: the numbers of its messages that are sent or delivered, in ascending order."""
         known: dict[tuple[GroupId, ProcessId], set[int]] = {}
         for messages in (self.sends, *(history.first for history in self.all)):
             for group, sender, seq in messages:

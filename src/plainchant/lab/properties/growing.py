@@ -43,9 +43,9 @@ class Limits:
     """How much is remembered of a run."""
 
     kept: int = 5_000
-    """Letters that are kept even if everybody is past them."""
+    """Letters that are kept even if all members are past them."""
     most: int = 200_000
-    """Letters that are kept if somebody is not; then the oldest are forgotten."""
+    """Letters that are kept if a member is not; then the oldest are forgotten."""
     early: int = 200_000
     """Facts that wait for those that precede them in their histories."""
 
@@ -298,7 +298,7 @@ class Growing(RunState):
         return letter
 
     def _forget(self) -> None:
-        """Lets letters go that everybody has passed, and the oldest if there are too many."""
+        """Forgets letters that all members have passed, and the oldest if there are too many."""
         excess = len(self.letters) - self.limits.kept
         if excess <= 0:
             return

@@ -1,7 +1,8 @@
-"""What a verification says: outcomes, violations, and the JSON of TRACE.md.
+"""What a verification says: outcomes, violations, and their JSON.
 
-Checkers write into a :class:`Report`, one for each (run, property). It counts what was examined, because a property
-without a case has not been shown to hold, and puts the smallest and earliest violations first.
+Reference checks write into a :class:`Report`, one for each (run, property). It counts what was examined, because a property
+without a case has not been shown to hold, and puts the smallest and earliest violations first. A :class:`Result` adds up
+reports, of one run or many.
 """
 
 from __future__ import annotations
@@ -103,14 +104,14 @@ class Verification:
 
 
 class Report:
-    """Where the checkers of one property write what they examined and found in one run."""
+    """Where the check of one property writes what it examined and found in one run."""
 
     def __init__(self, run: Run, owing: Owing, name: str, *, until_end: bool) -> None:
         self.run = run
         self.owing = owing
         self.name = name
         self.until_end = until_end
-        """Whether what speaks of ``end`` is checked: the run was drained, or somebody asked for it."""
+        """Whether clauses that speak of ``end`` are checked: the run was drained, or the property was asked for."""
         self.cases = 0
         self._found: dict[tuple[Any, ...], Violation] = {}
 
@@ -157,7 +158,7 @@ class Result:
     malformed: list[Malformed] = dataclasses.field(default_factory=list)
 
     def add_report(self, report: Report, checked: int, events: int, most: int | None = MAX_SHOWN) -> None:
-        """Adds a property of a run with so many events; ``checked`` is 0 if the run was not fit for it."""
+        """Adds a property of a run with that many ``events``; ``checked`` is 0 if the run was not fit for it."""
         outcome = Outcome(checked, checked * events, report.cases, report.count)
         self.outcomes[report.name] = self.outcomes.get(report.name, Outcome()) + outcome
         self.violations += [

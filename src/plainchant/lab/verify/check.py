@@ -1,7 +1,7 @@
 """Verifies whole runs inside one task: what sweeps call for each run, and what verification calls where a run fits.
 
-The certificates (stage 1) of all rows are made at once; then each run is proved (stage 2) as far as they go. What they leave
-doubtful the reference verifier decides, on the rows of that run alone.
+The certificates (stage 1) of all rows are made at once; then each run is proved (stage 2) as far as they go. The reference checks
+decide what they leave doubtful, on the rows of that run alone.
 """
 
 from __future__ import annotations

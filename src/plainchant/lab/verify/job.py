@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``certificates``), settle the runs
-that are whole there (``check``), and pass on the certificates of runs that may go on elsewhere. If there are such, one
-shuffle brings the certificates of a run together (about two bytes an event), and a second function over each partition
-settles those runs (``proof``). What comes to the driver is sums and violations.
+One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
+runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. If there are such, one
+shuffle brings the certificates of a run together (about two bytes per event), and a second function over each partition settles
+those runs (``properties.proof``). Sums and violations come to the driver.
 
-A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference verifier
-decides; only runs with a violation, or of a kind that the conditions do not cover, take that way.
+A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference checks decide. Only
+runs with a violation, or of a kind that the proofs do not cover, need that.
 
 Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot
 open, and files whose rows stand in another order than their histories'. From there on it is the same.
@@ -87,7 +87,7 @@ class Sum(Result):
         del self.malformed[MAX_PROBLEMS:]
 
     def thinned(self, most: int | None) -> Sum:
-        """So that a task does not send everything if everything is wrong."""
+        """Limits what a task sends if everything is wrong."""
         if most is not None and len(self.violations) > _DESCRIBED:
             first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
             for key, violation in sorted(self.violations, key=lambda pair: pair[0]):
@@ -108,9 +108,9 @@ def verify(
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
 
-    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most``: so many violations of
-    a property are described for each run (None: all). ``progress`` is called now and then with what is being done and how
-    much of it is.
+    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how
+    many violations of a property are described for each run (None: all). ``progress`` is called now and then with what is
+    being done and the share of it that is done.
     """
     require_known(properties or ())
     paths = [str(path) for path in paths]

@@ -29,7 +29,7 @@ from ..properties.certificates.columns import STRINGS
 from ..properties.facts import COLUMNS
 
 CHUNK_ROWS: Final = 1_000_000
-"""A chunk is closed when it has so many rows."""
+"""A chunk is closed when it has this many rows."""
 LEAST_ROWS: Final = 200_000
 """Chunks are not made smaller than this for the sake of parallelism: starting a task costs more than such a piece."""
 
@@ -48,7 +48,7 @@ class Piece:
     """Stands before the names of its runs; empty if there is only one path."""
     low: str | None
     high: str | None
-    """The first and the last run that it can hold, by name; None: nobody knows."""
+    """The first and the last run that it can hold, by name; None: unknown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

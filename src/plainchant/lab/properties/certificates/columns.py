@@ -135,7 +135,7 @@ def stable_order(keys: Ints, bound: int) -> Ints:
 
 
 def starts_of(*changes: Mask) -> Ints:
-    """Where blocks begin, given for each row but the first whether something differs from the row before."""
+    """Where blocks begin, given for each row but the first whether it differs from the row before."""
     changed = changes[0]
     for other in changes[1:]:
         changed = changed | other

@@ -1,11 +1,11 @@
 """The certificates of one run put together: what stage 2 reads.
 
-A run's slices may come from several units, in any order. Here they are joined history by history, and the few things are
-checked that only show when pieces meet: that indices go on, that numbers go on, that nothing follows an end, that a claim
-about the view in force is true. Where something does not fit, the run *suspect*, and the plain validation looks at it.
+A run's slices may come from several units, in any order. Here they are joined history by history, with the few checks that are
+only possible where pieces meet: that indices and numbers continue, that nothing follows an end, that a claim about the view in
+force is true. Where something does not fit, the run is *suspect*, and the plain validation looks at it.
 
-The *facts* are those of the reference verifier, read off the skeletons: views, memberships, who is correct, who owes. Every
-interval's first row is in the skeleton, so the view that an interval is in needs no second bookkeeping.
+The *facts* are those of the reference checks, read off the skeletons: views, memberships, correct processes. The first row of
+every interval is in the skeleton, so the view of an interval needs no second bookkeeping.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Evidence:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Brings what several units say into the order of the histories."""
+        """Puts the certificates of several units into the order of the histories."""
         if len(self.slices) == 1:
             only = self.slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
@@ -126,7 +126,7 @@ class Evidence:
 
     @cached_property
     def sets(self) -> dict[Place, dict[str, Ranges]] | None:
-        """What each process delivers of each sender; None if somebody delivers out of order or twice."""
+        """What each process delivers of each sender; None if a process delivers out of order or twice."""
         found: dict[Place, dict[str, Ranges]] = {}
         for place, by_sender in self.delivered.items():
             mine = found[place] = {}
@@ -147,8 +147,8 @@ class Evidence:
 
     @cached_property
     def ranges(self) -> dict[Place, dict[str, Range]] | None:
-        """What each process delivers of each sender, as one range of numbers; None if that is not so: somebody delivers out
-        of order, twice, or with a hole."""
+        """What each process delivers of each sender, as one range of numbers; None if a process delivers out of order, twice, or
+        with a hole."""
         if self.sets is None or any(len(mine) > 1 for by_sender in self.sets.values() for mine in by_sender.values()):
             return None
         return {place: {sender: mine[0] for sender, mine in by_sender.items()} for place, by_sender in self.sets.items()}
@@ -225,8 +225,8 @@ class Evidence:
 
     @cached_property
     def unresolved(self) -> list[Messages]:
-        """Messages whose digests could not be compared: they stand in a block that is whole here and broken off there, as it is
-        when a process crashes in the middle of one."""
+        """Messages whose digests could not be compared: their block is whole in one unit and incomplete in another, as when a
+        process crashes in the middle of a block."""
         return self._blocks[1]
 
     @cached_property
@@ -308,7 +308,7 @@ class Evidence:
 
     @cached_property
     def rotations(self) -> tuple[int, int]:
-        """How often a token came back to a process without a view or a leave meanwhile, and the longest time that took."""
+        """How often a token came back to a process without a view or a leave in between, and the longest time that took."""
         pieces = sorted(
             (turns for part in self.slices for turns in part.turns), key=lambda turns: (turns.process, turns.group, turns.first)
         )
@@ -327,7 +327,7 @@ class Evidence:
 
     @cached_property
     def dating(self) -> list[Place]:
-        """Who sends messages with deadlines, and in which groups."""
+        """Processes that send messages with deadlines, and in which groups."""
         return sorted({place for part in self.slices for place in part.dating})
 
     def history(self, process: str) -> History:

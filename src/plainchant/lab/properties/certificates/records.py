@@ -33,7 +33,7 @@ from .agreed import Blocks
 
 
 class Delivered(NamedTuple):
-    """Messages ``low`` to ``high`` of a sender, delivered one after the other (others' between them) in one view."""
+    """Messages ``low`` to ``high`` of a sender, delivered in that order in one view, with those of others between them."""
 
     process: str
     group: str

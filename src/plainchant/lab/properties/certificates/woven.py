@@ -1,8 +1,8 @@
-"""Histories put together again from certificates: of which group and sender each message row of a process is.
+"""Histories read back from certificates: the group and the sender of each message row of a process.
 
-A tape tells the senders of one history in one group; the weave tells how the history's groups follow each other. Together they
-are the order of all its sends and deliveries, a few bytes each. With the ranges (a process delivers of each sender and group
-consecutive numbers) that says which message each row is about.
+A tape gives the senders of one history in one group; the weave says how the history's groups alternate. Together they are the
+order of all its sends and deliveries, a few bytes each. The sets of numbers (``evidence``) then tell which message each row is
+about.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Woven:
             self._stops.setdefault(process, []).append((begins[process], at, before))
 
     def own_code(self, process: str) -> int:
-        """What stands for a process in others' strands, and for deliveries of its own messages; 0 if nothing does."""
+        """The code of a process as a sender, in others' strands and its own; 0 if it has none."""
         return self._senders[process] + 1 if process in self._senders else 0
 
     def strand(self, process: str, group: str | None = None) -> Strand:
@@ -129,7 +129,7 @@ class Woven:
         return at, found
 
     def stretches(self, process: str) -> list[tuple[str, int]]:
-        """The groups of a history's deliveries, in order, as stretches of so many."""
+        """The groups of a history's deliveries, in order, each with the length of its stretch."""
         strand = self.strand(process)
         groups = strand.groups[strand.senders != 0]
         if not len(groups):

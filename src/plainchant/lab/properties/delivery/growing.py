@@ -1,4 +1,4 @@
-"""What is delivered, and by whom: integrity and unanimity on a trace that grows."""
+"""Checks on a growing trace: integrity and unanimity."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MOST_STRANGERS: Final = 1_000
 class Integrity:
     """A message is delivered at most once, by members, as its sender sent it.
 
-    That it was sent at all is known when its sender has ended. A delivery in a group of which nobody has shown a membership yet
-    is looked at again when somebody does.
+    Whether it was sent at all is known when its sender has ended. A delivery in a group without any known join or view is
+    examined again when there is one.
     """
 
     def __init__(self) -> None:
         self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}
-        """Deliveries by processes that are no members, in groups of which no join and no view is known."""
+        """By group: deliveries by processes that are not known as members, where no join and no view is known yet."""
 
     def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, *, again: bool) -> None:
         group, sender, seq = message
@@ -52,7 +52,7 @@ class Integrity:
             strangers.append((history.name, index, time, message))
 
     def declared(self, run: RunState, group: str) -> None:
-        """Somebody shows that there are members: who delivered without being one was none."""
+        """The first join or view of a group: processes that delivered before without being members violate integrity."""
         for process, index, time, message in self._strangers.pop(group, ()):
             self._no_member(run, process, message, index, time)
 
@@ -73,7 +73,7 @@ class Integrity:
             run.book.violation("integrity", sentence, time, [letter.digest_at, (process, index)], messages=[letter.message])
 
     def final(self, run: RunState, history: History) -> None:
-        """What the others have of a process that has ended and it never sent."""
+        """A process has ended: deliveries of messages that it never sent violate integrity."""
         for letter in run.letters.values():
             if letter.message[1] == history.name and letter.sent is None and letter.message[2] > 0:
                 for process, delivery in letter.delivered.items():
@@ -87,7 +87,7 @@ class Unanimity:
     def rejected(self, run: RunState, history: History, letter: Letter, index: int, time: int) -> None:
         group = letter.message[0]
         if not history.member.get(group):
-            return  # where nothing tells who is a member, only the end does
+            return  # where memberships are unknown, only the end decides
         run.book.case("unanimity")
         letter.rejected.append((history.name, index))
         for process, delivery in letter.delivered.items():

@@ -90,7 +90,7 @@ class Sent:
 
 @dataclasses.dataclass(slots=True)
 class Letter:
-    """A message of which something is known and not everybody is past it."""
+    """What is known of a message that some member has not passed yet."""
 
     message: Message
     sent: Sent | None = None

@@ -1,9 +1,9 @@
-"""In which order messages are delivered: fifo, identical, and the order of uniform and total, on a trace that grows.
+"""Checks on a growing trace: fifo, identical, and the order of uniform and total.
 
-**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is
-known. When the second of them is told to have delivered a message, that is the latest one at that process. So the orders agree
-exactly if it is the latest one at the other process, too, among the messages that they have in common; it is enough to
-remember, for each pair, how far their common messages reach at each of them.
+**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is known.
+When the second process is seen to deliver a message, that delivery is its latest. So the orders agree exactly if the message is
+also the latest at the other process, among the messages that they have in common. It is enough to remember, for each pair, how
+far their common messages reach at each of the two.
 
 **A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then
 either it never delivers that one, or it does so later, and then out of order.
@@ -20,15 +20,15 @@ from ..growth.state import Delivery, History, Letter, RunState
 from ..report import say
 
 ROUNDS: Final = 2
-"""Ends of rounds after which everything that somebody can have known is read."""
+"""Ends of rounds after which everything that a process can have known is read."""
 MOST_HOLES: Final = 10_000
 """Holes that wait to be judged."""
 MOST_FOUND: Final = 8
 """Later deliveries at which a hole is judged in one round."""
 SIGHT: Final = 10
-"""Rounds without a further message after which a hole that was not owed is let go."""
+"""Rounds without a further message after which a hole that was not owed is forgotten."""
 GAP: Final = 5_000
-"""Of a gap, so many numbers are looked at from each end: who has just joined lacks everything before."""
+"""Numbers of a gap that are examined from each end: a process that has just joined lacks everything before."""
 MOST_PAIRS: Final = 100_000
 
 
@@ -150,7 +150,7 @@ class Fifo:
         self._holes.setdefault((hole.process, hole.group, hole.sender), []).append(hole)
 
     def tick(self, run: RunState, *, over: bool = False) -> None:
-        """Judges what has waited long enough; what is not owed by then may become so, until it is out of sight."""
+        """Judges holes that have waited long enough; one that is not owed by then may become owed until it is out of sight."""
         for key, holes in list(self._holes.items()):
             kept = [hole for hole in holes if self._waits(run, hole, over)]
             self._count -= len(holes) - len(kept)

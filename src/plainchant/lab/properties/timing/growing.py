@@ -1,4 +1,4 @@
-"""Times on a trace that grows: deadline and bounded."""
+"""Checks on a growing trace: deadline and bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Deadline:
 
     def __init__(self) -> None:
         self._dated: dict[Message, int] = {}
-        """Messages with a deadline that somebody may still have to deliver, and the round in which each was sent."""
+        """Messages with a deadline that a process may still have to deliver, and the round in which each was sent."""
         self._missed: set[tuple[Message, str]] = set()
 
     def delivered(self, run: RunState, process: str, letter: Letter, delivery: Delivery) -> None:
@@ -50,18 +50,18 @@ class Deadline:
         self._dated[letter.message] = run.round
 
     def tick(self, run: RunState, *, over: bool = False) -> None:
-        """Looks whether a deadline has passed at somebody who owes the message."""
+        """Checks whether a deadline has passed at a process that owes the message."""
         for message, since in list(self._dated.items()):
             letter = run.letters.get(message)
             if letter is None or letter.sent is None or letter.sent.view is None:
-                is_over = True  # forgotten, or nobody owes it as far as is known
+                is_over = True  # forgotten, or no process is known to owe it
             else:
                 is_over = (over or run.round - since >= ROUNDS) and not self._awaited(run, letter, over=over)
             if is_over:
                 del self._dated[message]
 
     def _awaited(self, run: RunState, letter: Letter, *, over: bool) -> bool:
-        """Whether somebody who is to deliver it still has time."""
+        """Whether a process that has to deliver it still has time."""
         assert letter.sent is not None
         assert letter.sent.view is not None
         awaited = False
@@ -118,7 +118,7 @@ class Bounded:
         self._bounds = bounds_stated(run.bounds)
 
     def sent(self, run: RunState, fact: Fact, message: Message, index: int, size: int | None) -> None:
-        """A ``send`` or ``sent`` row, of a message of so many bytes."""
+        """A ``send`` or ``sent`` row of a message with ``size`` bytes."""
         bound = self._bounds.send if self._bounds is not None else None
         if bound is None or fact.detail is None or self._is_too_large(size):
             return

@@ -1,4 +1,4 @@
-"""Views on a trace that grows: view-order, view-atomicity, sender-in-view, same-view, disjoint-views."""
+"""Checks on a growing trace: view-order, view-atomicity, sender-in-view, same-view, disjoint-views."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..report import say
 MOST_STEPS: Final = 20_000
 """Steps from a view to the next, and signatures, that are remembered."""
 MOST_STRANGERS: Final = 100
-"""Of a sender of which no view is known yet, so many deliveries are remembered."""
+"""Deliveries that are remembered of a sender that no known view names."""
 
 Segment: TypeAlias = dict[str, Intervals]
 """What a process delivered between two views: numbers by sender."""
@@ -171,7 +171,7 @@ class DisjointViews:
 
 
 def _forget(kept: dict[Any, Any], run: RunState) -> None:
-    """Lets the oldest half go when there are too many."""
+    """Forgets the oldest half when there are too many."""
     if len(kept) > MOST_STEPS:
         for key in list(islice(kept, MOST_STEPS // 2)):
             del kept[key]
