@@ -15,10 +15,11 @@ view and before whatever comes later. Each joiner of a view has a *transfer* of 
 **The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete,
 then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
 is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
-a member that joined before it, so no processes wait for each other in a circle. A process that asks to leave does so when its state is
-complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
+a member that joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its
+state is complete, because others may have delivered what it holds. (If another member closes the group first, what is held is
+dropped.)
 
-**A process that forms a group needs no state**; ``join`` tells the two apart: ``join`` with ``Form`` or ``Propose``, or with ``Join``.
+**A process that forms a group needs no state**: it calls ``join`` with ``Form`` or ``Propose``, one that joins with ``Join``.
 
 **Transport.** Parts are numbered 1, 2, 3, ... The joiner asks for what follows the last one that it has without a gap
 (:class:`StateAsk`), at its view, at each part, and whenever it has heard nothing for ``retry``: that is at once the request,
