@@ -27,9 +27,10 @@ from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing, clock_of
 from .faults import draw_faults, units_of
-from .host import History, Listener, SimHost
+from .host import History, SimHost
 from .inject import Injector
 from .kernel import Kernel
+from .listener import Listener
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
 from .sends import SendTimes
