@@ -11,7 +11,8 @@ from plainchant.protocols.dedos.rules import RULES
 from ..claims import Context, Measured, judge
 from ..runs import rows_of
 from . import cases
-from .runs import Plan, Run
+from .metered import Run
+from .towns import Plan
 
 _ATTEMPTS = 3
 """With so many seeds: operations take other times."""

@@ -11,7 +11,9 @@ from plainchant.scenario.model import Delay, Network
 
 from ..claims import Context, Measured, judge
 from ..runs import fault, rows_of
-from .runs import LOADED, Plan, Run, Told, load, node, plan, town
+from .metered import Run
+from .towns import LOADED, Plan, load, node, plan, town
+from .variants import Told
 
 # --- 107: nodes -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,23 @@ from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Series, Table, judge
-from .runs import DECIDE, FLAG, POLL, PROTOCOLS, SKEW, WORDS, WRITE, Found, Plan, fault, found_of, message, modules, plan, times
+from .scripted import (
+    DECIDE,
+    FLAG,
+    POLL,
+    PROTOCOLS,
+    SKEW,
+    WORDS,
+    WRITE,
+    Found,
+    Plan,
+    fault,
+    found_of,
+    message,
+    modules,
+    plan,
+    times,
+)
 
 # --- 83: an early receiver --------------------------------------------------------------------------------------------
 

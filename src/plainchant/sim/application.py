@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
+from ..scenario.outcome import EndState
 from .outgoing import Outgoing
-from .summary import EndState
 
 if TYPE_CHECKING:
     from .host import SimHost

@@ -37,12 +37,12 @@ from ..core.model import (
     format_duration,
 )
 from ..core.process import DELIVER, SEND, TIMER, TOOK, Effect, Process
+from ..scenario.faults import Omission
+from ..scenario.outcome import EndState, ProcessEnd
 from .clocks import ProcessClock
 from .listener import Listener
-from .omissions import Omission
 from .processor import Processor
 from .sends import STRETCH, Window
-from .summary import EndState, ProcessEnd
 from .timers import Timers
 from .unread import Unread
 
@@ -97,7 +97,6 @@ class SimHost(Process):
         "processor",
         "receive",
         "refusing",
-        "restart_waits",
         "rows",
         "sent",
         "special",
@@ -173,7 +172,6 @@ class SimHost(Process):
         self.crashing = False
         """Whether it crashes when the effects so far are performed."""
         self.omissions: list[Omission] = []
-        self.restart_waits = False
         self.special = False
         self.refresh()
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ..core.model import Batch, Invitation, Reason, View
-from .summary import EndState
+from ..scenario.outcome import EndState
 
 
 class Listener(Protocol):

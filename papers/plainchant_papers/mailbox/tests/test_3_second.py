@@ -15,7 +15,7 @@ from plainchant.protocols.mailbox.box import majority
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import fault, message, times, us
+from plainchant_papers.mailbox.scripted import fault, message, times, us
 
 from .runs import MailboxRun, simulate
 

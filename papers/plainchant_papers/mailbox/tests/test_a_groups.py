@@ -12,7 +12,7 @@ from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Delay, Network, Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import fault, message, parameters, times, us
+from plainchant_papers.mailbox.scripted import fault, message, parameters, times, us
 
 from .runs import MailboxRun, simulate
 

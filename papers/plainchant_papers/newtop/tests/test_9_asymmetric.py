@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, to
 
 from plainchant.protocols.newtop.packets import Data, Emit, Null, Request
 from plainchant.protocols.newtop.process import Process
+from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, to
 
 from .variants import RequestsWithoutNumber, SendsMeanwhile, WithoutCA2, WithoutEmit
 

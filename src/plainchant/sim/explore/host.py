@@ -16,7 +16,7 @@ from zlib import crc32
 from ...core.memory import Procedure, Request
 from ...core.model import Batch, GroupId, ProcessId, Reason, Timer, View
 from ...core.process import Process
-from .case import GROUP
+from ...protocols.exploration import GROUP
 
 if TYPE_CHECKING:
     from .world import World
