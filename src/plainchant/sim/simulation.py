@@ -29,8 +29,9 @@ from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing
 from .faults import SimFaults
-from .host import History, Listener, SimHost
+from .host import History, SimHost
 from .kernel import Kernel
+from .listener import Listener
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
 from .sends import SendTimes
