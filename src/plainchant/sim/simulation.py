@@ -102,7 +102,7 @@ class Simulation:
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
-        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), scenario.random, halted)
+        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
         self.memories = self._make_memories(watch)
         """Common memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
