@@ -70,7 +70,7 @@ class Nodes:
         return self
 
     async def _enter(self, place: str, group: str) -> None:
-        self.entered[place, group] = await self.nodes[place].enter(group, tuple(self.groups[group]), 30.0, {})
+        self.entered[place, group] = await self.nodes[place].enter(group, tuple(self.groups[group]), 30.0)
 
     async def __aexit__(self, *exception: object) -> None:
         for node in self.nodes.values():

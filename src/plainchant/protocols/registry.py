@@ -208,7 +208,15 @@ def _load(name: str) -> Description:
     return loaded
 
 
+def known(name: object) -> Description | None:
+    """The protocol that a trace names; None if it names none, or one that cannot be used here."""
+    try:
+        return describe(name) if isinstance(name, str) else None
+    except UsageError:
+        return None
+
+
 def story_of(name: object) -> type[Story]:
-    """The story of the protocol that a trace names; the plain one if it names none, or one that is not known here."""
-    description = protocols().get(name) if isinstance(name, str) else None
+    """The story of the protocol that a trace names; the plain one if it names none, or one that cannot be used here."""
+    description = known(name)
     return description.story() if description is not None else _plain_story()

@@ -218,8 +218,7 @@ class Attendant:
         self.numbering: dict[str, Numbering] = {}
         self.sources: list[Source] = []
         if application is not None:
-            host.watcher = self
-            host.watch_all = self._on_deliver is not None
+            host.watch(self, all_messages=self._on_deliver is not None)
 
     def attach(self, group: str, sources: list[Source]) -> None:
         """Attends to the workload of a group that the process enters. A process that is not watched is faster."""
@@ -228,7 +227,7 @@ class Attendant:
             source.stopped = source.stopped or source.group == group
         self.sources = [source for source in self.sources if source.group != group] + sources
         if any(source.watches for source in self.sources):
-            self._host.watcher = self
+            self._host.watch(self)
 
     def rename(self, old: str, new: str, shift: int) -> None:
         """The workload of a group goes on under its new name; messages that wait get numbers that are larger by ``shift``."""

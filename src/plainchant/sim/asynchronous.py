@@ -43,8 +43,9 @@ from ..core.model import (
     parse_duration,
 )
 from ..core.plugins import need
-from ..group import OUTGOING, UNREAD, Guarantees
-from ..layers.state import STATE_PACKETS, StateTransfer
+from ..group import OUTGOING, UNREAD, Buffers, Guarantees
+from ..layers.state import StateTransfer
+from ..layers.state_parts import STATE_PACKETS
 from ..protocols.registry import DEFAULT_PROTOCOL, describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
@@ -358,7 +359,7 @@ def run(
     if drain is not None:
         changes["drain"] = _ns(drain, "drain")
     whole = dataclasses.replace(whole, **changes)
-    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread, agree)
+    terms = Terms(main, as_mapping, timeout, leave_timeout, Buffers(outgoing, unread), agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
 

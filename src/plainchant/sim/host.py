@@ -39,7 +39,7 @@ from ..core.model import (
     View,
     format_duration,
 )
-from ..core.process import DELIVER, SEND, TIMER, Effect, Process
+from ..core.process import DELIVER, SEND, TIMER, TOOK, Effect, Process
 from ..core.queues import Waiting
 from ..scenario.faults import Omission
 from ..scenario.outcome import EndState, ProcessEnd
@@ -133,6 +133,7 @@ class SimHost(Process):
         "end",
         "history",
         "last_route",
+        "listens",
         "local",
         "marks",
         "mid_crash",
@@ -179,6 +180,8 @@ class SimHost(Process):
         """The application, if it wants to be told."""
         self.watch_all = False
         """Whether it is told of what others sent, too."""
+        self.listens = False
+        """Whether anything happens with a delivery beside its row."""
         self.timers = Timers(world.kernel, self)
         self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(base))
         # packets
@@ -188,6 +191,7 @@ class SimHost(Process):
         self.owed = 0
         """Packets of earlier turns that no row is charged with."""
         self.packets_sent = 0
+        """Counted where the application wants to know."""
         self._to: Sequence[str] = ()
         self.last_route: Route | None = None
         self._routes: dict[tuple[str, ...], Route] = {}
@@ -228,84 +232,102 @@ class SimHost(Process):
         if self.watch_all:
             super().stable(group, rank)
 
+    def watch(self, watcher: Listener, *, all_messages: bool = False) -> None:
+        """From here on the application is told, of deliveries only if they are its own messages or if it wants all of them."""
+        self.watcher = watcher
+        self.watch_all = self.watch_all or all_messages
+        self.listens = True
+
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        effects, self.effects = self.effects, []
-        handlers = self._handlers
+        effects = self.effects
+        leaving = self._leaving
         rows = self.rows
         start = len(rows)
         for effect in effects:
             kind = effect[0]
-            # The three that a simulation spends its time with are here, the others have methods.
-            if kind == SEND:
-                if self.mid_crash is not None and self._crashes_in(effect, self.mid_crash):
-                    break
-                self._leaving.append(effect)
-            elif kind == DELIVER:
-                _, group, view, sender, batch, payloads, rank = effect
+            # Those that a simulation spends its time with are here, the others have methods.
+            if kind == DELIVER:
                 sends = self._sends
-                # A broadcast that arrives everywhere at one instant is the same row at every process. Identity shows most of
-                # that quickly, and what is equal but not identical is only written anew.
-                if not (
-                    sends.batch is batch
-                    and sends.now is self.now
-                    and sends.local is self.local
-                    and sends.rank == rank
-                    and sends.view == view
-                    and sends.sender is sender
-                    and sends.group is group
-                ):
-                    sends.write(group, sender, batch, payloads, rank, view, self.now, self.local)
+                # A broadcast that arrives everywhere at one instant is the same row at every process.
+                if self.now is not sends.now or self.local is not sends.local or effect != sends.effect:
+                    sends.write(effect, self.now, self.local)
                 if sends.row is not None:
                     rows.append(sends.row)
                     self.delivered += 1
                 else:
                     rows += sends.rows
-                    self.delivered += batch.count
+                    self.delivered += len(sends.rows)
                 if sends.milestone:
-                    self.marks[group, sender] = sends.milestone
-                if self.unread is not None and self.unread.add(group, batch.count):
-                    self.do_later(self.engine.notice, (Pressure(group, True),))
-                if self.watcher is not None and (self.watch_all or sender == self.me):
-                    self.watcher.delivered(group, sender, batch, payloads, rank)
+                    self.marks[sends.group, sends.sender] = sends.milestone
+                if self.listens:
+                    self._tell_delivered(*effect[1:])
+            elif kind == SEND:
+                if self.mid_crash is not None and self._crashes_in(effect, self.mid_crash):
+                    break
+                leaving.append(effect)
+            elif kind == TOOK:
+                self._took(effect)
             elif kind == TIMER:
                 if effect[2] is not None:
                     self.timers.set(effect[1], effect[2])
                 else:
                     self.timers.cancel(effect[1])
             else:
-                handlers[kind](*effect[1:])
+                self._handlers[kind](*effect[1:])
                 if not self.alive:
                     break
-        if self._leaving:
+        effects.clear()
+        if leaving:
             self._send_off()
-        if len(rows) > start:
-            if self.owed:
-                self._pay(start)
-            if self._charge:
+        if self._charge:
+            last = len(rows) - 1
+            if last < start:
+                self.owed += self._charge
+            else:
+                if self.owed:
+                    self._pay(start)
                 # What was owed may have gone to the same row.
-                last = len(rows) - 1
                 packets = self.history.packets
                 packets[last] = packets.get(last, 0) + self._charge
-        else:
-            self.owed += self._charge
-        self._charge = 0
+            self._charge = 0
+        elif self.owed:
+            self._pay(start)
         if self.calls:
             self.settle()
 
     def _send_off(self) -> None:
         """The packets that wait leave."""
-        leaving, self._leaving = self._leaving, []
+        leaving = self._leaving
+        charge = self._charge
         for _, to, packet, lan in leaving:
-            self.packets_sent += len(to)
             if lan:
-                self._charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
+                charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
             else:
                 route = self.last_route
                 if route is None or to is not self._to:
                     route = self._route(to)
-                self._charge += self._network.send(self, route, packet)
+                charge += self._network.send(self, route, packet)
+        if self.watch_all:
+            self.packets_sent += sum(len(effect[1]) for effect in leaving)
+        leaving.clear()
+        self._charge = charge
+
+    def _pay(self, start: int) -> None:
+        """Charges packets of earlier turns to the first row since ``start``."""
+        if self.owed and len(self.rows) > start:
+            packets = self.history.packets
+            packets[start] = packets.get(start, 0) + self.owed
+            self.owed = 0
+
+    def _tell_delivered(
+        self, group: str, view: int | None, sender: str, batch: Batch, payloads: list[bytes] | None, rank: int | None
+    ) -> None:
+        if self.unread is not None and self.unread.add(group, batch.count):
+            self.do_later(self.engine.notice, (Pressure(group, True),))
+        if self.watcher is not None and (self.watch_all or sender == self.me):
+            self.watcher.delivered(group, sender, batch, payloads, rank)
 
     def _crashes_in(self, effect: Effect, random: Random) -> bool:
         """Crashes while a packet to several others leaves: a random part of them gets it, at least one, never all."""
@@ -324,25 +346,31 @@ class SimHost(Process):
         self._crash("in the middle of a broadcast", detail)
         return True
 
-    def do_took(self, group: str, view: int | None, stream: str, batch: Batch, messages: Sequence[bytes | Due]) -> None:
+    def _took(self, effect: Effect) -> None:
+        _, group, view, stream, batch, messages = effect
         window = self._windows.get(group)
         if window is None:
             window = self._windows[group] = self._sends.window(group, self.me)
-        now, me = self.now, self.me
-        for seq, message in enumerate(messages, batch.first):
-            extra = None
-            if isinstance(message, Due):
-                # What is left of the time, because the clock may have been set since the message arrived.
-                extra = {"deadline": self.local + message.deadline - now}
-                message = message.payload
-            digest, size = crc32(message), len(message)
+        sends, rows, me, now, local = self._sends, self.rows, self.me, self.now, self.local
+        if messages is None:
+            seq, digest, size = batch.first, crc32(batch.body), len(batch.body)
             window.times.append(now)
-            self.rows.append(("send", self.local, now, group, view, me, seq, None, None, digest, size, extra))
+            rows.append(("send", local, now, group, view, me, seq, None, None, digest, size, None))
+            sends.remember(group, me, batch, (seq, now, digest, size))
             if not seq % STRETCH:
-                self._sends.prune(group, me)
+                sends.prune(group, me)
+        else:
+            for seq, message in enumerate(messages, batch.first):
+                extra = None
+                if isinstance(message, Due):
+                    # What is left of the time, because the clock may have been set since the message arrived.
+                    extra = {"deadline": local + message.deadline - now}
+                    message = message.payload
+                window.times.append(now)
+                rows.append(("send", local, now, group, view, me, seq, None, None, crc32(message), len(message), extra))
+                if not seq % STRETCH:
+                    sends.prune(group, me)
         self.sent += batch.count
-        if batch.count == 1:
-            self._sends.remember(group, me, batch, (seq, now, digest, size))
         if self.watcher is not None:
             self.watcher.took(group, stream, batch)
 
@@ -462,13 +490,6 @@ class SimHost(Process):
         self.do_row(kind, group, view, sender, seq, None, {"detail": detail} if detail is not None else None)
         self._pay(len(self.rows) - 1)
 
-    def _pay(self, start: int) -> None:
-        """Charges packets of earlier turns to the first row since."""
-        if self.owed and len(self.rows) > start:
-            packets = self.history.packets
-            packets[start] = packets.get(start, 0) + self.owed
-            self.owed = 0
-
     # --- stopping -----------------------------------------------------------------------------------------------------
 
     def stop(self, reason: Reason, detail: dict[str, Any]) -> None:
@@ -529,6 +550,7 @@ class SimHost(Process):
 
     def stop_reading(self, until: int, most: int) -> None:
         """The application takes nothing until a time; the engine is told when ``most`` messages of a group wait for it."""
+        self.listens = True
         if self.unread is None:
             self.unread = Unread(most)
         self.unread.until = max(self.unread.until, until)

@@ -104,13 +104,14 @@ class Simulation:
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
         self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
         self.memories = self._make_memories(watch)
-        """Common memory by node; where there are no nodes, under an empty name."""
+        """Shared memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
+        sends = self._kernel.sends = SendTimes(self.hosts)
         self._world = World(
             scenario.seed,
             self._kernel,
             self._networks,
-            SendTimes(self.hosts),
+            sends,
             self._stopped,
             self._entered_by_itself,
             self._renamed,

@@ -22,7 +22,7 @@ _WAYS: Final = ("halted", "repaired", "eliminated", "without_effect")
 
 
 def match_frame(trace: DataFrame) -> pa.Table:
-    """What :func:`~plainchant.lab.detections.match` gives, for a DataFrame with the columns of the trace format."""
+    """What :func:`~plainchant.lab.metrics.detections.match` gives, for a DataFrame with the columns of the trace format."""
     trace = trace.select(*COLUMNS)
     rows = trace.where(F.col("kind").isin(*KINDS)).withColumn("clock", F.coalesce("true_time", "time"))
     stops = rows.where("kind = 'crash'").select(*_PLACE, F.col("clock").alias("stopped"), _said("by").alias("by"))

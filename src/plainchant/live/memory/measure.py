@@ -153,7 +153,7 @@ async def take_part(task: Task) -> dict[str, array[int]]:
 
     given = parameters(task.copies, task.size)
     async with Node(description=DESCRIPTION, me=task.me, peers=task.peers, parameters=given, memory=task.memory) as node:
-        group = await node.enter(_GROUP, tuple(task.peers), START_SECONDS, {})
+        group = await node.enter(_GROUP, tuple(task.peers), START_SECONDS)
         assert node.host.memory is not None
         node.host.memory.meter = meter
         reading = asyncio.create_task(_read(group))

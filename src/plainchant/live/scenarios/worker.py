@@ -30,12 +30,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from ...core.engine import Engine, Host
 from ...core.memory import Operate
 from ...core.model import SECOND, Invitation, PlainchantError, UsageError
-from ...group import Group, Halted, JoinTimeout, NotFormed, Refused
+from ...group import Buffers, Group, Halted, JoinTimeout, NotFormed, Refused
 from ...protocols.registry import Description, describe
 from ...scenario.faults import Omission, describe_fault
 from ...scenario.model import Fault
 from ...scenario.traffic import sends
-from ..node import Insecure, Node
+from ..node import Node
+from ..node_keys import Insecure
 from ..transport import Address
 from ..udp import UdpTransport
 from . import control
@@ -191,8 +192,9 @@ class Worker:
         """In a group from entering it to leaving it."""
         node, task = self._node, self._task
         first = task.groups[name] if forms else ()
+        buffers = Buffers(outgoing=self._outgoing(name))
         try:
-            group = await node.enter(name, first, FORM_SECONDS if forms else JOIN_SECONDS, {"outgoing": self._outgoing(name)})
+            group = await node.enter(name, first, FORM_SECONDS if forms else JOIN_SECONDS, buffers)
         except Halted as halted:
             self._finish(control.Over("halted", str(halted)))
             return

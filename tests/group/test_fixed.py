@@ -11,11 +11,11 @@ import pytest
 from plainchant import Group, Halted, Message, Refused, UsageError, View, sim
 from plainchant.cli.protocols import facts
 from plainchant.core.model import Reason
-from plainchant.group import LOOKS, Guarantees
+from plainchant.group.membership import IDLE_CHECKS
 from plainchant.protocols import registry
 
-from .fixed import PLAINSONG
-from .ports import NoStreams
+from ..fixed import PLAINSONG
+from ..ports import NoStreams, a_membership, member_of
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +60,8 @@ class Busy(NoStreams):
 
 
 def a_group(port: Busy, settle: float = 0.004) -> Group:
-    group = Group(port, "g", "p1", Guarantees((), ()), changes=False, settle=settle)
-    group.add(View("g", 1, ("p1", "p2")))
+    group = Group(a_membership(port, changes=False, settle=settle))
+    member_of(group).add(View("g", 1, ("p1", "p2")))
     return group
 
 
@@ -80,7 +80,7 @@ def test_who_finishes_waits_for_a_whole_period_of_rest() -> None:
         port = Busy(7)
         group = a_group(port)
         await group.finish()
-        assert port.asked == 7 + LOOKS
+        assert port.asked == 7 + IDLE_CHECKS
         with pytest.raises(Refused, match="p1 has finished in g"):
             await group.send(b"too late")
         assert [type(event) for event in [event async for event in group]] == [View]
@@ -95,7 +95,7 @@ def test_who_finishes_sends_first_what_was_accepted() -> None:
         finishing = asyncio.create_task(group.finish())
         done, _ = await asyncio.wait([finishing], timeout=0.05)
         assert not done
-        group.took(1, len(b"last words"))
+        member_of(group).took(1, len(b"last words"))
         async with asyncio.timeout(30):
             await finishing
 
@@ -107,7 +107,7 @@ def test_who_finishes_is_told_if_the_process_is_stopped() -> None:
         group = a_group(Busy(1_000_000))
         finishing = asyncio.create_task(group.finish())
         await asyncio.sleep(0)
-        group.halted(Reason("exception", "it broke"))
+        member_of(group).halted(Reason("exception", "it broke"))
         with pytest.raises(Halted, match="it broke"):
             async with asyncio.timeout(30):
                 await finishing

@@ -31,24 +31,15 @@ from plainchant.core.model import (
 )
 from plainchant.core.wire import Codec
 from plainchant.lab.properties import Verification, verify
-from plainchant.layers.state import (
-    STATE_LOST,
-    STATE_PACKETS,
-    StateAsk,
-    StateLost,
-    StatePart,
-    StateTransfer,
-    StateWait,
-    StateWanted,
-    donor_of,
-)
+from plainchant.layers.state import STATE_LOST, StateTransfer, StateWanted, donor_of
+from plainchant.layers.state_parts import STATE_PACKETS, StateAsk, StateLost, StatePart, StateWait
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Member, Simulation, Summary
 from plainchant.sim.host import SimHost
 from plainchant.trace import TraceBuffer
 
-from .fakes import FakeHost, as_host
+from ..fakes import FakeHost, as_host
 
 G = "g"
 ASK = ("state", "ask", G)

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import MS, SECOND, Reason, Stream, UsageError, View
-from plainchant.group import BACKLOG, Group, Guaranteed, Guarantees, Lost, Receipt, Refused, Rejected
+from plainchant.group import Group, Guaranteed, Lost, Receipt, Refused, Rejected
+from plainchant.group.deadlines import BACKLOG
+
+from ..ports import a_membership, member_of
 
 NO_ROOM = Reason("no room", "the sum of shares is larger than T", {"nearest_ns": 70 * MS})
 
@@ -67,19 +70,19 @@ class Desk:
         raise AssertionError("nobody notes anything in this group")
 
     def take(self, group: Group, messages: int, stream: str = "") -> None:
-        group.took(messages, messages, stream)
+        member_of(group).took(messages, messages, stream)
 
     def bring_back(self, group: Group, messages: int, rank: int | None = 1) -> None:
         """The next own messages, in the order of taking."""
         first, self._seq = self._seq + 1, self._seq + messages
-        group.deliver(group.me, first, [b"."] * messages, rank, messages)
+        member_of(group).deliver(group.me, first, [b"."] * messages, rank, messages)
 
 
 def play(main: Callable[[Desk, Group], Awaitable[None]], *, admits: bool = True) -> None:
     async def bounded() -> None:
         desk = Desk()
-        group = Group(desk, "g", "p1", Guarantees((), ()), admits=admits)
-        group.add(View("g", 1, ("p1", "p2")))
+        group = Group(a_membership(desk, admits=admits))
+        member_of(group).add(View("g", 1, ("p1", "p2")))
         async with asyncio.timeout(30):
             await main(desk, group)
 
@@ -96,7 +99,7 @@ async def soon(task: asyncio.Task[Any]) -> bool:
 async def a_stream(group: Group, name: str = "pulse", period: str = "1h", deadline: str = "50ms") -> Guaranteed:
     asking = asyncio.create_task(group.stream(name, size=8, deadline=deadline, period=period))
     assert not await soon(asking)
-    group.admitted(name)
+    member_of(group).admitted(name)
     return await asking
 
 
@@ -130,7 +133,7 @@ def test_a_stream_that_is_rejected_says_why_and_can_be_asked_for_again() -> None
     async def main(desk: Desk, group: Group) -> None:
         asking = asyncio.create_task(group.stream("pulse", size=8, deadline="50ms", period="100ms"))
         await soon(asking)
-        group.rejected("pulse", NO_ROOM)
+        member_of(group).rejected("pulse", NO_ROOM)
         with pytest.raises(Rejected, match="the sum of shares is larger than T") as caught:
             await asking
         assert caught.value.reason.evidence["nearest_ns"] == 70 * MS
@@ -148,13 +151,13 @@ def test_one_message_with_a_deadline_is_a_stream_of_its_own() -> None:
         ((name, payload, arrived),) = desk.offered
         assert (name, payload) == ("~1", b"alarm")
         assert arrived >= before
-        group.admitted("~1")
+        member_of(group).admitted("~1")
         receipt = await sending
         assert repr(receipt) == "Receipt(group='g', stream='~1', seq=1)"
         other = asyncio.create_task(group.send(b"again", deadline="20ms"))
         await soon(other)
         assert list(desk.wanted) == ["~1", "~2"]
-        group.rejected("~2", NO_ROOM)
+        member_of(group).rejected("~2", NO_ROOM)
         with pytest.raises(Rejected):
             await other
         assert group.metrics()["accepted"] == 1
@@ -168,7 +171,7 @@ def test_a_message_that_is_taken_in_the_moment_of_its_admission_is_accepted() ->
         sending = asyncio.create_task(group.send(b"alarm", deadline="20ms"))
         await soon(sending)
         desk.take(group, 1, "~1")
-        group.admitted("~1")
+        member_of(group).admitted("~1")
         receipt = await sending
         desk.bring_back(group, 1)
         assert await is_delivered(receipt)
@@ -286,7 +289,7 @@ def test_receipts_are_right_though_streams_overtake() -> None:
         assert group.metrics()["own_delivered"] == 7
         for number, receipt in enumerate(order):
             assert not await is_stable(receipt)
-            group.stable(number)
+            member_of(group).stable(number)
             assert await is_stable(receipt)
         assert group.metrics()["own_stable"] == 7
 
@@ -304,7 +307,7 @@ def test_a_batch_that_ends_within_a_run_of_a_lane_tells_so_far() -> None:
         desk.bring_back(group, 4, rank=1)
         assert [await is_delivered(receipt) for receipt in slow] == [True, True, True, False, False]
         assert await is_delivered(quick[0])
-        group.stable(1)
+        member_of(group).stable(1)
         assert [await is_stable(receipt) for receipt in slow] == [True, True, True, False, False]
         desk.bring_back(group, 2, rank=2)
         assert [await is_delivered(receipt) for receipt in slow] == [True] * 5
@@ -331,14 +334,14 @@ def test_receipts_of_messages_that_were_under_way_are_lost_with_the_process() ->
         first, second, third = await send_in(stream, group, desk, 3)
         sending = asyncio.create_task(group.send(b"alarm", deadline="1s"))
         await soon(sending)
-        group.admitted("~1")
+        member_of(group).admitted("~1")
         alarm = await sending
         desk.take(group, 1, "~1")
         desk.take(group, 2, "pulse")
         desk.bring_back(group, 2, rank=1)
         asking = asyncio.create_task(group.stream("other", size=1, deadline="1s", period="1s"))
         await soon(asking)
-        group.halted(Reason("omission", "p1 has missed a message"))
+        member_of(group).halted(Reason("omission", "p1 has missed a message"))
         await alarm.delivered()
         await first.delivered()
         for receipt in (second, third):
@@ -393,7 +396,7 @@ def test_a_stream_whose_guarantee_is_lost_loses_what_was_not_taken_and_no_more()
         stream = await a_stream(group, deadline="1ns", period="1ns")
         taken, waiting = await send_in(stream, group, desk, 2)
         desk.take(group, 1, "pulse")
-        group.rejected("pulse", NO_ROOM)
+        member_of(group).rejected("pulse", NO_ROOM)
         with pytest.raises(Lost, match="the sum of shares"):
             await waiting.delivered()
         with pytest.raises(Rejected, match="the sum of shares"):
@@ -416,8 +419,8 @@ def test_who_does_not_wait_for_the_answer_has_asked_for_nothing(deadline: str | 
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         assert desk.calls == [("admit", name), ("release", name)]
-        group.admitted(name)
-        group.rejected(name, NO_ROOM)
+        member_of(group).admitted(name)
+        member_of(group).rejected(name, NO_ROOM)
         assert group.metrics()["queued"] == 0
 
     play(main)
@@ -427,7 +430,7 @@ def test_a_stream_that_is_admitted_when_nobody_waits_any_more_is_released() -> N
     async def main(desk: Desk, group: Group) -> None:
         asking = asyncio.create_task(group.stream("pulse", size=8, deadline="1s", period="1s"))
         await soon(asking)
-        group.admitted("pulse")
+        member_of(group).admitted("pulse")
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         assert desk.calls == [("admit", "pulse"), ("release", "pulse")]
@@ -439,7 +442,7 @@ def test_a_message_that_is_admitted_when_nobody_waits_any_more_is_sent() -> None
     async def main(desk: Desk, group: Group) -> None:
         sending = asyncio.create_task(group.send(b".", deadline="1s"))
         await soon(sending)
-        group.admitted("~1")
+        member_of(group).admitted("~1")
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         assert desk.calls == [("admit", "~1")]
@@ -460,9 +463,9 @@ def test_who_leaves_sends_first_what_was_accepted_in_streams() -> None:
             await stream.send(b".")
         desk.take(group, 1, "pulse")
         assert ("leave",) not in desk.calls
-        group.rejected("~1", NO_ROOM)
+        member_of(group).rejected("~1", NO_ROOM)
         assert desk.calls[-1] == ("leave",)
-        group.left()
+        member_of(group).left()
         await leaving
         with pytest.raises(Rejected):
             await sending

@@ -12,8 +12,8 @@ from plainchant.core.engine import Engine, Host
 from plainchant.core.model import Batch, GroupId, ProcessId, ProtocolError, Reason, Timer, View, pack, unpack
 from plainchant.layers.fragmentation import MOST_PARTIAL, MOST_SPANS, Fragmentation
 
-from .fakes import FakeHost, as_host
-from .fuzz.sizes import size_of
+from ..fakes import FakeHost, as_host
+from ..fuzz.sizes import size_of
 
 G = "g"
 NUDGE = ("fragmentation", "nudge", G)
