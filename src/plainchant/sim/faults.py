@@ -175,7 +175,7 @@ class SimFaults:
     def enter(self, process: SimHost, groups: Sequence[str], fault: Fault) -> None:
         for group in groups:
             _note(process, fault)
-            self._population.enter(process, group, self._population.contacts(process.base, group))
+            self._population.enter(process, group, self._population.contacts(process.place, group))
 
     # --- shared memory ------------------------------------------------------------------------------------------------
 
