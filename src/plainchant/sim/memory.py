@@ -410,7 +410,7 @@ class SimMemory:
             raise ProtocolError(f"procedure {running.name!r} of {running.host.me} yields {request!r}, which is no request")
         running.request = request
         running.since = running.due
-        running.host.place(self._begin, running)
+        running.host.defer(self._begin, running)
 
     def _begin(self, running: _Running) -> None:
         request = running.request
