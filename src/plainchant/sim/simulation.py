@@ -289,17 +289,13 @@ class Simulation:
         return self._node_of(self.parameters, place) if self._node_of is not None else ""
 
     def _make_memories(self, watch: Watch | None) -> dict[str, SimMemory]:
-        description, scenario = self.description, self.scenario
-        if description.placement.memory is None:
+        placement, scenario = self.description.placement, self.scenario
+        if placement.memory is None:
             return {}
-        layout = description.placement.memory(self.parameters)
+        layout = placement.memory(self.parameters)
+        more = {"timely": placement.timely, "watch": watch, "send_length": placement.send_length}
         nodes = dict.fromkeys(self.node_of(place) for place in (*scenario.members, *scenario.later))
-        return {
-            node: self._new_memory(
-                self._kernel, scenario.memory, layout, scenario.seed, node=node, timely=self.timely, watch=watch
-            )
-            for node in nodes
-        }
+        return {node: self._new_memory(self._kernel, scenario.memory, layout, scenario.seed, node=node, **more) for node in nodes}
 
     def _new_memory(self, *settings: Any, **more: Any) -> SimMemory:
         return SimMemory(*settings, **more)
