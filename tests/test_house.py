@@ -57,8 +57,10 @@ def imported(source: str, module: str, *, is_package: bool) -> Iterator[tuple[in
 def import_problems(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
-    shared = ("plainchant.protocols.registry", "plainchant.protocols.buffers")
-    allowed = (*(f"plainchant.core.{name}" for name in ("engine", "memory", "model", "names")), *shared, own)
+    shared = (f"plainchant.protocols.{name}" for name in ("registry", "buffers", "story", "exploration"))
+    allowed = (*(f"plainchant.core.{name}" for name in ("engine", "memory", "model", "names", "words")), *shared, own)
+    if module == "plainchant.protocols.registry":
+        allowed = (*allowed, "plainchant.core.plugins")  # where protocols of other distributions are looked up
     problems = []
     for line, name in imported(source, module, is_package=is_package):
         top = name.split(".")[0]
@@ -165,6 +167,47 @@ def test_a_name_that_is_parsed_elsewhere_is_found(source: str) -> None:
     assert mark_problems(source) == [1]
 
 
+# --- where protocols are named --------------------------------------------------------------------------------------
+
+OTHER_MEANINGS = {("cli/doctor.py", "mailbox")}
+"""Texts that are a protocol's name and mean something else: a mailbox in shared memory."""
+
+
+def name_problems(source: str, path: str, names: frozenset[str]) -> list[str]:
+    """Where a module has a protocol's name as a text of its own: to compare it, to look it up, or as a default."""
+    found = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [
+        f"{path}, line {node.lineno}: {node.value!r}"
+        for node in found
+        if node.value in names and (path, node.value) not in OTHER_MEANINGS
+    ]
+
+
+def test_only_protocols_know_a_protocol_by_its_name() -> None:
+    names = frozenset(path.parent.name for path in PROTOCOLS.glob("*/__init__.py"))
+    assert len(names) >= 5
+    problems = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not path.is_relative_to(PROTOCOLS):
+            problems += name_problems(path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix(), names)
+    assert not problems, "ask the protocol's description or its story instead:\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if rows.protocol() == "newtop": pass',
+        'is_ring = name in ("newtop", "rtcast-like")',
+        'def join(protocol: str = "newtop"): pass',
+        'match name:\n    case "newtop":\n        pass',
+        '{"newtop": 1}[name]',
+    ],
+)
+def test_a_protocol_known_by_its_name_is_found(source: str) -> None:
+    assert len(name_problems(source, "lab/show.py", frozenset({"newtop"}))) == 1
+    assert name_problems('"""newtop is told otherwise."""', "lab/show.py", frozenset({"newtop"})) == []
+
+
 # --- requirements ---------------------------------------------------------------------------------------------------
 
 PINNED = re.compile(r"[A-Za-z0-9._-]+==[^\s;]+( ;[^\\]+?)?( --hash=sha256:[0-9a-f]{64})+")
@@ -217,6 +260,7 @@ def test_every_declared_dependency_is_pinned_at_a_version_it_allows() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].values()
     declared = [*project["project"]["dependencies"], *(each for extra in extras for each in extra)]
+    declared = [each for each in declared if Requirement(each).name != "plainchant"]  # an extra that contains another one
     declared += input_lines(ROOT / "requirements" / "dev.in")
     assert_pinned(declared, pins(ROOT / "requirements" / "dev.txt"))
 

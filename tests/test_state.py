@@ -46,7 +46,7 @@ from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Member, Simulation, Summary
 from plainchant.sim.host import SimHost
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .fakes import FakeHost, as_host
 
@@ -935,16 +935,16 @@ class Ledger:
         counts[sender] = counts.get(sender, 0) + 1
 
     def state_wanted(self, wanted: StateWanted) -> None:
-        self.host.call(self._give, wanted)
+        self.host.after(self._give, wanted)
 
     def state_room(self, transfer: int) -> None:
-        self.host.call(self._write, transfer)
+        self.host.after(self._write, transfer)
 
     def state_over(self, transfer: int, reason: Reason | None) -> None:
-        self.host.call(self._stop, transfer)
+        self.host.after(self._stop, transfer)
 
     def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
-        self.host.call(self._take, group, chunks)
+        self.host.after(self._take, group, chunks)
 
     def _give(self, wanted: StateWanted) -> None:
         self._unwritten[wanted.transfer] = deque([json.dumps(self.states[wanted.group]).encode(), *[FILLER] * self._filler])
@@ -991,9 +991,9 @@ class Outcome:
         if not self.alive and any("cannot get the state" in end.reason for end in self.summary.processes.values()):
             found.append("nobody is left")
         found += [name for name, outcome in self.verification.properties.items() if outcome.violations]
-        groups = {group for name in self.alive for group in self.ledgers[name].host.groups}
+        groups = {group for name in self.alive for group in self.ledgers[name].host.entered}
         for group in sorted(groups):
-            members = [name for name in self.alive if group in self.ledgers[name].host.groups]
+            members = [name for name in self.alive if group in self.ledgers[name].host.entered]
             states = [self.ledgers[name].states.get(group) for name in members]
             if any(state is None or state != states[0] for state in states):
                 found.append(f"states of {group} differ: {dict(zip(members, states, strict=True))}")

@@ -18,6 +18,7 @@ import pytest
 import plainchant as plainchant_package
 from plainchant import __version__
 from plainchant.cli import main, running
+from plainchant.cli import run as run_command
 from plainchant.scenario import dump, load, shipped
 from plainchant.trace import TraceWriter, read, validate
 
@@ -373,3 +374,12 @@ def test_dumps_of_the_shipped_scenarios_read_back(tmp_path: Path) -> None:
         scenario = load(path)
         (tmp_path / f"{name}.toml").write_text(dump(scenario))
         assert load(tmp_path / f"{name}.toml") == scenario
+
+
+def test_a_run_that_is_too_large_to_be_verified_unasked_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (run_command, running):
+        monkeypatch.setattr(module, "VERIFY_UP_TO", 100)
+    assert main(["run", "first-steps"]) == 0
+    assert "are more than are checked without being asked (100). Add --verify" in capsys.readouterr().out.replace("\n", " ")

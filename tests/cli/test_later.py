@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,18 +22,46 @@ def test_a_command_in_the_list_is_the_command_itself(command: Later) -> None:
     real = command.load()
     assert real.name == command.name
     assert real.help.split("\n\n")[0].replace("\n", " ") == command.help
-    assert real.get_short_help_str(60) == command.get_short_help_str(60)
+    assert command.get_short_help_str(60) == command.help
     assert real.hidden is command.hidden is False
     assert real.deprecated is command.deprecated is False
 
 
-def test_all_commands_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_commands_are_in_the_help_with_whole_summaries(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(app.commands) == [*(command.name for command in COMMANDS), "key", "bench"]
-    for arguments, commands in ((["--help"], COMMANDS), (["bench", "--help"], BENCHMARKS), (["key", "--help"], KEYS)):
+    for arguments, commands in (
+        (["--help"], app.commands.values()),
+        (["bench", "--help"], BENCHMARKS),
+        (["key", "--help"], KEYS),
+    ):
         assert main(arguments) == 0
-        listed = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+        listed = " ".join(capsys.readouterr().out.partition("Commands:\n")[2].split())
         for command in commands:
-            assert any(line.split()[0] == command.name and line.split()[1:] for line in listed)
+            assert f"{command.name} {command.get_short_help_str(0)}" in listed
+            assert not command.get_short_help_str(0).endswith("...")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_help_shows_no_python_types_and_cites_pages_that_exist(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*name.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "list[" not in text
+    for page in re.findall(r"\bdocs/[a-z-]+\.md\b", text):
+        assert any(Path(line.strip()).exists() and line.endswith(page) for line in text.splitlines())
+
+
+def test_a_file_in_the_help_is_printed_as_it_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["schedule", "--help"]) == 0
+    text = capsys.readouterr().out
+    shown = text.partition("A message set is a TOML file:\n")[2].partition("In a CSV file")[0]
+    assert set(tomllib.loads(shown)) == {"ring", "message"}
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("arguments", [["node", "--help"], ["bench", "live", "--help"]])

@@ -34,11 +34,11 @@ from plainchant.core.memory import (
 )
 from plainchant.core.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.group import Group
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
+from plainchant.live.ports import free_addresses
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 
@@ -796,13 +796,13 @@ def test_members_elsewhere_are_refused_unless_somebody_acts_for_them(shared: Pat
         peers: dict[str, Any] = {**free_addresses(["a"]), "b": ("192.0.2.7", 4000)}
         with pytest.raises(UsageError, match=r"for processes on one machine, and these are elsewhere: b at 192\.0\.2\.7:4000"):
             await Node(me="a", peers=peers, description=BOARD).open()
-        remote = dataclasses.replace(BOARD, remote=lambda parameters: {"b": "a"})
+        remote = dataclasses.replace(BOARD, placement=dataclasses.replace(BOARD.placement, remote=lambda parameters: {"b": "a"}))
         async with Node(me="a", peers=peers, description=remote):
             pass
         here = free_addresses(["a", "b"])
         async with Node(me="b", peers=here, description=remote, memory="x") as mine:
             mine._begin({"g": ("b",)})
-            with pytest.raises(ProtocolError, match="no common memory"):
+            with pytest.raises(ProtocolError, match="without shared memory"):
                 mine.host.spawn("p", iter(()))  # type: ignore[arg-type]
 
     run(main())

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import Form, Join
-from plainchant.core.names import process_name
 from plainchant.live.presence import (
     BOUND,
     JOINING,
@@ -294,10 +293,6 @@ def test_there_is_one_first_view_whatever_is_lost_and_whoever_restarts(seed: int
         town.run(rounds=30)
         alive = list(town.processes.values())
     assert all(process.standing["g"].state == MEMBER for process in alive), [(p.name, p.standing) for p in alive]
-
-
-def test_names() -> None:
-    assert [process_name("p", number) for number in (0, 1, 12)] == ["p", "p#1", "p#12"]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

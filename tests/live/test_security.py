@@ -22,8 +22,8 @@ from plainchant import Group, Insecure, Key, Keyring, Message, Node, UsageError,
 from plainchant.core.wire import Stamped
 from plainchant.lab.properties import verify
 from plainchant.live import node as nodes
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server
+from plainchant.live.ports import free_addresses
 from plainchant.live.presence import HELLO_PACKETS, MOST_STRANGERS, Hello, Known
 from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Address, Data, Receive, TurnOver

@@ -10,7 +10,7 @@ from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration, Reason, Stream
 from plainchant.group import OUTGOING, Group, Guarantees
-from plainchant.live.workload import Numbering, Sender, outgoing_for
+from plainchant.live.scenarios.workload import Numbering, Sender, outgoing_for
 from plainchant.scenario.model import Workload
 
 from .endpoints import run

@@ -11,7 +11,7 @@ from plainchant.core.model import SECOND, Duration
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 HOUR = Duration(3600 * SECOND)
 CALM: dict[str, Any] = {

@@ -17,7 +17,8 @@ from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
 from plainchant.core.model import Form, GroupId, Join, Propose, Reason, UsageError, View
 from plainchant.lab.properties import verify
-from plainchant.sim.explore.case import GROUP, Case, mailbox_case, rule_values
+from plainchant.protocols.exploration import GROUP, Case
+from plainchant.protocols.mailbox.exploration import mailbox_case, rule_values
 from plainchant.sim.explore.memory import ExploredMemory
 from plainchant.sim.explore.search import Result, explore, replay, retell
 from plainchant.sim.explore.state import digest

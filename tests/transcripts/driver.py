@@ -53,7 +53,7 @@ from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Re
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 from plainchant_papers.rtcast.tests.variants import VARIANTS
 from tests.protocols.newtop.members_by_hand import pairs
 from tests.protocols.newtop.members_by_hand import told as in_words

@@ -66,13 +66,14 @@ from ..group import (
 from ..group.state_transfer import StateEvents
 from ..layers.fragmentation import Fragmentation
 from ..layers.state import STATE_LOST, STATE_PACKETS, StateTransfer
-from ..protocols.registry import Description, Surroundings, describe
+from ..protocols.registry import DEFAULT_PROTOCOL, Description, Surroundings, describe
 from .host import LiveHost, check_name
 from .lans import Lans, check_lans
 from .names import family_of, format_address, is_here, is_loopback, packet_for, parse_address, resolve
 from .presence import HELLO_PACKETS, MOST_GROUPS, Hello, Presence
 from .refusals import Refusals
-from .transport import Address, Transport, senders_of
+from .transport import Address, MakeTransport, Transport, senders_of
+from .transports import transport_maker
 from .udp import UdpTransport
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
 
 KEY_POLL: Final = 1.0
 """Seconds between two looks at the key file."""
-
-MakeTransport = Callable[[Address, int], Transport]
 
 
 class Insecure(UserWarning):
@@ -153,7 +152,7 @@ class Node:
     def __init__(
         self,
         *,
-        protocol: str = "sequencer",
+        protocol: str = DEFAULT_PROTOCOL,
         me: str,
         peers: Mapping[str, str | Address],
         parameters: Mapping[str, Any] | None = None,
@@ -192,14 +191,14 @@ class Node:
             self._check_proposes()
         self.agree = agree
         self._memory = memory
-        self._lans = self.description.lans(self._parameters)
+        self._lans = self.description.placement.lans(self._parameters)
         self._backup = {
             name: parse_address(address) if isinstance(address, str) else address for name, address in (backup or {}).items()
         }
         self._groups = {name: _members(name, given, peers) for name, given in groups.items()} if groups is not None else None
         self._peers = {name: parse_address(address) if isinstance(address, str) else address for name, address in peers.items()}
         check_lans(self._lans, self._peers, self._backup)
-        self._make_transport = _transport_maker(transport)
+        self._make_transport = transport_maker(transport)
         self._packet = packet
         self._trace = trace
         self._watch = watch
@@ -293,7 +292,7 @@ class Node:
                 refusals=self._refusals,
             )
             if self._sealed is not None:
-                self._host.place_at = self._sealed.place_at
+                self._host.gate.place_at = self._sealed.place_at
             self._codec = codec
             self._presence = self._host.presence = Presence(
                 self.place,
@@ -431,7 +430,7 @@ class Node:
     def _has_memory(self) -> bool:
         """Whether the protocol has common memory and this process is where that is."""
         description = self.description
-        return description.memory is not None and self.place not in description.remote(self._parameters)
+        return description.placement.memory is not None and self.place not in description.placement.remote(self._parameters)
 
     def _find_memory(self, peers: Mapping[str, Address]) -> None:
         """Fails unless there is a place for common memory, and all who need it are on this machine."""
@@ -440,7 +439,7 @@ class Node:
         check_root()
         if self._memory:
             return
-        remote = self.description.remote(self._parameters)
+        remote = self.description.placement.remote(self._parameters)
         mine = self._node_of(self.place)
         elsewhere = [
             name for name, address in peers.items() if name not in remote and self._node_of(name) == mine and not is_here(address)
@@ -460,11 +459,12 @@ class Node:
 
     def _node_of(self, place: str) -> str | None:
         """The node of a place, where there are nodes."""
-        return self.description.node_of(self._parameters, place) if self.description.node_of is not None else None
+        node_of = self.description.placement.node_of
+        return node_of(self._parameters, place) if node_of is not None else None
 
     async def serve(self) -> None:
         """Takes part without being in a group, where the protocol has use for such processes; returns when this one does."""
-        if not self.description.idle:
+        if not self.description.placement.idle:
             raise UsageError(f"with {self.description.name} a process that is in no group has nothing to do; join one")
         if not self._is_open:
             raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and serve there")
@@ -801,7 +801,7 @@ class Node:
         """Gives the host what this protocol needs of it."""
         description, host = self.description, self._host
         host.has_views = description.views
-        host.only_sends = self.place in description.only_send(self.parameters)
+        host.only_sends = self.place in description.placement.only_send(self.parameters)
         if not self._has_memory:
             return
         from .memory.server import MailboxServer, namespace_of
@@ -809,9 +809,9 @@ class Node:
 
         node = self._node_of(self.place)
         namespace = self._memory if node is None else namespace_of(self._memory, node)
-        host.memory = Stepper(host, MailboxServer(namespace), timely=description.timely)
-        if description.room is not None:
-            host.max_packet = description.room(self.parameters)
+        host.memory = Stepper(host, MailboxServer(namespace), timely=description.placement.timely)
+        if description.placement.room is not None:
+            host.max_packet = description.placement.room(self.parameters)
 
     def _check(self, parameters: Any, groups: Mapping[str, Sequence[str]]) -> None:
         """Fails if the parameters do not fit to the groups."""
@@ -960,7 +960,7 @@ class Node:
 
     def _introduce(self) -> None:
         """Where processes may be in no group: the protocol hears who is there."""
-        if self.description.idle and self._host.me and self._host.alive:
+        if self.description.placement.idle and self._host.me and self._host.alive:
             self._met.intersection_update(self._presence.routes)
             for name in self._presence.routes:
                 if name not in self._met:
@@ -1087,7 +1087,7 @@ def join(
     *,
     me: str,
     peers: Mapping[str, str | Address],
-    protocol: str = "sequencer",
+    protocol: str = DEFAULT_PROTOCOL,
     members: Sequence[str] | None = None,
     parameters: Mapping[str, Any] | None = None,
     state: bool = False,
@@ -1223,19 +1223,3 @@ def _check_family(here: Address, peers: Mapping[str, Address]) -> None:
         kind = "an IPv6" if family_of(here) == socket.AF_INET6 else "an IPv4"
         text = f"{format_address(here)} is {kind} address and does not reach {', '.join(others)}"
         raise UsageError(f"{text}; give all peers addresses of one kind, or use the transport tcp")
-
-
-def _transport_maker(transport: str | MakeTransport) -> MakeTransport:
-    if not isinstance(transport, str):
-        return transport
-    if transport == "udp":
-        return lambda address, packet: UdpTransport(address, packet=packet)
-    if transport == "tcp":
-        from .tcp import TcpTransport
-
-        return lambda address, packet: TcpTransport(address)
-    if transport == "multicast":
-        from .multicast import MulticastTransport
-
-        return lambda address, packet: MulticastTransport(address, packet=packet)
-    raise UsageError(f"there is no transport {transport!r}; there are udp, tcp and multicast, or give a function that makes one")

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 The simulator steps the program's loop whenever something in it is ready, as an event of its own at that instant; timers are
 events too. What the program asks of its groups is collected during a step and handed to the host after it, all sends of a
-step together. What the host has to say reaches the groups within the engine's turn and wakes the program for the next step.
-So neither ever runs inside the other.
+step together. What the host has to say reaches the groups when the effects of the engine's turn are performed, and wakes the
+program for the next step. So neither ever runs inside the other.
 
 Steps wait in the processor's inbox like packets, which is what a pause or a busy processor does to a program. When the host
 is gone and the program is not (it left, or was halted), steps are taken at once.
@@ -27,15 +27,12 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from ..core.model import (
     Batch,
     Invitation,
-    Packet,
     PlainchantError,
-    Pressure,
     Reason,
     Stream,
     UsageError,
     View,
     format_duration,
-    unpack,
 )
 from ..group import (
     LARGEST_MESSAGE,
@@ -51,8 +48,8 @@ from ..group import (
     check_buffers,
 )
 from ..group.state_transfer import StateEvents
+from ..scenario.outcome import EndState
 from .host import SimHost
-from .summary import EndState
 from .virtual_loop import VirtualLoop
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -107,81 +104,6 @@ class Stage(Protocol):
         """Nothing of a program will run any more."""
 
 
-class MemberHost(SimHost):
-    """A process whose application is an asyncio program: its groups hear of everything at once, in its order."""
-
-    __slots__ = ("_reason", "packets_received", "packets_sent", "program")
-
-    program: Program
-
-    def start_counting(self) -> None:
-        self.packets_sent = self.packets_received = 0
-        self._reason: Reason | None = None
-        receive = self.receive
-
-        def counted(source: str, packet: Any) -> None:
-            self.packets_received += 1
-            receive(source, packet)
-
-        self.receive = counted
-
-    def take(self, group: str, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
-        batch = super().take(group, max_bytes, most, stream)
-        if batch is not None:
-            self.program.took(group, batch.count, stream)
-        return batch
-
-    def admitted(self, group: str, stream: str) -> None:
-        super().admitted(group, stream)
-        self.program.groups[group].admitted(stream)
-
-    def rejected(self, group: str, stream: str, reason: Reason) -> None:
-        super().rejected(group, stream, reason)
-        self.program.groups[group].rejected(stream, reason)
-
-    def send(self, to: Sequence[str], packet: Packet, lan: int = 0) -> None:
-        self.packets_sent += len(to)
-        super().send(to, packet, lan)
-
-    def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
-        super().deliver(group, sender, batch, rank)
-        self.program.groups[group].deliver(sender, batch.first, unpack(batch), rank, len(batch.body))
-
-    def install(self, view: View) -> None:
-        super().install(view)
-        self.program.installed(view)
-
-    def left(self, group: str, rank: int | None = None) -> None:
-        super().left(group, rank)
-        self.program.groups[group].left()
-
-    def refused(self, group: str, reason: Reason) -> None:
-        super().refused(group, reason)
-        self.program.refused(group, reason)
-
-    def renamed(self, group: str, view: View, returned: Sequence[bytes] = ()) -> None:
-        self.program.renamed(group, view.group, returned, self.taken(view.group))
-        super().renamed(group, view, returned)
-
-    def stable(self, group: str, rank: int) -> None:
-        self.program.groups[group].stable(rank)
-
-    def halt(self, reason: Reason) -> None:
-        self._reason = reason
-        super().halt(reason)
-
-    def asked_to_leave(self, group: str) -> None:
-        self.program.asked_to_leave(group)
-
-    @property
-    def is_going(self) -> bool:
-        return self.program.is_going
-
-    def _die(self, state: EndState, text: str) -> None:
-        super()._die(state, text)
-        self.program.host_ended(state, self._reason or Reason("exception", text))
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Terms:
     """What is the same for all programs of a run."""
@@ -206,13 +128,18 @@ class _Proposal:
 
 
 class Program:
-    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node."""
+    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node; to its
+    process it is the application's side (:class:`.host.Listener`)."""
 
-    def __init__(self, simulation: Stage, host: MemberHost, terms: Terms) -> None:
+    def __init__(self, simulation: Stage, host: SimHost, terms: Terms) -> None:
         self._simulation = simulation
         self._host = host
         self._terms = terms
         self.name = host.me
+        host.watcher = self
+        host.watch_all = True
+        self._received = 0
+        """Packets that its process has received."""
         self.groups: dict[str, Group] = {}
         self._changes = True
         self._proposes = False
@@ -223,7 +150,7 @@ class Program:
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
         self._came: asyncio.Queue[Group] = asyncio.Queue()
         """Groups that the program is in because it was invited, until it takes them."""
-        self.keeper = StateEvents(self.groups, place=_at_once, turn=self._turn)
+        self.keeper = StateEvents(self.groups, place=host.place, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
         self.outcome = Outcome("unfinished")
@@ -272,6 +199,16 @@ class Program:
         self._sizes[name] = deque()
         return group
 
+    def count_packets(self) -> None:
+        """Counts what its process receives, for :meth:`counters`."""
+        receive = self._host.receive
+
+        def counted(source: str, packet: Any) -> None:
+            self._received += 1
+            receive(source, packet)
+
+        self._host.receive = counted
+
     def begin(self) -> None:
         if not self.over:
             with self.loop.running():
@@ -302,8 +239,8 @@ class Program:
         self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
         self.loop.crash()
 
-    def host_ended(self, state: EndState, reason: Reason) -> None:
-        """The process is no more; unless it crashed, the program goes on."""
+    def stopped(self, state: EndState, reason: Reason) -> None:
+        """The process is no more; unless it crashed, the program goes on (called by the host)."""
         self._counters = self._count()
         if state == "crashed":
             self.crash()
@@ -444,7 +381,7 @@ class Program:
         """Proposes a group, as ``plainchant.Node.form`` does."""
         self._check_proposes()
         check_buffers(outgoing, unread)
-        if group in self._host.groups or group in self._forming:
+        if group in self._host.entered or group in self._forming:
             raise UsageError(f"{self.name} is in {group!r} already, or about to be; propose a group of another name")
         names = [self._simulation.name_at(place) for place in members]
         missing = [place for place, name in zip(members, names, strict=True) if name is None]
@@ -486,7 +423,7 @@ class Program:
         return "" if agrees else f"{self.name} does not agree"
 
     def installed(self, view: View) -> None:
-        """A view of a group that the program was given, or of one that was formed meanwhile (called by the host)."""
+        """A view of a group that the program was given, or of one that was formed meanwhile."""
         group = self.groups.get(view.group)
         if group is None or group.is_over:
             with self.loop.running():
@@ -509,7 +446,7 @@ class Program:
         return group
 
     def refused(self, group: str, reason: Reason) -> None:
-        """This process is not in a group that it proposed, agreed to or asked to join (called by the host)."""
+        """This process is not in a group that it proposed, agreed to or asked to join."""
         proposal = self._forming.pop(group, None)
         if proposal is not None:
             if not proposal.outcome.done():
@@ -588,14 +525,14 @@ class Program:
         self._request(self._host.leave, group)
 
     def close_group(self, group: str) -> None:
-        self._request(self._host.close, group)
+        self._request(self._host.close_group, group)
 
     def rename(self, group: str, name: str) -> None:
         self._request(self._host.rename, group, name)
 
     def pressure(self, group: str, full: bool) -> None:
         if not self.over:  # a group may be told to stop listening after the run
-            self._request(self._post_turn, self._host.engine.notice, Pressure(group, full))
+            self._request(self._host.pressure, group, full)
 
     def waiting(self, group: str) -> Reason | None:
         return self._host.waiting() if not self.over and self._host.alive else None
@@ -604,7 +541,7 @@ class Program:
         return self._count() if not self.over else self._counters
 
     def _count(self) -> dict[str, int]:
-        return {"packets_sent": self._host.packets_sent, "packets_received": self._host.packets_received}
+        return {"packets_sent": self._host.packets_sent, "packets_received": self._received}
 
     def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
         self._request(self._host.ask, group, wanted, payload)
@@ -624,32 +561,46 @@ class Program:
     def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
         self._request(self._host.write_note, group, sender, seq, detail)
 
-    def took(self, group: str, messages: int, stream: str) -> None:
-        """The protocol took messages (called by the host)."""
-        sizes = self._sizes[group]
-        size = 0 if stream else sum(sizes.popleft() for _ in range(messages))
-        self.groups[group].took(messages, size, stream)
+    # --- what the process tells (Listener) --------------------------------------------------------------------------
 
-    def renamed(self, group: str, name: str, returned: Sequence[bytes], numbered: int) -> None:
-        """The group has another name (called by the host)."""
+    def started(self) -> None:
+        """Its program begins after this (:meth:`begin`)."""
+
+    def took(self, group: str, stream: str, batch: Batch) -> None:
+        sizes = self._sizes[group]
+        size = 0 if stream else sum(sizes.popleft() for _ in range(batch.count))
+        self.groups[group].took(batch.count, size, stream)
+
+    def delivered(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None, rank: int | None) -> None:
+        # A copy, because the list is the same for all members.
+        messages = [*payloads] if payloads is not None else [batch.body]
+        self.groups[group].deliver(sender, batch.first, messages, rank, len(batch.body))
+
+    def stable(self, group: str, rank: int) -> None:
+        self.groups[group].stable(rank)
+
+    def left(self, group: str) -> None:
+        self.groups[group].left()
+
+    def admitted(self, group: str, stream: str) -> None:
+        self.groups[group].admitted(stream)
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        self.groups[group].rejected(stream, reason)
+
+    def renamed(self, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None:
+        name = view.group
         member = self.groups[name] = self.groups.pop(group)
         sizes = self._sizes[name] = self._sizes.pop(group)
         sizes.extendleft(map(len, reversed(returned)))
         member.renamed(name, returned, numbered)
 
     def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._request(self._post_turn, method, *arguments)
-
-    def _post_turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._host.post(self._host.turn, method, *arguments)
+        self._request(self._host.later, method, *arguments)
 
     def _request(self, request: Callable[..., object], *arguments: Any) -> None:
         self._requests.append((request, arguments))
         self._wake()
-
-
-def _at_once(function: Callable[..., None], /, *arguments: Any) -> None:
-    function(*arguments)
 
 
 def _is_about_groups(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from ..core.model import Batch, ProtocolError, unpack
+from ..core.model import Batch, unpack
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -39,7 +39,9 @@ class SendTimes:
     __slots__ = (
         "_hosts",
         "_parts",
+        "_payloads",
         "_recent",
+        "_unpacked",
         "_windows",
         "batch",
         "group",
@@ -58,6 +60,8 @@ class SendTimes:
         self._windows: dict[tuple[str, str], Window] = {}
         self._recent: dict[int, tuple[Batch, str, str, list[Part]]] = {}
         self._parts: list[Part] = []
+        self._unpacked: Batch | None = None
+        self._payloads: list[bytes] = []
         self.batch: Batch | None = None
         self.group = ""
         self.sender = ""
@@ -87,10 +91,27 @@ class SendTimes:
             recent.clear()
         recent[id(batch)] = (batch, group, sender, [part])
 
-    def write(self, group: str, sender: str, batch: Batch, rank: int | None, view: int | None, now: int, local: int) -> None:
+    def unpack(self, batch: Batch) -> list[bytes]:
+        """The messages of a batch; not to be changed, since all members get the same list."""
+        if batch is not self._unpacked:
+            self._payloads = unpack(batch)
+            self._unpacked = batch
+        return self._payloads
+
+    def write(
+        self,
+        group: str,
+        sender: str,
+        batch: Batch,
+        payloads: list[bytes] | None,
+        rank: int | None,
+        view: int | None,
+        now: int,
+        local: int,
+    ) -> None:
         """Makes the rows of a batch that is delivered: ``row`` if it holds one message, else ``rows``."""
         if batch is not self.batch or sender != self.sender or group != self.group:
-            self._open(group, sender, batch)
+            self._open(group, sender, batch, payloads)
         self.rank = rank
         self.view = view
         self.now = now
@@ -105,29 +126,23 @@ class SendTimes:
             ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None) for seq, sent, digest, size in parts
         ]
 
-    def _open(self, group: str, sender: str, batch: Batch) -> None:
-        """Looks into a batch."""
+    def _open(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None) -> None:
+        """Works out what the rows of a batch say."""
         known = self._recent.get(id(batch))
         if known is not None and known[0] is batch and known[1] == group and known[2] == sender:
             # The entry holds on to its batch, so the number of the object cannot have become another's.
             self._parts = known[3]
         else:
-            self._parts = self._look_into(group, sender, batch)
+            window = self._windows.get((group, sender))
+            at = window.at if window is not None else _never
+            bodies = payloads if payloads is not None else (batch.body,)
+            self._parts = [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(bodies, batch.first)]
         self.batch = batch
         self.group = group
         self.sender = sender
         last = batch.first + batch.count - 1
         milestone = last - last % STRETCH
         self.milestone = milestone if milestone >= batch.first else 0
-
-    def _look_into(self, group: str, sender: str, batch: Batch) -> list[Part]:
-        if batch.total:
-            raise ProtocolError(
-                f"a fragment of {sender}'s message {batch.first} reached the host; Fragmentation must be at the top"
-            )
-        window = self._windows.get((group, sender))
-        at = window.at if window is not None else _never
-        return [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(unpack(batch), batch.first)]
 
 
 class Window:

@@ -19,7 +19,7 @@ from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.memory import Watch
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from ..runs import Run
 

@@ -20,7 +20,7 @@ from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Memory, Scenario, Workload
 from plainchant.sim import Summary
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 from plainchant_papers.dedos.watch import Lemmas
 
 from ..runs import Run

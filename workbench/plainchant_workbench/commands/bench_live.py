@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from plainchant.cli.console import guarded, plain_table
+from plainchant.cli.options import JsonOption
 from plainchant.core.model import UsageError
 
 from .telling import fail_on_errors, figure, spread, wide_output
@@ -38,7 +39,7 @@ def bench_live(
     ] = False,
     rounds: Annotated[int, typer.Option(help="Rounds of what has a target; the best of them counts.", min=1)] = 3,
     seconds: Annotated[float | None, typer.Option(help="Seconds that are counted of each.", min=0.1)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure live groups beside raw UDP and other systems.
 

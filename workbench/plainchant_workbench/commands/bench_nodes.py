@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from plainchant.cli.console import guarded, plain_table
+from plainchant.cli.options import JsonOption
 
 from .telling import fail_on_errors, figure, progress, spread, wide_output
 
@@ -21,7 +22,7 @@ def bench_nodes(
     seconds: Annotated[float, typer.Option(help="Seconds that are counted of each flood.", min=0.1)] = 1.5,
     messages: Annotated[int, typer.Option(help="Messages of a sender whose delays are taken.", min=1)] = 100,
     size: Annotated[int, typer.Option(help="Bytes of a message.", min=1)] = 32,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure two nodes of four processes (dedos) beside a flat group over UDP.
 

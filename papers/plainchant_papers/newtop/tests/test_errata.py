@@ -20,11 +20,11 @@ from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scena
 from plainchant.sim import Simulation
 from plainchant.sim.summary import Summary
 from plainchant.trace import TraceBuffer
+from tests.lab.explain.script import Script
 from tests.protocols.newtop.by_hand import ORDERS, name_of, to
 from tests.protocols.newtop.by_hand import link as letters
 from tests.protocols.newtop.members_by_hand import Changing, between, either, saying
 from tests.protocols.newtop.runs import simulate
-from tests.trace.script import Script
 
 from .variants import (
     BelowTheMinimum,

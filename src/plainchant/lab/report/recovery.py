@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from ...core.model import SECOND
-from ..draw.svg import Drawing, short, steps_between, width_of
+from ...core.words import moment, short
+from ..draw.svg import Drawing, steps_between, width_of
 from ..metrics.recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
 from .charts import compact
 from .overview import Overview
 from .source import Rows, Subject
-from .words import duration, moment
+from .words import duration
 
 DELIVERIES_MAX: Final = 2_000_000
 """So many deliveries of a run are read for this."""

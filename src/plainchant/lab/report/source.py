@@ -23,11 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from ...protocols.story import Story
 from ...trace import SCHEMA, MalformedTrace, read, validate
 from ...trace.reader import find_files
 from ..errors import LabError
 from ..properties import PROPERTIES, Outcome, Verification, Violation
 from ..session import failures_as_sentences, session
+from ..show import stories_in
 from ..verify import verify
 from ..verify.check import check
 from ..verify.parts import plan
@@ -66,6 +68,7 @@ class Rows:
         self.prepared: dict[str, pa.Table] = {}
         """Of runs that are not read whole, the rows of all their violations, selected in one pass."""
         self._whole: tuple[str, pa.Table | None] | None = None
+        self._stories: dict[str, type[Story]] = {}
 
     def stream(self, columns: Sequence[str], where: Any = None) -> Iterator[pa.Table]:
         """These columns of the rows that are wanted, a batch at a time, in the order of the files."""
@@ -90,6 +93,12 @@ class Rows:
             return whole.filter(where)
         with _reading(self.path):
             return self._data.filter(ds.field("run") == run).filter(where).head(SELECTED_MAX).sort_by(_ORDER)
+
+    def story(self, run: str) -> type[Story]:
+        """The story of a run's protocol."""
+        if run not in self._stories:
+            self._stories[run] = stories_in(self.select(run, pc.field("kind") == "start")).get(run, Story)
+        return self._stories[run]
 
 
 @dataclasses.dataclass(frozen=True)

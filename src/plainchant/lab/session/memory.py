@@ -92,7 +92,7 @@ def _parent(entry: Path) -> int | None:
 
 
 def _own_bytes(process: int) -> int:
-    """Proportional set size of one process; nothing if it ended while we looked or is somebody else's."""
+    """Proportional set size of one process; nothing if it ended meanwhile or belongs to another user."""
     try:
         text = (_PROC / str(process) / "smaps_rollup").read_text(encoding="utf-8")
     except OSError:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ... import __version__
 from ...core.model import SECOND, UsageError
-from .extra import need
+from ...core.plugins import need
 from .sampling import Histogram
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class NodeCollector:
     def __init__(self, node: Node, observer: Observer) -> None:
         self._node = node
         self._observer = observer
-        self._core = need("prometheus_client.core", "metrics")
+        self._core = need("prometheus_client.core", "metrics need", "observe")
 
     def describe(self) -> Iterator[Family]:
         """The families, empty: so a registry refuses what has the same names."""

@@ -23,8 +23,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.model import Reason, UsageError, View
+from ...core.plugins import need
 from ...group import Group
-from .extra import need
 from .sampling import LAGS, LATENCIES, Histogram, Pace
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ class Observer:
         self._timer: asyncio.TimerHandle | None = None
         self._node: Node | None = None
         if metrics is not None:
-            need("prometheus_client", "metrics")
+            need("prometheus_client", "metrics need", "observe")
         if isinstance(metrics, str):
             from .endpoint import where
 
-            need("aiohttp", "metrics")
+            need("aiohttp", "metrics need", "observe")
             self._where = where(metrics)
         if spans is not None:
             from .spans import Spans, Tracing

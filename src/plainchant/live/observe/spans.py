@@ -35,8 +35,8 @@ import msgspec
 from ... import __version__
 from ...core.model import SECOND, Reason, UsageError, View
 from ...core.names import place_of
+from ...core.plugins import need
 from ...group import Group
-from .extra import need
 
 if TYPE_CHECKING:
     from ..node import Node
@@ -112,8 +112,8 @@ class Tracing:
 
     def __init__(self, options: Spans) -> None:
         self._options = options
-        self._api = need("opentelemetry.trace", "spans")
-        self._alone = need("opentelemetry.context", "spans").Context()
+        self._api = need("opentelemetry.trace", "spans need", "observe")
+        self._alone = need("opentelemetry.context", "spans need", "observe").Context()
         """Where no span of the program's is: what the protocol does happens in nobody's call."""
         self._provider: Any = None
         self._tracer: Any = None
@@ -272,9 +272,9 @@ class Tracing:
             self._given[group, view, joiner] = time.time_ns()
             return
         if joiner is not None:
-            began, name = self._given.pop((group, view, joiner), None), "plainchant.layers.state.give"
+            began, name = self._given.pop((group, view, joiner), None), "plainchant.state.give"
         else:
-            began, name = self._awaited.pop(group, (None, None))[0], "plainchant.layers.state.receive"
+            began, name = self._awaited.pop(group, (None, None))[0], "plainchant.state.receive"
         if began is None:
             return
         told = self._attributes(group, view=view, joiner=joiner, donor=detail.get("donor"), bytes=detail.get("bytes"))
@@ -417,10 +417,10 @@ def _plain(value: Any) -> Any:
 
 def _provider(options: Spans, node: Node) -> Any:
     """A tracer provider that posts spans to a collector."""
-    sdk = need("opentelemetry.sdk.trace", "spans")
-    export = need("opentelemetry.sdk.trace.export", "spans")
-    resources = need("opentelemetry.sdk.resources", "spans")
-    otlp = need("opentelemetry.exporter.otlp.proto.http.trace_exporter", "spans")
+    sdk = need("opentelemetry.sdk.trace", "spans need", "observe")
+    export = need("opentelemetry.sdk.trace.export", "spans need", "observe")
+    resources = need("opentelemetry.sdk.resources", "spans need", "observe")
+    otlp = need("opentelemetry.exporter.otlp.proto.http.trace_exporter", "spans need", "observe")
     resource = resources.Resource.create(
         {"service.name": "plainchant", "service.instance.id": node.place, "service.version": __version__}
     )
