@@ -39,10 +39,9 @@ import msgspec
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
 from plainchant.lab.properties import Verification, verify
-from plainchant.protocols import dedos, mailbox
+from plainchant.protocols import mailbox
 from plainchant.protocols.dedos import packets as dedos_packets
 from plainchant.protocols.dedos.box import CHANGE, Element
-from plainchant.protocols.dedos.rules import Rules as DedosRules
 from plainchant.protocols.mailbox.rules import Rules as MailboxRules
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.packets import Word
@@ -53,7 +52,9 @@ from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Re
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
+from plainchant.sim.variants import AS_BUILT
 from plainchant.trace.writer import TraceBuffer
+from plainchant_papers.dedos.variants import without as dedos_without
 from tests.papers.newtop_members import pairs
 from tests.papers.newtop_members import told as in_words
 from tests.papers.rtcast_variants import VARIANTS
@@ -347,16 +348,21 @@ def play(file: Path) -> Played:
     trace = TraceBuffer()
     variant = "".join(_directive(header, "variant"))
     make = VARIANTS[variant] if variant else describe(scenario.protocol).make
+    without = AS_BUILT
     if given := _directive(header, "rules"):
         rules = {name: _rule(value) for name, value in (rule.split("=") for rule in given)}
-        make = dedos.maker(DedosRules(**rules)) if scenario.protocol == "dedos" else mailbox.maker(MailboxRules(**rules))
-    simulation = scripted.ScriptedSimulation(
-        memory_script(header),
-        scenario,
-        trace=trace,
-        make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script),
-    )
-    summary = simulation.run()
+        if scenario.protocol == "dedos":
+            without = dedos_without(rules)
+        else:
+            make = mailbox.maker(MailboxRules(**rules))
+    with without.applied(must_act=True):
+        simulation = scripted.ScriptedSimulation(
+            memory_script(header),
+            scenario,
+            trace=trace,
+            make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script),
+        )
+        summary = simulation.run()
     table = trace.table()
     lines = _with_matrices(_with_facts(script.lines, table.to_pylist()), script, header)
     since = parse_duration("".join(_directive(header, "from")) or "0s")

@@ -14,26 +14,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
-from plainchant.core.memory import Layout, Operate, Port, Request
+from plainchant.core.memory import Operate
 from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
 from plainchant.core.wire import Codec
 from plainchant.lab.properties import verify
-from plainchant.protocols import dedos
 from plainchant.protocols.dedos import invariants
 from plainchant.protocols.dedos.distributor import Distributor
 from plainchant.protocols.dedos.engine import Dedos
 from plainchant.protocols.dedos.intra import Intra
-from plainchant.protocols.dedos.nodes import Appeared, Gone, NodesEvent
 from plainchant.protocols.dedos.nodes_packets import NewGroup
-from plainchant.protocols.dedos.parameters import Parameters
-from plainchant.protocols.dedos.ports import Ports
-from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, Memory, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Simulation, Summary
@@ -42,6 +37,7 @@ from plainchant.sim.memory import SimMemory
 from plainchant.trace import TraceBuffer
 
 from ..runs import milliseconds, rows_of
+from .variants import variant
 
 PROMISES: Final = ("integrity", "fifo", "identical", "validity", "agreement")
 BANDWIDTH: Final = 100_000_000
@@ -56,7 +52,6 @@ LOADED: Final = 300.0
 """By then every group here has formed (ms): senders may begin. All of them send their first message at once."""
 FORMED: Final = 700.0
 """By then that is over: counting may begin."""
-Make = Callable[[Host, Any], Engine]
 
 
 def town(nodes: int, members: int) -> tuple[str, ...]:
@@ -85,15 +80,13 @@ class Plan:
     """A run that can travel to a task."""
 
     scenario: Scenario
-    rules: Rules = RULES
+    variants: tuple[str, ...] = ()
+    """By name: the rules that are taken out, and other choices (``variants``)."""
     begin: int = 0
     """The window in which is counted, ns;"""
     end: int = 1 << 62
     lemmas: bool = False
     """Whether the seed's invariants are asked."""
-    variant: str = ""
-    """``one distributor``: the first node distributes all groups; ``tight``: a mailbox has its elements, and no more; ``told``:
-    what a process is told of nodes is written down."""
     handled: tuple[str, ...] = ()
     """Whose incoming packets are counted; none given: everybody's. It takes time with many nodes."""
     label: str = ""
@@ -104,7 +97,7 @@ def plan(
     *workload: Workload,
     length: float,
     drain: float = 20_000,
-    rules: Rules = RULES,
+    variants: Sequence[str] = (),
     groups: Mapping[str, tuple[str, ...]] | None = None,
     later: Sequence[str] = (),
     network: Network = LAN,
@@ -115,7 +108,6 @@ def plan(
     seed: int = 0,
     protocol: str = "dedos",
     lemmas: bool = False,
-    variant: str = "",
     handled: Sequence[str] = (),
     label: str = "",
     **parameters: Any,
@@ -128,7 +120,7 @@ def plan(
         drain=milliseconds(drain),
     )  # fmt: skip
     begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
-    return Plan(scenario, rules, begin, end, lemmas, variant, tuple(handled), label)
+    return Plan(scenario, tuple(variants), begin, end, lemmas, tuple(handled), label)
 
 
 def load(
@@ -219,47 +211,6 @@ class _Handled(_Metered):
         self.inner.receive(source, packet)
 
 
-class OneDistributor(Dedos):
-    """The first node distributes all groups, however much it has to do."""
-
-    def _choose(self, group: str, relay: Any, tried: ProcessId) -> ProcessId:
-        alive = self._relays_alive()
-        return alive[min(alive)]
-
-
-class _TightPorts(Ports):
-    """Makes mailboxes without room beside their elements."""
-
-    def connect(self, group: str, layout: Layout) -> Generator[Request, Any, Port | str]:
-        slots = self._parameters.elements // layout.places
-        return (yield from super().connect(group, Layout(layout.copies, layout.places, slots, layout.room)))
-
-
-class Tight(Dedos):
-    """A mailbox holds what the seed gives it, where ours has room for what processes store at once."""
-
-    def __init__(self, host: Host, parameters: Parameters, rules: Rules) -> None:
-        super().__init__(host, parameters, rules)
-        self.ports = _TightPorts(host, parameters)
-
-
-class Told(Dedos):
-    """Writes down what it is told of nodes."""
-
-    def __init__(self, host: Host, parameters: Parameters, rules: Rules) -> None:
-        self.told: list[tuple[int, str, str]] = []
-        """When, what, and of which node."""
-        super().__init__(host, parameters, rules)
-
-    def _nodes_changed(self, event: NodesEvent) -> None:
-        where = event.node if isinstance(event, Gone) else event.state.node if isinstance(event, Appeared) else ""
-        self.told.append((self.host.now, type(event).__name__, where))
-        super()._nodes_changed(event)
-
-
-_VARIANTS: Final = {"one distributor": OneDistributor, "tight": Tight, "told": Told}
-
-
 class Run:
     """A finished run, with everything that can be read off it."""
 
@@ -274,27 +225,20 @@ class Run:
         self.holes = 0
         """How often numbers in a mailbox had a gap."""
         trace = TraceBuffer()
-        self.simulation = Simulation(one.scenario, trace=trace, make=self._make, watch=self._watch)
-        self.summary: Summary = self.simulation.run()
+        with variant(*one.variants).applied():
+            self.simulation = Simulation(one.scenario, trace=trace, make=self._make, watch=self._watch)
+            self.summary: Summary = self.simulation.run()
         self.table: pa.Table = trace.table()
 
     def _make(self, host: Host, parameters: Any) -> Engine:
         def inside(inner: Host) -> Engine:
-            engine = self._engine(parameters)(inner, parameters)
+            engine = describe(self.one.scenario.protocol).make(inner, parameters)
             self.engines[host.me] = engine
             return engine
 
         wanted = self.one.handled
         layer = _Handled if not wanted or host.me in wanted else _Metered
         return layer(host, self.meter, inside)
-
-    def _engine(self, parameters: Any) -> Make:
-        if self.one.scenario.protocol != "dedos":
-            return describe(self.one.scenario.protocol).make
-        variant = _VARIANTS.get(self.one.variant)
-        if variant is not None:
-            return lambda host, given: variant(host, given, self.one.rules)
-        return dedos.maker(self.one.rules)
 
     # --- the seed's invariants --------------------------------------------------------------------------------------
 

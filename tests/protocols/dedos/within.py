@@ -19,7 +19,6 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.intra import Intra
 from plainchant.protocols.dedos.invariants import WITHIN
-from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Memory, Scenario, Workload
 from plainchant.sim import Summary
 from plainchant.sim.host import SimHost
@@ -98,7 +97,7 @@ class WithinRun:
         return not self.violated and not self.broken
 
 
-def run_scenario(scenario: Scenario, script: Script | None = None, rules: Rules = RULES, settle: float = 4 * POLL) -> WithinRun:
+def run_scenario(scenario: Scenario, script: Script | None = None, settle: float = 4 * POLL) -> WithinRun:
     """Runs a scenario, verifies what is promised and asserts the lemmas."""
     engines: dict[str, dict[GroupId, Intra]] = {}
     views: dict[str, list[View]] = {}
@@ -108,7 +107,7 @@ def run_scenario(scenario: Scenario, script: Script | None = None, rules: Rules 
     def make(host: Host, parameters: Any) -> Engine:
         def member(inner: Host, group: GroupId) -> Engine:
             def inside(outside: Host) -> Engine:
-                intra = engines.setdefault(host.me, {})[group] = Intra(outside, group, parameters, rules)
+                intra = engines.setdefault(host.me, {})[group] = Intra(outside, group, parameters)
                 return intra
 
             return Watch(inner, inside, views.setdefault(host.me, []))
@@ -170,7 +169,6 @@ def run(
     members: str,
     *workload: Workload,
     script: Script | None = Script(usual=1),  # noqa: B008 - it is frozen
-    rules: Rules = RULES,
     faults: Sequence[Fault] = (),
     later: str = "",
     length: float = 5_000,
@@ -188,4 +186,4 @@ def run(
             "present_every": Duration(100 * MS), **parameters,
         },
     )  # fmt: skip
-    return run_scenario(scenario, script, rules)
+    return run_scenario(scenario, script)

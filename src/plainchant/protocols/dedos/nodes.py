@@ -36,7 +36,6 @@ from ...core.model import GroupId, Packet, ProcessId, Reason, Timer, format_dura
 from .nodes_packets import Acquaint, Claim, NewGroup, Present
 from .parameters import Parameters
 from .places import base, is_networked, node_of
-from .rules import Rules
 
 _HAIL: Final = ("nodes", "hail")
 _ROUND: Final = ("nodes", "round")
@@ -132,7 +131,6 @@ class Nodes:
         changed: Callable[[NodesEvent], None],
         claims: Callable[[], tuple[Claim, ...]],
         load: Callable[[], int],
-        rules: Rules,
     ) -> None:
         self._host = host
         self._node = node
@@ -140,7 +138,6 @@ class Nodes:
         self._changed = changed
         self._claims = claims
         self._load = load
-        self._fencing = rules.fencing
         self._pi = int(parameters.present_every)
         self._delta = int(parameters.delta)
         self._patience = (parameters.misses - 1) * self._pi
@@ -524,7 +521,7 @@ class Nodes:
         if state is None or state.life != life:
             if state is not None and life < state.life:
                 return
-            if self._fencing and self._is_over(node, life):
+            if self._has_returned(node, life):
                 self._on_returned(source, packet)
                 return
             state = self._fresh.get(node)
@@ -548,6 +545,10 @@ class Nodes:
             state.relay = source
             if self.alive.get(node) is state:
                 self._changed(Replaced(state))
+
+    def _has_returned(self, node: str, life: int) -> bool:
+        """Whether a node speaks that was reported as gone: it is not in the group of the latest epoch and has to halt."""
+        return self._is_over(node, life)
 
     def _is_over(self, node: str, life: int) -> bool:
         """Whether this life of a node was reported as over."""
