@@ -17,8 +17,9 @@ from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
 from plainchant.core.model import Form, GroupId, Join, Propose, Reason, UsageError, View
 from plainchant.lab.properties import verify
-from plainchant.sim.explore.case import GROUP, Case, mailbox_case, rule_values
+from plainchant.sim.explore.case import GROUP, Case, mailbox_case
 from plainchant.sim.explore.memory import ExploredMemory
+from plainchant.sim.explore.rules import VALUES
 from plainchant.sim.explore.search import Result, explore, replay, retell
 from plainchant.sim.explore.state import digest
 from plainchant.sim.explore.story import timeline, write
@@ -343,7 +344,7 @@ def test_mistakes_are_told_in_a_sentence(arguments: list[str], sentence: str, ca
 
 
 def test_every_rule_can_be_changed() -> None:
-    for name, values in rule_values().items():
+    for name, values in VALUES.items():
         for value in values.values():
             of(rules={name: value})
     with pytest.raises(UsageError):

@@ -39,10 +39,8 @@ import msgspec
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
 from plainchant.lab.properties import Verification, verify
-from plainchant.protocols import mailbox
 from plainchant.protocols.dedos import packets as dedos_packets
 from plainchant.protocols.dedos.box import CHANGE, Element
-from plainchant.protocols.mailbox.rules import Rules as MailboxRules
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
@@ -52,6 +50,7 @@ from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Re
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
+from plainchant.sim.explore.rules import variant_of
 from plainchant.sim.variants import AS_BUILT
 from plainchant.trace.writer import TraceBuffer
 from plainchant_papers.dedos.variants import without as dedos_without
@@ -351,10 +350,7 @@ def play(file: Path) -> Played:
     without = AS_BUILT
     if given := _directive(header, "rules"):
         rules = {name: _rule(value) for name, value in (rule.split("=") for rule in given)}
-        if scenario.protocol == "dedos":
-            without = dedos_without(rules)
-        else:
-            make = mailbox.maker(MailboxRules(**rules))
+        without = dedos_without(rules) if scenario.protocol == "dedos" else variant_of(rules)
     with without.applied(must_act=True):
         simulation = scripted.ScriptedSimulation(
             memory_script(header),

@@ -12,24 +12,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from plainchant.core.model import SECOND, US, Duration
 from plainchant.lab.properties import verify
-from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Clock, Fault, Memory, Network, Scenario, Workload
 from plainchant.sim import Summary
+from plainchant.sim.explore.rules import times_of, variant_of
 from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedMemory, ScriptedSimulation
 from plainchant.trace import TraceBuffer
 
 from ..runs import rows_of
 
+Rules: TypeAlias = Mapping[str, str | bool]
+"""Rules of mailbox by name, and their values (``plainchant.sim.explore.rules``)."""
+AS_BUILT: Final[Rules] = {}
 WRITE, FLAG, DECIDE, READ, FINISH, SKEW, POLL = 20, 20, 10, 20, 10, 4, 100
 """The bounds of these runs: ds, df, dd, dr, dfd, e and p. The clocks' difference is small against an operation."""
 PLAIN: Final[Mapping[str, Any]] = {
@@ -62,9 +64,9 @@ def parameters(**given: Any) -> dict[str, Any]:
     return {name: us(value) if name in _TIMES else value for name, value in {**PLAIN, **given}.items()}
 
 
-def times(rules: Rules = RULES, **given: Any) -> Times:
+def times(rules: Rules = AS_BUILT, **given: Any) -> Times:
     """The bounds that go with these parameters."""
-    return Times(Parameters(**parameters(**given)), rules)
+    return times_of(Parameters(**parameters(**given)), rules)
 
 
 def message(sender: str, at: float, **settings: Any) -> Workload:
@@ -94,7 +96,8 @@ class Plan:
 
     scenario: Scenario
     script: Script | None
-    rules: Rules = RULES
+    rules: Rules = dataclasses.field(default_factory=dict)
+    """Those that are not the protocol's own, and their values."""
     settle: int = 0
     label: str = ""
 
@@ -103,7 +106,7 @@ def plan(
     members: str,
     *workload: Workload,
     script: Script | None = Script(),  # noqa: B008 - it is frozen
-    rules: Rules = RULES,
+    rules: Rules = AS_BUILT,
     clocks: Mapping[str, float] | None = None,
     faults: Sequence[Fault] = (),
     memory: Mapping[str, Any] | None = None,
@@ -138,7 +141,7 @@ def plan(
 
 def bound_of(one: Plan) -> Times:
     """The bounds of a run."""
-    return Times(Parameters(**one.scenario.parameters), one.rules)
+    return times_of(Parameters(**one.scenario.parameters), one.rules)
 
 
 # --- what came of it ------------------------------------------------------------------------------------------------
@@ -244,6 +247,7 @@ def table_of(one: Plan) -> pa.Table:
 def run(one: Plan) -> tuple[pa.Table, Summary, SimMemory | None]:
     """Its trace, its summary, and its memory."""
     trace = TraceBuffer()
-    simulation = ScriptedSimulation(one.script, one.scenario, settle=one.settle, trace=trace, make=mailbox.maker(one.rules))
-    summary = simulation.run()
+    with variant_of(one.rules).applied():
+        simulation = ScriptedSimulation(one.script, one.scenario, settle=one.settle, trace=trace)
+        summary = simulation.run()
     return trace.table(), summary, simulation.memory

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from ..core.model import UsageError
-from ..sim.explore.case import UNITS, Case, mailbox_case, rule_values
+from ..sim.explore.case import UNITS, Case, mailbox_case
 from ..sim.explore.checks import PROMISES
+from ..sim.explore.rules import VALUES
 from ..sim.explore.search import Result, replay
 from ..sim.explore.search import explore as search
 from ..sim.explore.story import timeline, write
@@ -168,13 +169,12 @@ def _numbers(pairs: Sequence[str], option: str) -> dict[str, int]:
 
 def _rules(pairs: Sequence[str]) -> dict[str, Any]:
     """Rules by their names, each with one of its values."""
-    known = rule_values()
     rules: dict[str, Any] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        values = known.get(name)
+        values = VALUES.get(name)
         if values is None:
-            raise UsageError(f"--rules {pair}: there is no rule {name!r}; there are: {', '.join(known)}")
+            raise UsageError(f"--rules {pair}: there is no rule {name!r}; there are: {', '.join(VALUES)}")
         if value not in values:
             raise UsageError(f"--rules {pair}: {name} is one of: {', '.join(values)}")
         rules[name] = values[value]

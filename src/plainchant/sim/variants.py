@@ -40,6 +40,10 @@ from ..core.model import UsageError
 _Function = TypeVar("_Function")
 
 
+class Calls(Counter[str]):
+    """How often each replacement was called. A type of its own, so that the explorer can leave it out of a run's state."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Replacement:
     """One rule, and what stands in its place."""
@@ -59,7 +63,7 @@ class Replacement:
         return f"{self.owner.__name__}.{self.attribute}"
 
     @contextmanager
-    def applied(self, calls: Counter[str]) -> Iterator[None]:
+    def applied(self, calls: Calls) -> Iterator[None]:
         original = vars(self.owner)[self.attribute]
         setattr(self.owner, self.attribute, _counting(self.by, str(self), calls))
         try:
@@ -76,17 +80,19 @@ class Variant:
     replacements: tuple[Replacement, ...] = ()
 
     def __add__(self, other: Variant) -> Variant:
-        """Both at once. The later one has the last word about a rule that both replace."""
+        """Both at once; they must not replace the same rule."""
         name = " and ".join(each.name for each in (self, other) if each.name)
+        for rule in {str(each) for each in self.replacements}.intersection(str(each) for each in other.replacements):
+            raise UsageError(f"{name} do not go together: both replace {rule}")
         return Variant(name, self.replacements + other.replacements)
 
     @contextmanager
-    def applied(self, *, must_act: bool = False) -> Iterator[Counter[str]]:
+    def applied(self, *, must_act: bool = False) -> Iterator[Calls]:
         """Within it the protocol is this variant. Gives the number of calls of each replacement.
 
         With ``must_act`` it is an error if none was called: such a variant is the protocol itself under another name.
         """
-        calls: Counter[str] = Counter()
+        calls = Calls()
         with ExitStack() as stack:
             for replacement in self.replacements:
                 stack.enter_context(replacement.applied(calls))
@@ -123,7 +129,7 @@ class Variants(dict[str, Variant]):
         return sum((self[name] for name in names), AS_BUILT)
 
 
-def _counting(by: Any, name: str, calls: Counter[str]) -> Any:
+def _counting(by: Any, name: str, calls: Calls) -> Any:
     """The replacement, counting its calls. What cannot be called counts as called: it is a value that stands there."""
     if isinstance(by, property) and by.fget is not None:
         return property(_counting(by.fget, name, calls))

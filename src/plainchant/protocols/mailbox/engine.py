@@ -13,7 +13,6 @@ from .box import Box
 from .message import Message
 from .parameters import Parameters
 from .receiving import Receiver
-from .rules import RULES, Rules
 from .sending import HOPELESS, LONGEST_LEAD, Outgoing, Sender
 from .times import TICK
 
@@ -43,10 +42,10 @@ def incarnation(process: ProcessId) -> int:
 class Mailbox(Engine):
     """One group. It sends one message at a time; the next is taken when the last was decided."""
 
-    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self.group = group
-        self.box = Box(host, group, parameters, rules)
+        self.box = Box(host, group, parameters)
         self.only_sends = base(host.me) in parameters.senders
         self.sender = Sender(self.box, tells_dead=self.only_sends)
         self.receiver = Receiver(self.box, self._decided, self._go)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ...core.engine import Engine, Host, _GroupHost
 from ...core.memory import Layout
 from ...core.model import Nanoseconds, ProcessId, UsageError
+from ..variants import AS_BUILT, Calls, Variant
 
 GROUP: Final = "g"
 OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})
@@ -67,6 +68,8 @@ class Case:
     """Objects that are the same in all runs."""
     still: tuple[type, ...] = ()
     """Types whose objects never change."""
+    variant: Variant = AS_BUILT
+    """The protocol's rules that are taken out or replaced."""
 
     def __post_init__(self) -> None:
         if not self.receivers or not self.senders:
@@ -111,8 +114,8 @@ def mailbox_case(
     """A case of ``mailbox``: receivers ``r1``, ``r2``..., senders ``s1``..., or, with ``both``, the first receivers."""
     from ...protocols import mailbox
     from ...protocols.mailbox.parameters import Parameters
-    from ...protocols.mailbox.rules import Rules
     from ...protocols.mailbox.times import Times
+    from .rules import variant_of
 
     listening = tuple(f"r{number}" for number in range(1, receivers + 1))
     sending = listening[:senders] if both else tuple(f"s{number}" for number in range(1, senders + 1))
@@ -125,25 +128,24 @@ def mailbox_case(
         if name not in known:
             raise UsageError(f"there is no number {name!r} in mailbox; see: plainchant protocols mailbox")
     chosen = Parameters(**{"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, **given, "senders": only})
-    ruled = Rules(**(rules or {}))
-    times = Times(chosen, ruled)
+    variant = variant_of(rules or {})
+    times = Times(chosen)
     description = mailbox.DESCRIPTION
     groups = {GROUP: (*listening, *only)}
     bounds = dict(description.bounds(chosen, groups))
-    make = mailbox.maker(ruled)
     settings.setdefault("modules", chosen.copies - 1)
     settings.setdefault("detections", (1, bounds["deliver"]))
     if chosen.tolerate == "timing":
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
-    if settings.get("reduced", True) and ruled == Rules() and settings.get("messages", 1) <= chosen.slots:
+    if settings.get("reduced", True) and not variant.replacements and settings.get("messages", 1) <= chosen.slots:
         settings.setdefault("private", _private(settings))
         settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(
         receivers=listening,
         senders=sending,
         copies=chosen.copies,
-        make=lambda host: make(host, chosen),
+        make=lambda host: mailbox.make(host, chosen),
         skew=chosen.skew,
         poll=chosen.poll,
         complete=times.complete,
@@ -156,8 +158,9 @@ def mailbox_case(
             "promises": [promise.name for promise in description.promises(chosen, groups)],
             "bounds": bounds,
         },
-        constants=(chosen, ruled),
-        still=(Times, Layout, _GroupHost),
+        constants=(chosen,),
+        still=(Times, Layout, _GroupHost, Calls),
+        variant=variant,
         **settings,
     )
 
@@ -183,16 +186,3 @@ def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
 
 UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}
 """Bounds in units, unless others are given: e is small against dd."""
-
-
-def rule_values() -> dict[str, dict[str, Any]]:
-    """The rules of ``mailbox`` that can be changed, and what each can be, as people write it."""
-    from ...protocols.mailbox.rules import Rules
-
-    words = {"extra": ("corrected", "printed", "none")}
-    return {
-        field.name: {"true": True, "false": False}
-        if isinstance(field.default, bool)
-        else {word: word for word in words.get(field.name, ("corrected", "printed"))}
-        for field in dataclasses.fields(Rules)
-    }
