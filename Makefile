@@ -49,7 +49,7 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml papers/pypr
 	$(PINNED) -r requirements/dev.txt
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable . --editable ./papers --editable ./workbench
 	$(BIN)/python -m pip check --quiet
-	$(BIN)/python -m plainchant.lab.session_warmup
+	$(BIN)/python -m plainchant.lab.session.warmup
 	@touch $@
 
 demo: $(STAMP)  ## a five-member group with loss and a crash, forty more runs on Spark, and reports
@@ -62,8 +62,9 @@ test: $(STAMP)  ## lint, types and all tests: what CI runs
 		$(MAKE) --no-print-directory unit-test; tested=$$?; \
 		wait $$types || { cat $(VENV)/types.log; exit 1; }; exit $$tested
 
-lint: $(STAMP)  ## ruff
+lint: $(STAMP)  ## ruff: rules and format
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy --strict

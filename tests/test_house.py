@@ -56,7 +56,7 @@ def import_problems(source: str, module: str, *, is_package: bool = False) -> li
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
     shared = ("plainchant.protocols.registry", "plainchant.protocols.buffers")
-    allowed = ("plainchant.core.model", "plainchant.core.engine", "plainchant.core.memory", *shared, own)
+    allowed = (*(f"plainchant.core.{name}" for name in ("engine", "memory", "model", "names")), *shared, own)
     problems = []
     for line, name in imported(source, module, is_package=is_package):
         top = name.split(".")[0]
@@ -102,8 +102,8 @@ def test_a_protocol_that_reaches_out_is_found(source: str) -> None:
     "source",
     [
         "import dataclasses, msgspec",
-        "from ...model import Batch, View",
-        "from ... import engine",
+        "from ...core.model import Batch, View",
+        "from ...core import engine",
         "from plainchant.core.engine import Host",
         "from . import packets",
         "from .packets import Request",
@@ -120,6 +120,47 @@ def test_imports_are_resolved_from_where_they_stand() -> None:
     assert import_problems("from ..newtop import x", "plainchant.protocols.sequencer", is_package=True)
     assert import_problems("from .sequencer import DESCRIPTION", "plainchant.protocols.registry") == []
     assert import_problems("from ..sim import x", "plainchant.protocols.registry")
+
+
+# --- names of processes ---------------------------------------------------------------------------------------------
+
+NAMES = "src/plainchant/core/names.py"
+OTHER_MARKS = {
+    "src/plainchant/lab/verify.py": "keys of partial sums",
+    "src/plainchant/live/keys.py": "comments in a key file",
+    "src/plainchant/scenario/locate.py": "comments in TOML",
+}
+"""Files in which a "#" has another meaning than the incarnation mark."""
+
+
+def mark_problems(source: str) -> list[int]:
+    """The lines that make or parse a name with an incarnation: a "#" alone in a string, or behind a formatted value."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            pairs = zip(node.values, node.values[1:], strict=False)
+            if any(isinstance(a, ast.FormattedValue) and isinstance(b, ast.Constant) and b.value == "#" for a, b in pairs):
+                lines.append(node.lineno)
+        elif isinstance(node, ast.Call | ast.Compare) and any(
+            isinstance(each, ast.Constant) and each.value == "#" for each in ast.iter_child_nodes(node)
+        ):
+            lines.append(node.lineno)
+    return lines
+
+
+def test_names_of_processes_are_made_and_parsed_in_one_place() -> None:
+    problems = []
+    for directory in ("src", "papers", "workbench"):
+        for path in sorted((ROOT / directory).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if name != NAMES and name not in OTHER_MARKS:
+                problems += [f"{name}, line {line}" for line in mark_problems(path.read_text(encoding="utf-8"))]
+    assert not problems, "use plainchant.core.names instead:\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize("source", ['x.partition("#")[0]', '"#" in x', 'f"{place}#{number}"', 'x.split("#", 1)', 'x.find("#")'])
+def test_a_name_that_is_parsed_elsewhere_is_found(source: str) -> None:
+    assert mark_problems(source) == [1]
 
 
 # --- requirements ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 import plainchant
 from plainchant.blocks import Finished, Replica, ReplicaOver, Task, WorkQueue
+from plainchant.core.names import is_place, place_of
 from plainchant.sim import Result
 
 JOBS = 6
@@ -98,7 +99,7 @@ def run(seed: int, queue: type[WorkQueue] = WorkQueue, **settings: Any) -> Ran:
             store.write(task, group.me)
 
         async def put() -> None:
-            place = group.me.partition("#")[0]
+            place = place_of(group.me)
             for number in range(JOBS):
                 await asyncio.sleep(chance.uniform(0.001, 0.05))
                 name = await jobs.put(f"{place}/{number}", key=f"{place}/{number}")
@@ -139,7 +140,7 @@ def _look(ran: Ran) -> None:
             detail = json.loads(row["detail"])
             if detail["event"] == "apply" and detail.get("refused"):
                 ran.situations["refused"] += 1  # a full queue, or a result that comes late
-            elif detail["event"] == "start" and "#" in row["process"]:
+            elif detail["event"] == "start" and not is_place(row["process"]):
                 ran.situations["a joiner works"] += 1
             elif detail["event"] == "back":
                 ran.situations["back: " + ("gone" if "is gone" in detail["why"] else "other")] += 1

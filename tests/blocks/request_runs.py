@@ -11,6 +11,7 @@ from typing import Any
 
 import plainchant
 from plainchant.blocks import NoOutcome, NotEnoughAnswers, Outcome, Question, Replica, ReplicaOver, Requests
+from plainchant.core.names import is_place
 from plainchant.sim import Result
 
 from .queue_runs import faults_of
@@ -93,7 +94,7 @@ def _look(ran: Ran) -> None:
     for row in ran.result.trace.select(["kind", "process", "detail"]).to_pylist():
         if row["kind"] == "note":
             detail = json.loads(row["detail"])
-            if detail["event"] == "given" and "#" in row["process"]:
+            if detail["event"] == "given" and not is_place(row["process"]):
                 ran.situations["a joiner answers"] += 1
             elif detail["event"] == "outcome":
                 ran.situations[f"over: {detail['why']}"] += 1

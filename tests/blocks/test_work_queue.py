@@ -12,6 +12,7 @@ import pytest
 import plainchant
 from plainchant import UsageError
 from plainchant.blocks import JobFailed, NoOutcome, QueueFull, Replica, ReplicaOver, Task, WorkQueue
+from plainchant.core.names import is_place
 from plainchant.sim import Result
 
 from . import queue_runs
@@ -205,7 +206,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_who_joins_with_other_bounds_is_told() -> None:
     async def main(group: plainchant.Group) -> Any:
-        async with Replica(group, jobs=WorkQueue(capacity=5 if "#" in group.me else 6)) as replica:
+        async with Replica(group, jobs=WorkQueue(capacity=6 if is_place(group.me) else 5)) as replica:
             await replica.ended()
 
     faults = [{"kind": "crash", "process": "p3", "at": "10ms"}, {"kind": "restart", "process": "p3", "at": "50ms"}]

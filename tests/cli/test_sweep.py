@@ -10,9 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from plainchant.cli import main
-from plainchant.lab import sweep as driver
-from plainchant.lab.sweep import Definition, Store, define
-from plainchant.lab.sweep_task import Job, Task
+from plainchant.lab.sweep import Definition, Store, define, driver
+from plainchant.lab.sweep.task import Job, Task
 
 SMALL = """\
 protocol = "sequencer"

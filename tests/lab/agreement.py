@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plainchant.lab.certificates import Unit
-from plainchant.lab.check import check, examine, together
 from plainchant.lab.properties import Verification, verify
+from plainchant.lab.properties.certificates.unit import Unit
+from plainchant.lab.verify.check import check, examine, together
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Further traces about delivery and time, for the catalogue: the situations that ``tests/trace`` does not have for each."""
+"""Further traces about delivery and time, for the catalogue: the situations that ``tests/lab/properties`` does not have."""
 
 from __future__ import annotations
 

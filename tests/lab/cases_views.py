@@ -1,4 +1,4 @@
-"""Further traces about views, for the catalogue: the situations that ``tests/trace`` does not have for each property."""
+"""Further traces about views, for the catalogue: the situations that ``tests/lab/properties`` does not have for each property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every property's hand-written traces, as one catalogue: those of ``tests/trace`` and what they leave out.
+"""Every property's hand-written traces, as one catalogue: those of ``tests/lab/properties`` and what they leave out.
 
 A case is the smallest trace that shows one way of breaking a property, or a correct one that looks like it, or one in
 which the property has nothing to look at. The catalogue is run in three ways: each case through the reference verifier,
@@ -16,17 +16,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tests.trace import (
-    test_partitions,
-    test_reference_audit,
-    test_reference_delivery,
-    test_reference_order,
-    test_reference_timing,
-    test_reference_views,
-)
+from plainchant.core.names import is_place
 from tests.trace.build import trace
 
 from . import cases_delivery, cases_order, cases_views
+from .properties import test_audit, test_delivery, test_order, test_partitions, test_timing, test_views
 
 Expected = Literal["violated", "holds", "nothing to check"]
 
@@ -53,8 +47,7 @@ class Case:
 
 
 def _catalogue() -> Iterator[Case]:
-    written_for_the_reference = (test_reference_delivery, test_reference_order, test_reference_views, test_reference_audit)
-    for module in (*written_for_the_reference, test_partitions):
+    for module in (test_delivery, test_order, test_views, test_audit, test_partitions):
         yield from (Case(name, about, histories, "violated", culprit) for name, about, histories, culprit in module.BAD)
         yield from (Case(name, about, histories, "holds") for name, about, histories in module.GOOD)
     for module in (cases_delivery, cases_order, cases_views):
@@ -68,7 +61,7 @@ def _catalogue() -> Iterator[Case]:
 
 def _timed() -> Iterator[Case]:
     """Deadlines and bounds, which are written down in another shape."""
-    timing = test_reference_timing
+    timing = test_timing
     for name, histories, culprit in timing.BAD:
         yield Case(f"deadline: {name}", "deadline", histories, "violated", culprit)
     for name, histories in timing.GOOD:
@@ -113,7 +106,7 @@ def situations(case: Case) -> set[str]:
     rows = case.table().to_pylist()
     kinds = {row["kind"] for row in rows}
     found = {name for name in ("join", "leave", "crash") if name in kinds}
-    if any("#" in name for name in case.histories):
+    if any(not is_place(name) for name in case.histories):
         found.add("incarnations")
     viewed = {row["group"] for row in rows if row["kind"] == "view"}
     for name in case.histories:

@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 import pyspark
 
-from plainchant.lab.java import find_java
+from plainchant.lab.session.java import find_java
 
 T = TypeVar("T")
 

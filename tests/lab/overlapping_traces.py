@@ -227,8 +227,8 @@ def trace(shape: str, order: str, rows: int, seed: int = 0, name: str = "r0", **
 
 
 def _measure(events: int, shapes: Sequence[str], orders: Sequence[str]) -> None:
-    from plainchant.lab.memory import Peak
     from plainchant.lab.session import session
+    from plainchant.lab.session.memory import Peak
     from plainchant.lab.verify import verify
 
     with tempfile.TemporaryDirectory() as directory, session("local[2]") as spark:

@@ -28,6 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from plainchant.core.names import incarnation_of, place_of, process_name
 from plainchant.trace.schema import SCHEMA
 
 Event = dict[str, Any]
@@ -620,5 +621,4 @@ def _digest(message: Message) -> int:
 
 
 def _next_incarnation(name: str) -> str:
-    base, _, number = name.partition("#")
-    return f"{base}#{int(number or 0) + 1}"
+    return process_name(place_of(name), incarnation_of(name) + 1)

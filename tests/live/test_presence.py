@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import Form, Join
+from plainchant.core.names import process_name
 from plainchant.live.presence import (
     BOUND,
     JOINING,
@@ -22,7 +23,6 @@ from plainchant.live.presence import (
     Known,
     Presence,
     Standing,
-    name_of,
 )
 from plainchant.live.transport import Address
 
@@ -297,7 +297,7 @@ def test_there_is_one_first_view_whatever_is_lost_and_whoever_restarts(seed: int
 
 
 def test_names() -> None:
-    assert [name_of("p", number) for number in (0, 1, 12)] == ["p", "p#1", "p#12"]
+    assert [process_name("p", number) for number in (0, 1, 12)] == ["p", "p#1", "p#12"]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import MS, Duration, ScenarioError, UsageError
-from plainchant.lab.sweep_plan import define
+from plainchant.lab.sweep.plan import define
 from plainchant.protocols import registry
 from plainchant.scenario import Scenario, dump, parse
 from plainchant.scenario.model import Fault, RandomFaults

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import MS, SECOND, UsageError, View, parse_duration
+from plainchant.core.names import is_place
 from plainchant.group import Group, Halted, JoinTimeout, Message, Refused, State, StateRequest
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario
 from plainchant.sim import NotSimulated, Outcome, Result, Standstill, Unfinished, run
@@ -67,7 +68,7 @@ class Bank:
 
 def survivors(result: Result) -> list[str]:
     """Those that were members from the start and still are at the end."""
-    return [name for name, end in result.summary.processes.items() if end.state == "alive" and "#" not in name]
+    return [name for name, end in result.summary.processes.items() if end.state == "alive" and is_place(name)]
 
 
 CRASH = {"kind": "crash", "process": "p1", "at": "60ms", "mid_broadcast": True}
@@ -1008,7 +1009,7 @@ class Counter:
         me = group.me
         self.value[me] = 0
         seen = self.seen[me] = []
-        adding = asyncio.create_task(self._add(group)) if "#" not in me else None
+        adding = asyncio.create_task(self._add(group)) if is_place(me) else None
         async for event in group:
             match event:
                 case Message():

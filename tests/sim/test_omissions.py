@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from plainchant.core.model import Reason, ScenarioError
+from plainchant.core.names import incarnation_of, place_of, process_name
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import draw_faults
 
@@ -233,8 +234,7 @@ def test_halted_processes_come_back_after_a_while() -> None:
     away = [
         row["true_time"] - run.of("crash", before)[0]["true_time"]
         for row in restarts
-        for base, _, number in [row["process"].partition("#")]
-        for before in [base if number == "1" else f"{base}#{int(number) - 1}"]
+        for before in [process_name(place_of(row["process"]), incarnation_of(row["process"]) - 1)]
     ]
     assert min(away) >= 1 * MS
     assert max(away) > 20 * MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from plainchant.core.model import TraceError
-from plainchant.trace import KINDS, SCHEMA, VERSION, Malformed, MalformedTrace
+from plainchant.trace import KINDS, SCHEMA, TRACE_VERSION, Malformed, MalformedTrace
 from plainchant.trace.schema import FINAL_KINDS, MESSAGE_KINDS, REQUIRED
 
 
@@ -34,7 +34,7 @@ def test_the_columns_are_these_in_this_order() -> None:
 
 
 def test_the_version_is_one() -> None:
-    assert VERSION == 1
+    assert TRACE_VERSION == 1
 
 
 def test_kinds_are_named_once_and_include_the_special_ones() -> None:

@@ -54,9 +54,9 @@ from plainchant.sim.explore.rules import variant_of
 from plainchant.sim.variants import AS_BUILT
 from plainchant.trace.writer import TraceBuffer
 from plainchant_papers.dedos.variants import without as dedos_without
-from tests.papers.newtop_members import pairs
-from tests.papers.newtop_members import told as in_words
-from tests.papers.rtcast_variants import VARIANTS
+from plainchant_papers.rtcast.tests.variants import VARIANTS
+from tests.protocols.newtop.members_by_hand import pairs
+from tests.protocols.newtop.members_by_hand import told as in_words
 
 SEPARATOR: Final = "---\n"
 PACKET: Final = "packet"

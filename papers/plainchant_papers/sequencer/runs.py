@@ -19,9 +19,9 @@ from plainchant.scenario.model import Fault, Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
 
-from ..baselines import BASELINES
 from ..observe import Observer
 from ..runs import ONE_MILLISECOND, names, scenario
+from .baselines import BASELINES
 
 _NEVER: Final = 1_000_000 * SECOND
 CALM: Final[Mapping[str, Any]] = {

@@ -148,7 +148,7 @@ def metrics(
 
       plainchant metrics s3://bucket/traces --master spark://host:7077 --out measured
     """
-    from ..lab.metrics_paths import HERE_UP_TO, match_paths, measure_paths
+    from ..lab.metrics.paths import HERE_UP_TO, match_paths, measure_paths
 
     somewhere = master is not None or remote is not None
     session = functools.partial(_session, master, remote, memory)

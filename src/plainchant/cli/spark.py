@@ -10,7 +10,7 @@ import typer
 
 from ..core.model import UsageError
 from ..lab.session import session
-from ..lab.session_failures import failures_as_sentences
+from ..lab.session.failures import failures_as_sentences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

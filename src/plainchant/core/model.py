@@ -34,6 +34,9 @@ Timer: TypeAlias = str | tuple[Any, ...]
 Duration = NewType("Duration", int)
 """A length of time in nanoseconds; at the edges it is written ``"50ms"``. The type marks parameters of that kind."""
 
+TRACE_VERSION: Final = 1
+"""Version of the trace format. Hosts write it into the ``detail`` of ``start`` rows, writers into the metadata of files."""
+
 US: Final = 1_000
 MS: Final = 1_000_000
 SECOND: Final = 1_000_000_000

@@ -31,7 +31,7 @@ from ..live.transport import Address
 from ..live.udp import enlarge
 
 if TYPE_CHECKING:
-    from ..lab.java import Java
+    from ..lab.session.java import Java
     from ..live.memory.server import Found
 
 ECHO_SECONDS: Final = 1.0
@@ -156,7 +156,7 @@ class Machine:
 
     def java(self) -> Java | str:
         """The Java that Spark would be started on, or why there is none."""
-        from ..lab.java import find_java
+        from ..lab.session.java import find_java
 
         with tempfile.TemporaryDirectory() as scratch:
             try:

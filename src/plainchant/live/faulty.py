@@ -28,6 +28,7 @@ from random import Random
 from typing import Final
 
 from ..core.model import MS, SECOND, Duration, UsageError
+from ..core.names import place_of
 from ..scenario.model import Delay, Fault, Link, Network
 from ..sim.network import HELD_BACK, link_between, part_of
 from .names import format_address
@@ -79,9 +80,9 @@ class FaultyTransport:
         self.spoiled = Spoiled()
         self._rules = rules
         self._random = random
-        self._me = _base(me)
+        self._me = place_of(me)
         self._lan = lan
-        self._names = {address: _base(name) for address, name in names.items()}
+        self._names = {address: place_of(name) for address, name in names.items()}
         self._calm = False
         self._faults: list[Fault] = []
         self._ends: list[asyncio.TimerHandle] = []
@@ -293,8 +294,3 @@ class FaultyTransport:
             _, _, addresses, data = heapq.heappop(self._under_way)
             self.inner.send(addresses, data)
         self._wake()
-
-
-def _base(name: str) -> str:
-    """The process of an incarnation: ``p3`` of ``p3#1``."""
-    return name.partition("#")[0]

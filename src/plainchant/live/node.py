@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ..core.engine import Engine, Host
 from ..core.model import (
     SECOND,
+    TRACE_VERSION,
     Declared,
     Form,
     Invitation,
@@ -48,6 +49,7 @@ from ..core.model import (
     declarations,
     format_duration,
 )
+from ..core.names import is_place
 from ..core.wire import Stamped
 from ..group import (
     LARGEST_MESSAGE,
@@ -83,7 +85,6 @@ if TYPE_CHECKING:
     from .observe.spans import Spans
     from .sealed import Sealed
 
-TRACE_VERSION: Final = 1
 SMALLEST_PACKET: Final = 256
 """Bytes that a packet has at the least."""
 TICK: Final = 0.05
@@ -176,7 +177,7 @@ class Node:
     ) -> None:
         if me not in peers:
             raise UsageError(f"me is {me!r}, which is not among peers ({', '.join(peers)}): add it with its own address")
-        if not me or any("#" in name for name in peers):
+        if not me or not all(is_place(name) for name in peers):
             raise UsageError("names of places are not empty and have no '#': it marks a process that came back (a, then a#1)")
         for name in peers:
             check_name(name)

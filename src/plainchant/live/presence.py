@@ -36,6 +36,7 @@ from typing import Final
 import msgspec
 
 from ..core.model import Form, GroupId, Join, Packet, ProcessId
+from ..core.names import is_place, place_of, process_name
 from .names import format_address, is_numeric
 from .refusals import Refusals
 from .transport import Address
@@ -118,21 +119,7 @@ class Peer:
 
     @property
     def name(self) -> ProcessId:
-        return name_of(self.base, self.incarnation)
-
-
-def name_of(base: str, incarnation: int) -> ProcessId:
-    """The name of an incarnation.
-
-    >>> name_of("a", 0), name_of("a", 2)
-    ('a', 'a#2')
-    """
-    return f"{base}#{incarnation}" if incarnation else base
-
-
-def base_of(name: ProcessId) -> str:
-    """The place of a process."""
-    return name.partition("#")[0]
+        return process_name(self.base, self.incarnation)
 
 
 def _is_name(name: str) -> bool:
@@ -140,12 +127,12 @@ def _is_name(name: str) -> bool:
 
 
 def _is_place(name: str) -> bool:
-    return _is_name(name) and "#" not in name
+    return _is_name(name) and is_place(name)
 
 
 def _asked(first: tuple[ProcessId, ...]) -> list[ProcessId]:
     """Those whose yes a list of first members needs: all but the one who made it."""
-    maker = min(first, key=base_of)
+    maker = min(first, key=place_of)
     return [name for name in first if name != maker]
 
 
@@ -202,7 +189,7 @@ class Presence:
 
     @property
     def name(self) -> ProcessId:
-        return name_of(self.base, self.incarnation)
+        return process_name(self.base, self.incarnation)
 
     # --- hellos -----------------------------------------------------------------------------------------------------
 
@@ -453,7 +440,7 @@ class Presence:
         places = {peer.base: peer for peer in self._certain()}
         gone = []
         for name in _asked(mine.first):
-            peer = places.get(base_of(name))
+            peer = places.get(place_of(name))
             if peer is not None:
                 standing = peer.groups.get(group, Standing(OUTSIDE))
                 if peer.name != name or (standing.state in (JOINING, MEMBER) and standing.first != mine.first):

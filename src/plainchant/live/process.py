@@ -20,10 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from ..core.model import SECOND, PlainchantError
+from ..core.names import process_name
 from ..scenario.model import SLICE
 from ..sim.summary import ProcessEnd
 from . import control
-from .presence import name_of
 
 WORKER: Final = ("-m", "plainchant.live.worker")
 """What Python is started with."""
@@ -102,7 +102,7 @@ class Process:
     async def employ(self, task: control.Task, changed: Callable[[Process], None]) -> None:
         """Gives it its task; ``changed`` is called when it has entered a group or begun to serve, and when it is gone."""
         self.place = task.place
-        self.name = name_of(task.place, task.incarnation)
+        self.name = process_name(task.place, task.incarnation)
         self._changed = changed
         # Others speak to it as soon as they see it: what they say comes after its task, and is not lost.
         self._write(task)

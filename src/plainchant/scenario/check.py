@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any, Final, TypeAlias
 
 from ..core.model import SECOND, Duration, format_duration
+from ..core.names import place_of
 from ..protocols.registry import Description
 from ..trace.properties import PROPERTIES
 from .locate import Path
@@ -470,9 +471,9 @@ class _Check:
 
     def _process(self, name: str, path: Path) -> None:
         """Empty or a known process. A scenario cannot know incarnations: the process stands for the one that runs."""
-        base, mark, _ = name.partition("#")
-        if mark and base in self.processes:
-            self.reader.fail(path, f'{dotted(path)}: write "{base}", which means whichever incarnation of it runs then')
+        place = place_of(name)
+        if place != name and place in self.processes:
+            self.reader.fail(path, f'{dotted(path)}: write "{place}", which means whichever incarnation of it runs then')
         if name and name not in self.processes:
             self.reader.fail(path, f'{dotted(path)}: there is no process "{name}"; {nearest(name, self.processes)}')
 

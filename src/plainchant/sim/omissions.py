@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.names import place_of
 from ..scenario.model import Fault
 
 
@@ -37,7 +38,7 @@ class Omission:
 
     def _matches(self, source: str, packet: Any) -> bool:
         fault = self._fault
-        return fault.source in ("", source.partition("#")[0]) and fault.packet in ("", type(packet).__name__)
+        return fault.source in ("", place_of(source)) and fault.packet in ("", type(packet).__name__)
 
     def describe(self, source: str, packet: Any) -> dict[str, Any]:
         """The latest drop, as the detail of a row."""

@@ -17,7 +17,8 @@ from random import Random
 from typing import Any, Protocol
 
 from ..core.engine import Engine, Host
-from ..core.model import MS, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.model import MS, TRACE_VERSION, Form, Invitation, Join, Met, Packet, UsageError
+from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe
@@ -36,7 +37,6 @@ from .summary import Summary, describe_fault
 from .workload import Numbering, Source
 from .world import World
 
-TRACE_VERSION = 1
 _SHORTEST_SETTLE = 1 * MS
 
 Make = Callable[[Host, Any], Engine]
@@ -200,7 +200,7 @@ class Simulation:
     def _create(self, base: str) -> SimHost:
         incarnation = self._incarnations.get(base, 0)
         self._incarnations[base] = incarnation + 1
-        name = f"{base}#{incarnation}" if incarnation else base
+        name = process_name(base, incarnation)
         history: History = self._trace.history(self._run, name)
         host = self._new_host(name, base, history)
         host.engine = self._stack(host) if self._wrap is None else self._wrap(host, self._stack)

@@ -13,17 +13,18 @@ Start reading with ``schema``, then ``writer.History`` (what hosts append to).
 from typing import TYPE_CHECKING
 
 from ..core.lazily import exports
+from ..core.model import TRACE_VERSION
 
 if TYPE_CHECKING:
     from .reader import Trace, read
-    from .schema import KINDS, SCHEMA, VERSION, Malformed, MalformedTrace
+    from .schema import KINDS, SCHEMA, Malformed, MalformedTrace
     from .validation import validate
     from .writer import History, TraceBuffer, TraceWriter
 
 __all__ = [
     "KINDS",
     "SCHEMA",
-    "VERSION",
+    "TRACE_VERSION",
     "History",
     "Malformed",
     "MalformedTrace",
@@ -38,7 +39,7 @@ __getattr__ = exports(
     __name__,
     {
         **dict.fromkeys(("Trace", "read"), "reader"),
-        **dict.fromkeys(("KINDS", "SCHEMA", "VERSION", "Malformed", "MalformedTrace"), "schema"),
+        **dict.fromkeys(("KINDS", "SCHEMA", "Malformed", "MalformedTrace"), "schema"),
         "validate": "validation",
         **dict.fromkeys(("History", "TraceBuffer", "TraceWriter"), "writer"),
     },

@@ -32,8 +32,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.model import TraceError
-from .schema import FINAL_KINDS, VERSION
+from ..core.model import TRACE_VERSION, TraceError
+from .schema import FINAL_KINDS
 from .spool import Accepted, Delivered, Other, Sent
 from .spool_reader import DIGEST_BYTES, SpoolBlock, SpoolReader, open_spools
 from .writer import FILE_SCHEMA, TraceWriter, column_of, repeated_column, sparse_column, spread_column
@@ -301,7 +301,7 @@ class _Rows:
         self._clear()
         if self._headless:
             assert survey.first_time is not None
-            missing = {"version": VERSION, "promises": [], "missing": survey.reader.first}
+            missing = {"version": TRACE_VERSION, "promises": [], "missing": survey.reader.first}
             self.single("start", survey.first_time, detail=_encode_detail(missing).decode())
 
     def _clear(self) -> None:

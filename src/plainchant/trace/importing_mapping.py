@@ -17,8 +17,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ..core.model import TraceError
-from .schema import VERSION
+from ..core.model import TRACE_VERSION, TraceError
 
 MEANT: Final = frozenset(
     {"time", "process", "kind", "group", "id", "sender", "view", "members", "payload", "digest", "deadline", "rank", "size"}
@@ -104,7 +103,7 @@ class Mapping:
         self.file_name = self._compile(raw.files.name, "files.name") if raw.files is not None else None
         self._digits = _DIGITS[raw.time.unit]
         self._format = raw.time.format
-        self.start: dict[str, Any] = {"version": VERSION, "parameters": raw.parameters, "bounds": raw.bounds}
+        self.start: dict[str, Any] = {"version": TRACE_VERSION, "parameters": raw.parameters, "bounds": raw.bounds}
         if raw.protocol is not None:
             self.start["protocol"] = raw.protocol
         if raw.promises is not None:

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..core.model import TraceError
-from .schema import REQUIRED, SCHEMA, VERSION, VERSION_KEY, Malformed, MalformedTrace
+from ..core.model import TRACE_VERSION, TraceError
+from .schema import REQUIRED, SCHEMA, VERSION_KEY, Malformed, MalformedTrace
 
 
 class Part(NamedTuple):
@@ -139,7 +139,7 @@ def _read_file(filesystem: fs.FileSystem, name: str) -> tuple[pa.Table, list[str
 def newer_file(metadata: pq.FileMetaData) -> str | None:
     """The problem of a file whose footer names a newer version. Its columns may differ: complaining of them would mislead."""
     version = (metadata.metadata or {}).get(VERSION_KEY, b"")
-    return newer_version(int(version)) if version.isdigit() and int(version) > VERSION else None
+    return newer_version(int(version)) if version.isdigit() and int(version) > TRACE_VERSION else None
 
 
 def unreadable(name: str, error: pa.ArrowException | OSError) -> str:
@@ -152,7 +152,7 @@ def unreadable(name: str, error: pa.ArrowException | OSError) -> str:
 
 def newer_version(version: int) -> str:
     """The problem of a trace that this program is too old for."""
-    return f"version {version} is newer than {VERSION}, the newest that this program reads; use a newer plainchant"
+    return f"version {version} is newer than {TRACE_VERSION}, the newest that this program reads; use a newer plainchant"
 
 
 def conform(table: pa.Table) -> tuple[pa.Table, list[str]]:

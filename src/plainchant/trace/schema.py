@@ -16,9 +16,6 @@ import pyarrow as pa
 
 from ..core.model import TraceError
 
-VERSION: Final = 1
-"""The version of the format, in the ``detail`` of ``start`` rows and in the metadata of files."""
-
 VERSION_KEY: Final = b"plainchant.trace.version"
 
 SCHEMA: Final = pa.schema(

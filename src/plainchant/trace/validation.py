@@ -21,15 +21,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.model import TRACE_VERSION
 from .reader import Part, file_of, newer_version
-from .schema import FINAL_KINDS, KINDS, MESSAGE_KINDS, REQUIRED, VERSION, Malformed
+from .schema import FINAL_KINDS, KINDS, MESSAGE_KINDS, REQUIRED, Malformed
 
 _KNOWN: Final = frozenset(KINDS)
 _COLUMNS: Final = ("run", "process", "index", "kind", "group", "view", "sender", "seq", "detail", "members")
 
 
 class _Version(msgspec.Struct):
-    version: int = VERSION
+    version: int = TRACE_VERSION
 
 
 class _Start(_Version):
@@ -126,7 +127,7 @@ def _newer_runs(table: pa.Table) -> frozenset[str]:
     starts = table.select(["run", "detail"]).filter(pc.equal(table.column("kind"), "start"))
     newer = set()
     for run, detail in zip(*(column.to_pylist() for column in starts.columns), strict=True):
-        if (_version(detail) or 0) > VERSION:
+        if (_version(detail) or 0) > TRACE_VERSION:
             newer.add(run)
     return frozenset(newer)
 
@@ -243,7 +244,7 @@ def _start_problems(kind: str | None, detail: str | None) -> Iterator[str]:
     if kind != "start" or detail is None:
         return
     version = _version(detail)
-    if version is not None and version > VERSION:
+    if version is not None and version > TRACE_VERSION:
         yield newer_version(version)
         return
     try:

@@ -32,8 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..core.model import GroupId, ProcessId, TraceError, UsageError
-from .schema import SCHEMA, VERSION, VERSION_KEY
+from ..core.model import TRACE_VERSION, GroupId, ProcessId, TraceError, UsageError
+from .schema import SCHEMA, VERSION_KEY
 
 Row: TypeAlias = tuple[
     str,  # kind
@@ -360,7 +360,7 @@ def _file_schema() -> pa.Schema:
 
 FILE_SCHEMA: Final = _file_schema()
 """What ``convert`` makes and files are written from."""
-_FILE_METADATA: Final = {VERSION_KEY.decode(): str(VERSION)}
+_FILE_METADATA: Final = {VERSION_KEY.decode(): str(TRACE_VERSION)}
 
 
 def _parquet_writer(where: IO[bytes] | str | Path) -> pq.ParquetWriter:

@@ -19,6 +19,7 @@ import msgspec
 
 from plainchant.core.memory import Copy, Nap, Operate, Procedure, Request
 from plainchant.core.model import ProcessId
+from plainchant.core.names import place_of
 from plainchant.protocols.dedos import box as boxes
 from plainchant.protocols.dedos.box import Box, Element
 from plainchant.protocols.dedos.distributor import Distributor, Peer
@@ -279,7 +280,7 @@ def _silent(self: Relay) -> None:
 
 @mutant("erratum 9: DeleteMember has no branch for senders", Relay, "_delete", CRASHES)
 def _only_receivers(self: Relay, process: ProcessId) -> Procedure:
-    if process.partition("#")[0] in self.parameters.senders:
+    if place_of(process) in self.parameters.senders:
         yield Nap(self.host.clock())
         return
     yield from _DELETE(self, process)

@@ -13,7 +13,7 @@ from typing import Any
 from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.scripted import Script
-from tests.papers.dedos_runs import ONE_EACH, crash, fault, messages, modules, slow
+from tests.protocols.dedos.runs import ONE_EACH, crash, fault, messages, modules, slow
 
 from . import within
 

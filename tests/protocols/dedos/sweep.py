@@ -42,13 +42,14 @@ import pyarrow.compute as pc
 from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Operate
 from plainchant.core.model import MS, SECOND, US, Duration, GroupId, Packet, ProcessId
+from plainchant.core.names import is_place, place_of
 from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.box import is_restored
 from plainchant.protocols.dedos.invariants import consecutive
 from plainchant.protocols.dedos.packets import McRequest, Multicast, SyncInit
 from plainchant.protocols.dedos.parameters import Parameters
-from plainchant.protocols.dedos.places import base, is_networked, node_of
+from plainchant.protocols.dedos.places import is_networked, node_of
 from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
@@ -282,7 +283,7 @@ class Outcome(sweeping.Outcome):
                 if ranks != sorted(ranks) or len(batches) != len(set(batches)):
                     found.append(f"{process} in {group}: out of order")
             views = [view for _, view in items if view is not None]
-            if base(process) in self.parameters.senders:
+            if place_of(process) in self.parameters.senders:
                 continue  # it is in no view
             for view in views if process not in self.forgotten else ():
                 other, members = known.setdefault((group, view.number), (process, view.members))
@@ -328,7 +329,7 @@ def _left_over(simulation: ScriptedSimulation, unnoticed: set[ProcessId]) -> lis
     alive = {host.me for host in simulation.hosts if host.alive}
     found = []
     for node, memory in simulation.memories.items():
-        if not any(node == simulation.node_of(base(name)) for name in alive):
+        if not any(node == simulation.node_of(place_of(name)) for name in alive):
             continue
         for name, mailbox in memory.server.mailboxes.items():
             seated = [process for process in mailbox.places.values() if process not in alive | unnoticed]
@@ -385,10 +386,10 @@ def _membership_situations(outcome: Outcome, found: dict[str, bool]) -> None:
     crashed_nodes = {row["detail"]["node"] for row in outcome.rows("crash") if row["detail"].get("node")}
     for row in outcome.rows("join"):
         process, node = row["process"], node_of(parameters, row["process"])
-        if process not in first and "#" not in process:
+        if process not in first and is_place(process):
             found["join"] = True
             found["join from a new node"] = found.get("join from a new node", False) or node not in nodes
-        if "#" in process and node in crashed_nodes:
+        if not is_place(process) and node in crashed_nodes:
             found["node back"] = True
 
 

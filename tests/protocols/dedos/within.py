@@ -15,6 +15,7 @@ import msgspec
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
 from plainchant.core.memory import Operate
 from plainchant.core.model import MS, SECOND, US, Duration, GroupId, View
+from plainchant.core.names import place_of
 from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.intra import Intra
@@ -153,7 +154,7 @@ def _views_differ(views: Mapping[str, Sequence[View]], scenario: Scenario, summa
     seen = [
         [(view.group, view.number, view.members) for view in noted]
         for process, noted in views.items()
-        if process in alive and process.partition("#")[0] not in only_send
+        if process in alive and place_of(process) not in only_send
     ]
     for group in {view[0] for noted in seen for view in noted}:
         orders = [[view for view in noted if view[0] == group] for noted in seen]

@@ -39,6 +39,7 @@ import pyarrow.compute as pc
 
 from plainchant.core.engine import Engine, Host
 from plainchant.core.model import MS, SECOND, US, Duration, GroupId, ProcessId, View
+from plainchant.core.names import is_place, place_of
 from plainchant.lab.properties import verify
 from plainchant.protocols.mailbox import DESCRIPTION
 from plainchant.protocols.mailbox.parameters import Parameters
@@ -159,7 +160,7 @@ class Outcome(sweeping.Outcome):
         """Who was late though nobody made it to be."""
         made = {fault.process for fault in self.scenario.fault if fault.kind in ("slow", "pause", "step")}
         made |= {clock.process for clock in self.scenario.clock if is_wrong(self.scenario, clock)}
-        return [process for process in self.late if process.partition("#")[0] not in made]
+        return [process for process in self.late if place_of(process) not in made]
 
     def rejected(self) -> list[str]:
         """Decisions of intact receivers against intact senders."""
@@ -302,7 +303,7 @@ def situations(outcome: Outcome) -> Counter[str]:
             found["leave"] = True
         elif kind == "join":
             if process not in scenario.members:
-                found["restart" if "#" in process else "join"] = True
+                found["join" if is_place(process) else "restart"] = True
         elif kind == "crash":
             found["halted by a rejection"] = found.get("halted by a rejection", False) or detail.get("reason") == "rejected"
         elif detail.get("fault") == "module":
@@ -654,5 +655,5 @@ def _aim(scenario: Scenario, plan: _Plan) -> Scenario:
             targets[detail["stamp"], sender] = row["true_time"]
     likely = sorted(target for target in targets if target not in rejected) or sorted(targets)
     for stamp, sender in plan.random.sample(likely, min(len(likely), plan.random.choice((1, 1, 2, 3)))):
-        plan.aim(stamp, sender.partition("#")[0], targets[stamp, sender])
+        plan.aim(stamp, place_of(sender), targets[stamp, sender])
     return dataclasses.replace(scenario, fault=plan.sorted())

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from plainchant.core.model import MS, SECOND, Duration, Form, GroupId, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
-from tests.papers.newtop_by_hand import ByHand, link
+from tests.protocols.newtop.by_hand import ByHand, link
 
 MakeProcess: TypeAlias = Callable[[Any, Parameters], Process]
 Course: TypeAlias = Callable[[MakeProcess], list[str]]

@@ -9,7 +9,7 @@ import pytest
 
 from plainchant.core.model import Form
 from plainchant.protocols.newtop.packets import Null
-from tests.papers.newtop_by_hand import ByHand, name_of
+from tests.protocols.newtop.by_hand import ByHand, name_of
 
 LATE = ("p", "q", "r")
 

@@ -16,9 +16,9 @@ from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Workload
 from tests.fakes import as_host
-from tests.papers.newtop_by_hand import CAUSAL, ORDERS, USUAL, ByHand, link, name_of, to
-from tests.papers.newtop_runs import simulate
-from tests.papers.runs import Run
+from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, USUAL, ByHand, link, name_of, to
+from tests.protocols.newtop.runs import simulate
+from tests.protocols.runs import Run
 
 from . import scripted
 

@@ -27,7 +27,8 @@ import pyarrow.compute as pc
 
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
 from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
-from plainchant.lab.detections import match
+from plainchant.core.names import is_place
+from plainchant.lab.metrics.detections import match
 from plainchant.protocols.rtcast import DESCRIPTION, Parameters, Ring
 from plainchant.protocols.rtcast.analysis import Demand, Turn
 from plainchant.protocols.rtcast.interface import Interface
@@ -215,7 +216,7 @@ def _named(row: Mapping[str, Any]) -> list[str]:
         joined = detail.get("joined", [])
         found = ["join"] if joined else []
         found += ["two joins at once"] if len(joined) > 1 else []
-        return [*found, "rejoin"] if any("#" in process for process in joined) else found
+        return [*found, "rejoin"] if any(not is_place(process) for process in joined) else found
     if kind == "crash":
         return ["omission halts"] if detail.get("reason") == "omission" else []
     if kind == "fault":

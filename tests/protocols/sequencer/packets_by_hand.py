@@ -1,7 +1,7 @@
 """Scripts at the level of packets: elections held among chosen members, time that passes, and one history for everybody.
 
-Adds to :class:`tests.papers.by_hand.ByHand` what it takes to bring a group into the corners of its protocol: a vote that
-reaches only some members, whose outcome the test then brings to whom it likes.
+Adds to :class:`ByHand` what brings a group into the corners of its protocol: a vote that reaches only some members, whose
+outcome the test then delivers to the members of its choice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from plainchant.core.model import MS, Packet, ProcessId, Reason
 from plainchant.protocols.sequencer.packets import Elected, Fetch, Held, Invite, Promise, Refuse
-from tests.papers.by_hand import GROUP, MOST_TIMERS, ByHand, Choice, Letter, nothing
+from tests.protocols.sequencer.by_hand import GROUP, MOST_TIMERS, ByHand, Choice, Letter, nothing
 
 ELECTION: tuple[type[Packet], ...] = (Invite, Promise, Refuse, Elected, Fetch, Held)
 MOST_ROUNDS = 16

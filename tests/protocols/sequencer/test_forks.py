@@ -22,7 +22,7 @@ from plainchant.protocols.sequencer.packets import (
     Invite,
     Nack,
 )
-from tests.papers.by_hand import GROUP, Letter, broadcast, to
+from tests.protocols.sequencer.by_hand import GROUP, Letter, broadcast, to
 
 from .packets_by_hand import Script, either, of_type, outside
 

@@ -18,7 +18,7 @@ from plainchant.protocols.sequencer.packets import Ack, Announce, Phase1
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace.writer import TraceBuffer
-from tests.papers.by_hand import GROUP, Letter, request, to
+from tests.protocols.sequencer.by_hand import GROUP, Letter, request, to
 
 from . import sweep
 from .packets_by_hand import Script, of_type

@@ -32,6 +32,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plainchant.core.names import place_of
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.accepted import AcceptedOnce, accepted_once
 from plainchant.live.crew import COMPLAINTS
@@ -222,7 +223,7 @@ def _of_disks(summary: LiveSummary) -> list[str]:
     return [
         f"{name} could not write its trace, and its disk was not full: {end.reason}"
         for name, end in summary.processes.items()
-        if end.reason.startswith(_FULL) and name.partition("#")[0] not in full
+        if end.reason.startswith(_FULL) and place_of(name) not in full
     ]
 
 

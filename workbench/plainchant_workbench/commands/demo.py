@@ -25,6 +25,7 @@ from plainchant.cli.running import Result, execute
 from plainchant.cli.spark import spark_for
 from plainchant.cli.verdict import print_outcomes, print_violations
 from plainchant.core.model import format_duration
+from plainchant.core.names import place_of
 from plainchant.lab.show import decode, in_order
 from plainchant.protocols.registry import describe
 from plainchant.scenario import find, load
@@ -221,7 +222,7 @@ def _promised(rows: pa.Table) -> Table:
     due: dict[tuple[str, int], tuple[int, tuple[str, int]]] = {}
     early: dict[tuple[str, int], int] = {}
     for row in in_order(rows).to_pylist():
-        kind, process = row["kind"], row["process"].partition("#")[0]
+        kind, process = row["kind"], place_of(row["process"])
         if kind in ("admit", "reject"):
             detail = decode(row["detail"])
             asked.setdefault((process, detail["size"]), detail)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from plainchant.core.names import is_place
 from plainchant.lab.explain.words import crash_words, fault_words, listed, times
 from plainchant.lab.show import decode, in_order
 
@@ -138,7 +139,7 @@ class _Teller:
 
     def _on_join(self, row: dict[str, Any], detail: dict[str, Any]) -> str:
         group = row["group"]
-        if group not in self._views or "#" not in row["process"]:
+        if group not in self._views or is_place(row["process"]):
             return ""
         return f"{row['process']} has joined {group}."
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plainchant.lab.sweep import Definition, Store, define, sweep, swept
-from plainchant.lab.sweep_task import Job, Task
+from plainchant.lab.sweep.task import Job, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

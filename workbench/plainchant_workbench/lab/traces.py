@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from plainchant.core.model import UsageError
+from plainchant.core.model import TRACE_VERSION, UsageError
 from plainchant.protocols.sequencer import DESCRIPTION, Parameters
-from plainchant.trace.schema import VERSION
 from plainchant.trace.writer import TraceWriter
 
 Ints = npt.NDArray[np.int64]
@@ -267,7 +266,7 @@ class _Piece:
 def start_detail() -> str:
     """What ``start`` rows of such a run say: all that ``sequencer`` promises by default."""
     promises = [promise.name for promise in DESCRIPTION.promises(Parameters(), {"g": ("p1", "p2")})]
-    detail: dict[str, Any] = {"bounds": {}, "promises": promises, "protocol": "sequencer", "version": VERSION}
+    detail: dict[str, Any] = {"bounds": {}, "promises": promises, "protocol": "sequencer", "version": TRACE_VERSION}
     return json.dumps(detail, separators=(",", ":"), sort_keys=True)
 
 

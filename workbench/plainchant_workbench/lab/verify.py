@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plainchant.core.model import UsageError
 from plainchant.lab.errors import LabError
-from plainchant.lab.memory import Peak
+from plainchant.lab.session.memory import Peak
 
 from .traces import Shape, make
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ...core.model import UsageError
+from ...core.names import place_of
 from .mailbox import act as act_on_memory
 from .membership import about, sentence
 from .rows import Event, Ints, Rows
@@ -108,7 +109,7 @@ class ProcessStory:
         """Faults of the process itself, and those that stood between it and everybody else; each once."""
         told: Told = []
         seen: set[str] = set()
-        place = self._process.partition("#")[0]
+        place = place_of(self._process)
         begin, end = (int(self._rows.when[self._own][edge]) for edge in (0, -1))
         for row in self._rows.find("fault", after=begin - 1, until=end):
             mine = row.detail.get("process") == place and row.detail.get("fault") != "crash"

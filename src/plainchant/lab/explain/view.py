@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.model import UsageError
+from ...core.names import place_of
 from . import membership as membership
 from .change import Change, installations, known, variants
 from .rows import Event, Ints, Rows
@@ -148,7 +149,7 @@ class ViewStory:
         began, last = change.began, change.last.when
         after = began if len(change.origins) > 1 else trigger
         lasting = [row for row in self._why.faults_in_force(trigger, last) if row.when > began]
-        places = {name.partition("#")[0] for name in (*change.lost, *change.new)}
+        places = {place_of(name) for name in (*change.lost, *change.new)}
         single = [
             row
             for row in self._rows.find("fault", after=began, until=last)

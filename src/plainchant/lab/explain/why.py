@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...core.model import MS
+from ...core.names import place_of
 from .blocks import Blocks
 from .mailbox import Mailbox
 from .membership import evidence, parts_in
@@ -399,7 +400,7 @@ def reason(detail: dict[str, Any]) -> str | None:
 
 def touches(detail: dict[str, Any], process: str, other: str) -> bool:
     """Whether a fault stops a process or stands between two of them. (Faults name places: ``p3`` is also ``p3#1``.)"""
-    place, opposite = process.partition("#")[0], other.partition("#")[0]
+    place, opposite = place_of(process), place_of(other)
     match detail.get("fault"):
         case "pause" | "slow":
             return detail.get("process") == place

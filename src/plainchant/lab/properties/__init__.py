@@ -23,10 +23,18 @@ import pyarrow as pa
 from ...core.model import UsageError
 from ...trace.properties import BLOCK_PROPERTIES, PROPERTIES, SPEAK_OF_END
 from ...trace.schema import Malformed
-from . import blocks, blocks_merged, blocks_offices, blocks_queue, blocks_requests, delivery, order, timing, views
+from .blocks import merged as blocks_merged
+from .blocks import offices as blocks_offices
+from .blocks import queue as blocks_queue
+from .blocks import replicas as blocks
+from .blocks import requests as blocks_requests
+from .delivery import reference as delivery
 from .facts import Run, runs_of
+from .order import reference as order
 from .owing import Owing
 from .report import Outcome, Report, Verification, Violation
+from .timing import reference as timing
+from .views import reference as views
 
 __all__ = ["PROPERTIES", "SPEAK_OF_END", "Outcome", "Verification", "Violation", "verify"]
 

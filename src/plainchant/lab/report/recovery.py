@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 
 from ...core.model import SECOND
 from ..draw.svg import Drawing, short, steps_between, width_of
-from ..recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
+from ..metrics.recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
 from .charts import compact
 from .overview import Overview

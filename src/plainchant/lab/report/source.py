@@ -25,12 +25,12 @@ import pyarrow.dataset as ds
 
 from ...trace import SCHEMA, MalformedTrace, read, validate
 from ...trace.reader import find_files
-from ..check import check
 from ..errors import LabError
-from ..parts import plan
 from ..properties import PROPERTIES, Outcome, Verification, Violation
 from ..session import failures_as_sentences, session
 from ..verify import verify
+from ..verify.check import check
+from ..verify.parts import plan
 
 WHOLE_RUN_MAX: Final = 200_000
 """A run of up to so many rows is read whole; of a longer one only what is shown."""

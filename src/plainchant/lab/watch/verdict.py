@@ -19,7 +19,7 @@ from ...trace.fact import Fact
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..stream import Staging
+    from .stream import Staging
 
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes of spools up to which the whole verification is done by itself when all is over."""
@@ -91,7 +91,7 @@ class SparkVerdict:
         """Facts can be taken from now on; they wait on disk until Spark is there."""
         self._scratch = tempfile.TemporaryDirectory(prefix="plainchant-watch-", ignore_cleanup_errors=True)
         try:
-            from ..stream import Staging
+            from .stream import Staging
         except ImportError as error:
             self._fail(f"the verdict needs Spark, which is not installed ({error}): pip install 'plainchant[lab]'")
             return
@@ -137,7 +137,7 @@ class SparkVerdict:
     def _run(self) -> None:
         try:
             from ..session import session
-            from ..session_failures import failures_as_sentences
+            from ..session.failures import failures_as_sentences
 
             with failures_as_sentences(), session(self._master, memory=self._memory, quick=True) as spark:
                 self._judge(spark)
@@ -154,7 +154,7 @@ class SparkVerdict:
             self._staging = None  # nobody reads it any more
 
     def _judge(self, spark: SparkSession) -> None:
-        from ..stream import LiveVerdict
+        from .stream import LiveVerdict
 
         assert self._staging is not None
         with LiveVerdict(spark, self._staging) as stream:

@@ -34,8 +34,8 @@ import msgspec
 
 from ... import __version__
 from ...core.model import SECOND, Reason, UsageError, View
+from ...core.names import place_of
 from ...group import Group
-from ..presence import base_of
 from .extra import need
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ class Tracing:
         presence = self._node.host.presence
         if process == self._node.name:
             return presence.boot
-        peer = presence.peers.get(base_of(process))
+        peer = presence.peers.get(place_of(process))
         return peer.boot if peer is not None and peer.name == process else b""
 
     def _lose(self, group: str, why: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
+from ...core.names import place_of
 from ..registry import Description, Promise
 from .box import layout
 from .engine import Dedos
@@ -21,7 +22,7 @@ from .intra import Intra
 from .nodes_packets import PACKETS as NODES_PACKETS
 from .packets import PACKETS
 from .parameters import Parameters
-from .places import base, node_of, processor_of
+from .places import node_of, processor_of
 from .tuning import tune
 
 
@@ -50,7 +51,7 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
         nodes: dict[str, list[ProcessId]] = {}
         for member in members:
             nodes.setdefault(node_of(parameters, member), []).append(member)
-        if not [member for member in members if base(member) not in parameters.senders]:
+        if not [member for member in members if place_of(member) not in parameters.senders]:
             return f"nobody in {group} receives: senders names all its members; leave one out"
         if parameters.reach == "node" and len(nodes) > 1:
             return f'{group} has members on {", ".join(sorted(nodes))}; with reach = "node" put them on one, or set reach = "lan"'

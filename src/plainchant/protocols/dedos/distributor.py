@@ -24,6 +24,7 @@ from typing import Final
 
 from ...core.engine import Host
 from ...core.model import Batch, GroupId, Packet, ProcessId, Reason
+from ...core.names import place_of
 from .box import CHANGE, JOINS, LEAVES, MESSAGES, Element
 from .packets import (
     AcksOnly,
@@ -47,7 +48,7 @@ from .packets import (
     mask_of,
 )
 from .parameters import Parameters
-from .places import base, node_of
+from .places import node_of
 
 _OVERHEAD: Final = 96
 """Bytes of an element in a packet beside its body, about."""
@@ -703,7 +704,7 @@ class Distributor:
                 peer = self.peers[node] = Peer(node, relay, life, start - 1, start, start)
                 self._tell_where(peer)
         gone = tuple(sorted(self.going.items()))
-        members = tuple(sorted(name for name in self.members if base(name) not in self.parameters.senders))
+        members = tuple(sorted(name for name in self.members if place_of(name) not in self.parameters.senders))
         self.joining.clear()
         self.going.clear()
         change = Change(members, joined, gone)

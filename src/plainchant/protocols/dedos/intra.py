@@ -44,12 +44,12 @@ import msgspec
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Step, Until
 from ...core.model import Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from ...core.names import place_of
 from . import box as boxes
 from . import intra_steps as steps
 from .box import MESSAGES, Box, Element
 from .packets import change_from_bytes
 from .parameters import Parameters
-from .places import base
 
 _READ_AT_ONCE: Final = 64
 
@@ -79,7 +79,7 @@ class Intra(Engine):
         self.group = group
         self.parameters = parameters
         self.box = Box(host, group, parameters)
-        self.only_sends = base(host.me) in parameters.senders
+        self.only_sends = place_of(host.me) in parameters.senders
         self.first: tuple[ProcessId, ...] = ()
         """With whom this process forms the group."""
         self.forms = False

@@ -26,11 +26,11 @@ import msgspec
 from ...core.engine import Host
 from ...core.memory import FAILED, Connection, Copy, Entry, Nap, Port, Procedure, Request
 from ...core.model import Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
+from ...core.names import place_of
 from . import box as boxes
 from .box import FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import Change, change_from_bytes
 from .parameters import Parameters
-from .places import base
 from .ports import Ports
 
 _READ_AT_ONCE: Final = 64
@@ -63,7 +63,7 @@ class Member:
         self.group = group
         self.parameters = parameters
         self.box = Box(host, group, parameters)
-        self.only_sends = base(host.me) in parameters.senders
+        self.only_sends = place_of(host.me) in parameters.senders
         self.forms: tuple[ProcessId, ...] = ()
         self.contacts: tuple[ProcessId, ...] = ()
         self.connected = False
@@ -223,7 +223,7 @@ class Member:
         self.last = max(0, connection.entry - 1)
         self.host.record("state", self.group, state="entered", entry=connection.entry)
         if self.only_sends:
-            names = tuple(name for name in self.forms or self.contacts if base(name) not in self.parameters.senders)
+            names = tuple(name for name in self.forms or self.contacts if place_of(name) not in self.parameters.senders)
             self.host.install(View(self.group, 1, names or (self.host.me,), names))
             self.send()
 

@@ -33,9 +33,10 @@ from typing import Final, TypeAlias
 
 from ...core.engine import Host
 from ...core.model import GroupId, Packet, ProcessId, Reason, Timer, format_duration
+from ...core.names import incarnation_of, place_of
 from .nodes_packets import Acquaint, Claim, NewGroup, Present
 from .parameters import Parameters
-from .places import base, is_networked, node_of
+from .places import is_networked, node_of
 
 _HAIL: Final = ("nodes", "hail")
 _ROUND: Final = ("nodes", "round")
@@ -209,10 +210,10 @@ class Nodes:
             node = node_of(self._parameters, name)
             if node != self._node and node not in self.alive and is_networked(self._parameters, name):
                 if node not in found:
-                    found[node] = {base(other): other for other in self._book.get(node, ())}
-                known = found[node].setdefault(base(name), name)
-                if _incarnation(known) < _incarnation(name):
-                    found[node][base(name)] = name
+                    found[node] = {place_of(other): other for other in self._book.get(node, ())}
+                known = found[node].setdefault(place_of(name), name)
+                if incarnation_of(known) < incarnation_of(name):
+                    found[node][place_of(name)] = name
         new = False
         for node, latest in found.items():
             new = self._address(node, tuple(latest.values())) or new
@@ -650,11 +651,6 @@ class Nodes:
             me = self._host.me
             self._everybody = tuple(name for node in sorted(self._book) for name in self._book[node] if name != me)
         return self._everybody
-
-
-def _incarnation(process: ProcessId) -> int:
-    number = process.partition("#")[2]
-    return int(number) if number.isdecimal() and len(number) < 20 else 0
 
 
 def _limit(known: dict[str, int], most: int) -> None:

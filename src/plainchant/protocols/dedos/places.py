@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Final
 
 from ...core.model import ProcessId
+from ...core.names import place_of
 from .parameters import Parameters
 
 ALONE: Final = "node"
 """The node of processes whose names say none: all of them are together."""
-
-
-@functools.lru_cache(65536)
-def base(process: ProcessId) -> str:
-    """The process without its incarnation.
-
-    >>> base("n1.p3#1")
-    'n1.p3'
-    """
-    return process.partition("#")[0]
 
 
 def node_of(parameters: Parameters, process: ProcessId) -> str:
@@ -28,7 +18,7 @@ def node_of(parameters: Parameters, process: ProcessId) -> str:
     >>> [node_of(Parameters(nodes={"p9": "n2"}), name) for name in ("n1.p3", "n1.c2.p3", "p9#1", "p1")]
     ['n1', 'n1', 'n2', 'node']
     """
-    name = base(process)
+    name = place_of(process)
     given = parameters.nodes.get(name)
     if given is not None:
         return given
@@ -42,10 +32,10 @@ def processor_of(parameters: Parameters, process: ProcessId) -> str:
     >>> [processor_of(Parameters(), name) for name in ("n1.c2.p3#2", "n1.p3", "p1")]
     ['n1.c2', 'n1.p3', 'p1']
     """
-    name = base(process)
+    name = place_of(process)
     return name.rpartition(".")[0] if name.count(".") >= 2 else name
 
 
 def is_networked(parameters: Parameters, process: ProcessId) -> bool:
     """Whether a process can send packets to other nodes."""
-    return not parameters.networked or base(process) in parameters.networked
+    return not parameters.networked or place_of(process) in parameters.networked

@@ -30,6 +30,7 @@ import msgspec
 from ...core.engine import Host
 from ...core.memory import FAILED, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
 from ...core.model import GroupId, Packet, ProcessId, Reason, WireError
+from ...core.names import place_of
 from . import box as boxes
 from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import (
@@ -51,7 +52,7 @@ from .packets import (
     change_from_bytes,
 )
 from .parameters import Parameters
-from .places import base, node_of
+from .places import node_of
 from .ports import Ports
 
 _ASKED_AT_ONCE: Final = 64
@@ -517,7 +518,7 @@ class Relay:
             self.wants_report = self.host.clock()
         for place, connection in tuple(copy.connections()):
             if connection.wish == JOINS and connection.process in change.joined:
-                entry = 0 if base(connection.process) in self.parameters.senders else number
+                entry = 0 if place_of(connection.process) in self.parameters.senders else number
                 copy.connect(place, boxes.changed(connection, entry=entry, wish=0, present=is_active))
             elif connection.process in gone and not connection.exit:
                 copy.connect(place, boxes.changed(connection, exit=number, wish=0))

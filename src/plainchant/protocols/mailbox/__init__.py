@@ -16,9 +16,10 @@ from typing import Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
+from ...core.names import place_of
 from ..registry import Description, Promise
 from .box import layout
-from .engine import Mailbox, base
+from .engine import Mailbox
 from .parameters import Parameters
 from .remote import Remote
 from .remote_link import unnoticed
@@ -29,7 +30,7 @@ from .tuning import tune
 
 
 def make(host: Host, parameters: Any) -> Engine:
-    me = base(host.me)
+    me = place_of(host.me)
 
     def member(inner: Host, group: GroupId) -> Engine:
         if me in parameters.remote:

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
 from ...core.model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from ...core.names import place_of
 from . import membership
 from .box import Box
 from .message import Message
@@ -20,25 +21,6 @@ _NOTHING = Outgoing(Batch(0, 0, b""))
 """Stands for a message that is not taken yet: a slot is waited for."""
 
 
-def base(process: ProcessId) -> str:
-    """The process without its incarnation.
-
-    >>> base("p3#1")
-    'p3'
-    """
-    return process.partition("#")[0]
-
-
-def incarnation(process: ProcessId) -> int:
-    """The how-manieth process of its name it is.
-
-    >>> incarnation("p3"), incarnation("p3#2")
-    (0, 2)
-    """
-    number = process.partition("#")[2]
-    return int(number) if number.isdecimal() and len(number) < 20 else 0
-
-
 class Mailbox(Engine):
     """One group. It sends one message at a time; the next is taken when the last was decided."""
 
@@ -46,7 +28,7 @@ class Mailbox(Engine):
         self.host = host
         self.group = group
         self.box = Box(host, group, parameters)
-        self.only_sends = base(host.me) in parameters.senders
+        self.only_sends = place_of(host.me) in parameters.senders
         self.sender = Sender(self.box, tells_dead=self.only_sends)
         self.receiver = Receiver(self.box, self._decided, self._go)
         self.connected = False

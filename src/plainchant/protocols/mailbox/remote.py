@@ -36,7 +36,7 @@ from ...core.model import (
     Timer,
     format_duration,
 )
-from .engine import base
+from ...core.names import place_of
 from .parameters import Parameters
 from .remote_link import Link
 from .remote_packets import (
@@ -65,7 +65,7 @@ class Remote(Engine):
         self.host = host
         self.group = group
         self.parameters = parameters
-        self.acting = parameters.remote[base(host.me)]
+        self.acting = parameters.remote[place_of(host.me)]
         """Who acts for this process: its name without, and later with, its incarnation."""
         self.link: Link | None = None
         self.entered = False
@@ -82,7 +82,7 @@ class Remote(Engine):
         if isinstance(how, Propose):
             raise ProtocolError("mailbox has no proposed groups")
         names = how.members if isinstance(how, Form) else how.contacts
-        there = [name for name in names if base(name) == self.acting]
+        there = [name for name in names if place_of(name) == self.acting]
         if not there:
             text = f"{self.acting}, which acts for {self.host.me}, is not in {group}; let it join first"
             self._refuse(Reason("nobody acts", text, {"acting": self.acting}))

@@ -17,9 +17,10 @@ import msgspec
 from ...core.engine import Engine, Host, Layer
 from ...core.memory import Connect, Connection, Copy, Disconnect, Nap, Operate, Port, Procedure, Request, Until
 from ...core.model import Batch, Due, Failure, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, Reason, Timer, View
+from ...core.names import incarnation_of, place_of
 from . import membership
 from .box import Box
-from .engine import Mailbox, base, incarnation
+from .engine import Mailbox
 from .parameters import Parameters
 from .remote_link import WINDOW, Link, silence
 from .remote_packets import (
@@ -272,7 +273,7 @@ class Acting(Engine):
         """Processes for which nobody acts any more, and why."""
         self.vacating = 0
         self.leaving = False
-        me = base(host.me)
+        me = place_of(host.me)
         self._charges = frozenset(process for process, acting in parameters.remote.items() if acting == me)
 
     # --- its own membership -------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ class Acting(Engine):
         self.own.join(group, how)
         if isinstance(how, Form):
             for name in how.members:
-                if base(name) in self._charges:
+                if place_of(name) in self._charges:
                     self.expected[name] = None
                     self.host.set_timer(("absent", name), self.host.now + silence(self.parameters))
 
@@ -304,7 +305,7 @@ class Acting(Engine):
     # --- those for whom it acts ---------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
-        if base(source) not in self._charges or not isinstance(packet, Piece | Heard):
+        if place_of(source) not in self._charges or not isinstance(packet, Piece | Heard):
             return
         slave = self.slaves.get(source)
         if slave is None or slave.session < packet.session:
@@ -319,13 +320,14 @@ class Acting(Engine):
         self._leave_if_alone()
 
     def _is_outdated(self, process: ProcessId) -> bool:
-        """Whether a later incarnation of a remote process has been heard: then this is a packet from the dead."""
-        return any(base(other) == base(process) and incarnation(other) > incarnation(process) for other in self.slaves)
+        """Whether a later incarnation of a remote process has been heard: then this packet comes from a dead process."""
+        place, number = place_of(process), incarnation_of(process)
+        return any(place_of(other) == place and incarnation_of(other) > number for other in self.slaves)
 
     def _forget_former(self, process: ProcessId) -> None:
         """Of a process that has come back its former incarnations need not be known, when they are done with."""
         for other, slave in list(self.slaves.items()):
-            if base(other) == base(process) and other != process and slave.stopped and not slave.is_busy:
+            if place_of(other) == place_of(process) and other != process and slave.stopped and not slave.is_busy:
                 slave.link.close()
                 del self.slaves[other]
                 self.lost.pop(other, None)
@@ -404,7 +406,7 @@ class Acting(Engine):
             self._leave_if_alone()
 
     def notice(self, event: Any) -> None:
-        if isinstance(event, Failure) and base(event.process) in self._charges:
+        if isinstance(event, Failure) and place_of(event.process) in self._charges:
             self._lose(event.process, Reason("failed", f"{event.process} has failed", {"process": event.process}))
             return
         self.own.notice(event)

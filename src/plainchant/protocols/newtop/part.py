@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.engine import Host
 from ...core.model import GroupId, ProcessId
+from ...core.names import place_of
 from .asymmetric import Desk, Office
 from .flow import Flow, OneWay
 from .matrix import BlockMatrix, Column
@@ -189,4 +190,4 @@ class Part:
 
 def _member(place: ProcessId, members: tuple[ProcessId, ...]) -> ProcessId:
     """The member at a place, in whatever incarnation."""
-    return next((member for member in members if member.partition("#")[0] == place), "")
+    return next((member for member in members if place_of(member) == place), "")

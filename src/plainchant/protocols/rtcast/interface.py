@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...core.model import SECOND, ProcessId
+from ...core.names import place_of
 from .parameters import PATH, Parameters
 
 REQUEST: Final = 256
@@ -41,7 +42,7 @@ class Interface:
         """The largest delay from one process to another; incarnations of a process have the same."""
         if not self._paths:
             return int(self._parameters.delay_max)
-        key = (source.partition("#")[0], target.partition("#")[0])
+        key = (place_of(source), place_of(target))
         return self._paths.get(key, int(self._parameters.delay_max))
 
     def cost(self, size: int) -> int:

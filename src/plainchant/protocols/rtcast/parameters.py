@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...core.model import MS, SECOND, US, Duration, ProcessId, UsageError, format_duration, parameter
+from ...core.names import place_of
 
 PATH: Final = ">"
 """Between the two processes of a path's name."""
@@ -159,4 +160,4 @@ class Parameters:
 
     def hold_of(self, process: ProcessId) -> int:
         """A process's T; that of ``p3`` is also that of its later incarnations ``p3#1``, ``p3#2``."""
-        return int(self.holds.get(process, self.holds.get(process.partition("#")[0], self.hold)))
+        return int(self.holds.get(process, self.holds.get(place_of(process), self.hold)))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.model import Batch, Packet, ProcessId, Reason
+from ...core.names import incarnation_of, place_of
 from .door import LEFT
 from .gaps import BROUGHT_AT_ONCE
 from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Phase1, Phase2, Request, Welcome
@@ -491,11 +492,11 @@ class Office:
             self._next_step()
 
     def _is_outdated(self, source: ProcessId) -> bool:
-        """Whether a later incarnation of a joiner is here: then this is a packet from the dead."""
-        place, number = _incarnation(source)
-        others = [_incarnation(process) for process in (*self.acked, *self.joining) if process != source]
-        self.joining = {p: None for p in self.joining if _incarnation(p)[0] != place or _incarnation(p)[1] >= number}
-        return any(other[0] == place and other[1] > number for other in others)
+        """Whether a later incarnation of a joiner is a member or joins: then this packet comes from a dead process."""
+        place, number = place_of(source), incarnation_of(source)
+        later = any(place_of(p) == place and incarnation_of(p) > number for p in (*self.acked, *self.joining))
+        self.joining = {p: None for p in self.joining if place_of(p) != place or incarnation_of(p) >= number}
+        return later
 
     def _on_ask_leave(self, source: ProcessId, packet: AskLeave) -> None:
         self.leaving[source] = None
@@ -519,11 +520,11 @@ class Office:
         """Everybody is up to date: the next entry is a view with the joiners. An older incarnation of a joiner is dead."""
         joiners = tuple(self.joining)
         self.joining.clear()
-        places = {process.partition("#")[0] for process in joiners}
+        places = {place_of(process) for process in joiners}
         replaced = {
             process: Reason("restarted", f"{process} came back as a new process")
             for process in self.acked
-            if process.partition("#")[0] in places
+            if place_of(process) in places
         }
         self._propose(replaced, joiners)
 
@@ -694,9 +695,3 @@ class Office:
         if (process := self._behind()) is not None:
             return Reason("acknowledgement", f"{process} has not acknowledged number {self.log.contiguous}")
         return None
-
-
-def _incarnation(process: ProcessId) -> tuple[str, int]:
-    """Where a process runs, and the how-manieth there it is: ``p3#2`` is ("p3", 2)."""
-    place, _, number = process.partition("#")
-    return place, int(number) if number.isdecimal() and len(number) < 20 else 0

@@ -1,0 +1,1 @@
+"""Tests of the machinery that all papers share: claims, pages, the command."""

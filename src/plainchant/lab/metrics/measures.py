@@ -1,0 +1,740 @@
+"""What a run cost and how it felt: one row of figures for each (run, group), from the trace alone.
+
+Theory of operation
+-------------------
+:func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run,
+commands for traces of moderate size. ``frames`` is the same definition in Spark's built-in functions, for a
+trace of any size; a test holds the two equal, value by value. So every figure is defined in a way that both can compute
+exactly: counts and times are integers, a percentile interpolates between the two nearest values in integer arithmetic,
+and a ratio is one division of doubles.
+
+A run is coded once (every string column becomes small integers), then each group's figures are sums and sorts over
+those codes. Only the few rows whose ``detail`` matters are decoded.
+
+*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So:
+a kind is taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its
+``detail``), or if the run's protocol is described so (``Description.recorded``).
+
+``docs/metrics.md`` has every definition for people; :data:`METRICS` has the columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...protocols import registry
+from .arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
+from .realtime import Times
+
+METRICS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("group", pa.string()),
+        ("processes", pa.int64()),  # with a row in this group
+        ("senders", pa.int64()),
+        ("sends", pa.int64()),
+        ("deliveries", pa.int64()),
+        ("span_ns", pa.int64()),  # first send to last delivery
+        ("messages_per_s", pa.float64()),
+        ("bytes_per_s", pa.float64()),
+        ("latency_p50_ns", pa.int64()),
+        ("latency_p90_ns", pa.int64()),
+        ("latency_p99_ns", pa.int64()),
+        ("latency_max_ns", pa.int64()),
+        ("overhead_p50_ns", pa.int64()),
+        ("overhead_p90_ns", pa.int64()),
+        ("overhead_p99_ns", pa.int64()),
+        ("overhead_max_ns", pa.int64()),
+        ("packets", pa.float64()),  # a share of those on rows without a group included
+        ("packets_per_multicast", pa.float64()),
+        ("bytes_per_multicast", pa.float64()),
+        ("nulls", pa.int64()),
+        ("retransmissions", pa.int64()),
+        ("history_max", pa.int64()),
+        ("unstable_max", pa.int64()),
+        ("blocked_ns", pa.int64()),
+        ("sync_ns", pa.int64()),
+        ("view_changes", pa.int64()),
+        ("suspicions", pa.int64()),
+        ("failures", pa.int64()),
+        ("detected", pa.int64()),
+        ("detection_p50_ns", pa.int64()),
+        ("detection_max_ns", pa.int64()),
+        ("fairness", pa.float64()),
+        ("fairness_ratio", pa.float64()),
+        ("due", pa.int64()),  # messages with a deadline, at each destination
+        ("missed", pa.int64()),
+        ("miss_ratio", pa.float64()),
+        ("lateness_p50_ns", pa.int64()),  # negative: before the deadline
+        ("lateness_p90_ns", pa.int64()),
+        ("lateness_p99_ns", pa.int64()),
+        ("lateness_max_ns", pa.int64()),
+        ("admitted", pa.int64()),
+        ("rejected", pa.int64()),
+        ("admission_ratio", pa.float64()),
+        ("rotations", pa.int64()),
+        ("rotation_p50_ns", pa.int64()),
+        ("rotation_p90_ns", pa.int64()),
+        ("rotation_p99_ns", pa.int64()),
+        ("rotation_max_ns", pa.int64()),
+        ("rotation_bound_ns", pa.int64()),
+        ("exclusion_p50_ns", pa.int64()),  # crash to view without it, at each member
+        ("exclusion_max_ns", pa.int64()),
+        ("detection_bound_ns", pa.int64()),
+        ("joins", pa.int64()),
+        ("join_p50_ns", pa.int64()),
+        ("join_max_ns", pa.int64()),
+        ("broken", pa.int64()),  # assumptions seen to be violated
+        ("send_p50_ns", pa.int64()),  # of what sends took, where that is told
+        ("send_p90_ns", pa.int64()),
+        ("send_p99_ns", pa.int64()),
+        ("send_max_ns", pa.int64()),
+        ("send_bound_ns", pa.int64()),
+        ("deliver_bound_ns", pa.int64()),
+        ("decisions", pa.int64()),
+        ("decided_against", pa.int64()),
+        ("decision_p50_ns", pa.int64()),
+        ("decision_p90_ns", pa.int64()),
+        ("decision_p99_ns", pa.int64()),
+        ("decision_max_ns", pa.int64()),
+        ("timing_faults", pa.int64()),
+        ("module_crashes", pa.int64()),
+    ]
+)
+
+REAL_TIME: Final = tuple(METRICS.names[METRICS.names.index("due") :])
+"""Metrics that only runs with deadlines, tokens or states, or on common memory, have."""
+
+COLUMNS: Final = (
+    "run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq", "members", "deadline",
+    "sent", "rank", "size", "packets", "detail",
+)  # fmt: skip
+"""The columns of a trace that metrics read."""
+
+OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock", "token", "state")
+"""Kinds whose absence says nothing by itself: a protocol may never do it, or do it and not write it."""
+
+HISTORY_KINDS: Final = ("state", "stable", "block", "sync")
+"""Kinds whose ``detail`` may say how much history is held: ``{"history": 17}``."""
+
+STATES: Final = frozenset({"gathering", "joining", "running", "crashed"})
+"""What a ``state`` row says of a member of a ring; other protocols' rows say other things."""
+
+PERCENTS: Final = (50, 90, 99)
+
+
+class Detail(msgspec.Struct):
+    """What metrics read in a ``detail``; everything else in it is somebody else's."""
+
+    over: bool | None = None
+    history: int | None = None
+    request: int | None = None
+    process: str | None = None
+    processes: list[str] | None = None
+    stream: str | None = None
+    by: str | None = None
+    fault: str | None = None
+    length: int | None = None
+    protocol: str | None = None
+    state: str | None = None
+    broken: str | None = None
+    bounds: dict[str, int] | None = None
+    records: list[str] | None = None
+    took_ns: int | None = None
+    decision: int | None = None
+    timing: bool | None = None
+    module: int | None = None
+    count: int | None = None
+
+
+def measure(table: pa.Table) -> pa.Table:
+    """The metrics of every (run, group) in a table of whole runs, in the schema ``METRICS``, ordered by run and group.
+
+    >>> from plainchant.trace import SCHEMA
+    >>> measure(SCHEMA.empty_table()).num_rows
+    0
+    """
+    rows: list[dict[str, Any]] = []
+    for run in _runs(table):
+        rows.extend(run.metrics())
+    return pa.Table.from_pylist(rows, schema=METRICS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Timings:
+    """The times behind a group's figures."""
+
+    group: str
+    rotations: Integers
+    lateness: Integers
+
+
+def timings(table: pa.Table) -> list[Timings]:
+    """Every rotation and every lateness in a table of one run, for each of its groups that has one."""
+    found = [each for run in _runs(table) for each in run.timings()]
+    return [each for each in found if len(each.rotations) or len(each.lateness)]
+
+
+def ratio(amount: float | None, of: float | None, unit: float = 1.0) -> float | None:
+    """So much a unit; None if one of them is not known or there is nothing to divide by.
+
+    >>> ratio(3, 4), ratio(10, 2_000_000_000, 1e9), ratio(3, 0), ratio(None, 4)
+    (0.75, 5.0, None, None)
+    """
+    return None if amount is None or of is None or of <= 0 else float(amount) * unit / float(of)
+
+
+def share_of_packets(own: int, alone: int, of_groups: int) -> float | None:
+    """A group's packets: those on its rows, and of those on rows without a group in proportion to them.
+
+    >>> share_of_packets(30, 4, 40), share_of_packets(0, 0, 0), share_of_packets(0, 4, 0)
+    (33.0, 0.0, None)
+    """
+    if not of_groups:
+        return None if alone else 0.0
+    return float(own) + float(alone) * float(own) / float(of_groups)
+
+
+def due_and_missed(due: int, missed: int) -> dict[str, Any]:
+    """Messages with deadlines at their destinations; nothing is known where there are none."""
+    return {"due": due or None, "missed": missed if due else None, "miss_ratio": ratio(missed, due)}
+
+
+def admission(admitted: int, rejected: int) -> dict[str, Any]:
+    return {"admitted": admitted, "rejected": rejected, "admission_ratio": ratio(admitted, admitted + rejected)}
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Failure:
+    """A process that was silent from a moment on, for ever or for a while."""
+
+    process: str
+    since: int
+    until: int
+
+
+class _Run:
+    """The rows of one run as arrays, and their metrics."""
+
+    def __init__(self, name: str, table: pa.Table) -> None:
+        self.name = name
+        self._table = table
+        self._kind = coded(table.column("kind"))
+        self._group = coded(table.column("group"))
+        self._process = coded(table.column("process"))
+        self._sender = coded(table.column("sender"))
+        self._clock = integers(pc.coalesce(table.column("true_time"), table.column("time")))
+        self._seq, self._has_seq = nullable(table.column("seq"))
+        self._sent, self._has_sent = nullable(table.column("sent"))
+        self._size, self._has_size = nullable(table.column("size"))
+        self._index: Integers | None = None
+        self._times: Times | None = None
+        self._of_kind = {name: np.flatnonzero(self._kind.codes == code) for code, name in enumerate(self._kind.names)}
+        self._details: dict[int, Detail] = {}
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """A row a group, in the order of their names."""
+        names = self._group.names
+        if not names:
+            return
+        recorded = self._recorded()
+        packets = self._packets()
+        failures = self._failures()
+        evidence = self._evidence() if failures else {}
+        bounds = self._bounds()
+        has_states = self._has_states(recorded)
+        memory = self._memory()
+        for name in sorted(names):
+            group = names.index(name)
+            rows = self._rows_in(group)
+            yield {
+                "run": self.name,
+                "group": name,
+                "processes": len(np.unique(self._process.codes[self._group.codes == group])),
+                **self._traffic(rows),
+                **self._delays(rows),
+                **self._cost(rows, packets[group]),
+                **{
+                    metric: len(rows.get(kind, ())) if kind in recorded else None
+                    for metric, kind in (("nulls", "null"), ("retransmissions", "retransmit"), ("suspicions", "suspect"))
+                },
+                "history_max": self._history_max(rows),
+                "unstable_max": self._unstable_max(rows),
+                "blocked_ns": self._blocked(rows) if "unblock" in recorded else None,
+                "sync_ns": self._synchronising(rows) if "sync" in recorded else None,
+                "view_changes": self._view_changes(rows),
+                **self._detection(name, rows, failures, evidence),
+                **self._fairness(rows),
+                **self._deadlines(rows),
+                **self._admission(rows),
+                **self._rotations(rows, bounds.get("rotation"), is_recorded="token" in recorded),
+                **self._exclusion(rows, bounds.get("detection")),
+                **(self._states(rows) if has_states else {}),
+                **self._sending(rows, bounds),
+                **self._decisions(rows),
+                **memory,
+            }
+
+    def timings(self) -> Iterator[Timings]:
+        for name in sorted(self._group.names):
+            rows = self._rows_in(self._group.names.index(name))
+            yield Timings(name, self._timing.rotations(rows), self._timing.lateness(rows).values)
+
+    def _rows_in(self, group: int) -> dict[str, Integers]:
+        """The rows of a group, by kind."""
+        return {kind: at[self._group.codes[at] == group] for kind, at in self._of_kind.items()}
+
+    # --- what is recorded ---------------------------------------------------------------------------------------------
+
+    def _recorded(self) -> set[str]:
+        found = set(self._of_kind)
+        known = registry.protocols()
+        for row in self._rows_of("start"):
+            detail = self._detail(row)
+            found |= set(detail.records or ())
+            if detail.protocol in known:
+                found |= known[detail.protocol].recorded
+        return found
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _traffic(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        sends, delivers = rows.get("send", NOTHING), rows.get("deliver", NOTHING)
+        moments = [self._clock[sends], self._clock[delivers], self._sent[delivers][self._has_sent[delivers]]]
+        first = min((int(times.min()) for times in moments if len(times)), default=None)
+        last = int(self._clock[delivers].max()) if len(delivers) else None
+        span = last - first if first is not None and last is not None else None
+        counts = np.bincount(self._process.codes[delivers])
+        sizes = bool(len(delivers)) and bool(self._has_size[delivers].all())
+        most = int(sums(self._process.codes[delivers], self._size[delivers]).max()) if sizes else None
+        return {
+            "sends": len(sends) or (None if len(delivers) else 0),
+            "deliveries": len(delivers),
+            "span_ns": span,
+            "messages_per_s": ratio(int(counts.max(initial=0)), span, 1e9),
+            "bytes_per_s": ratio(most, span, 1e9),
+        }
+
+    def _fairness(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """Jain's index over the senders' shares of the deliveries, and the largest share over the smallest."""
+        sends, delivers = rows.get("send", NOTHING), rows.get("deliver", NOTHING)
+        counts = np.bincount(self._sender.codes[delivers], minlength=len(self._sender.names))
+        takes_part = counts > 0
+        takes_part[self._sender.codes[sends]] = True
+        shares = counts[takes_part]
+        total = int(shares.sum())
+        squares = int((shares * shares).sum())
+        return {
+            "senders": len(shares),
+            "fairness": ratio(total * total, len(shares) * squares),
+            "fairness_ratio": ratio(int(shares.max(initial=0)), int(shares.min())) if len(shares) else None,
+        }
+
+    def _delays(self, rows: Mapping[str, Integers]) -> dict[str, int | None]:
+        delivers = rows.get("deliver", NOTHING)
+        sent, known = self._sent_of(delivers, rows.get("send", NOTHING))
+        timed = delivers[known]
+        latency = self._clock[timed] - sent[known]
+        receives = rows.get("receive", NOTHING)
+        receives = receives[self._has_seq[receives] & (self._sender.codes[receives] >= 0)]
+        overhead = self._since_receive(delivers, receives) if len(receives) else self._beyond_best(timed, latency)
+        return {**_spread("latency", latency), **_spread("overhead", overhead)}
+
+    def _sent_of(self, delivers: Integers, sends: Integers) -> tuple[Integers, Flags]:
+        """When each delivered message was sent, and whether that is known."""
+        sent, known = self._sent[delivers], self._has_sent[delivers]
+        if known.all():
+            return sent, known
+        first, found = look_up(self._message(sends), self._clock[sends], self._message(delivers))
+        return np.where(known, sent, first), known | found
+
+    def _message(self, rows: Integers) -> Integers:
+        """A number for the message that a row of this group is about."""
+        return self._sender.codes[rows] * (int(self._seq.max(initial=0)) + 1) + self._seq[rows]
+
+    def _since_receive(self, delivers: Integers, receives: Integers) -> Integers:
+        """From the first arrival of a message at a process to its delivery there."""
+        messages = self._message(np.concatenate([delivers, receives]))
+        keys = messages * len(self._process.names) + self._process.codes[np.concatenate([delivers, receives])]
+        arrived, found = look_up(keys[len(delivers) :], self._clock[receives], keys[: len(delivers)])
+        waited: Integers = (self._clock[delivers] - arrived)[found]
+        return waited
+
+    def _beyond_best(self, timed: Integers, latency: Integers) -> Integers:
+        """How much later than the quickest delivery from that sender to that process."""
+        pairs = self._process.codes[timed] * len(self._sender.names) + self._sender.codes[timed]
+        best = np.full(len(self._process.names) * len(self._sender.names), np.iinfo(np.int64).max)
+        np.minimum.at(best, pairs, latency)
+        beyond: Integers = latency - best[pairs]
+        return beyond
+
+    # --- packets and sizes --------------------------------------------------------------------------------------------
+
+    def _packets(self) -> list[float | None]:
+        """Packets for each group: those on its rows, and of those on rows without a group in proportion."""
+        column = self._table.column("packets")
+        if column.null_count == len(column):
+            return [None] * len(self._group.names)
+        counts = nullable(column)[0]
+        # The place before the first group holds what has none: its code is -1.
+        alone, *own = sums(self._group.codes + 1, counts, len(self._group.names) + 1).tolist()
+        return [share_of_packets(each, alone, sum(own)) for each in own]
+
+    def _cost(self, rows: Mapping[str, Integers], packets: float | None) -> dict[str, float | None]:
+        sends = rows.get("send", NOTHING)
+        sized = bool(len(sends)) and bool(self._has_size[sends].all())
+        return {
+            "packets": packets,
+            "packets_per_multicast": ratio(packets, len(sends)),
+            "bytes_per_multicast": ratio(int(self._size[sends].sum()), len(sends)) if sized else None,
+        }
+
+    # --- history, stability, flow control ---------------------------------------------------------------------------
+
+    def _history_max(self, rows: Mapping[str, Integers]) -> int | None:
+        told = (self._detail(int(row)).history for kind in HISTORY_KINDS for row in rows.get(kind, NOTHING))
+        return max((size for size in told if size is not None), default=None)
+
+    def _unstable_max(self, rows: Mapping[str, Integers]) -> int | None:
+        """The most deliveries of one process whose rank was above the highest that it knew to be stable."""
+        stable, delivers = rows.get("stable", NOTHING), rows.get("deliver", NOTHING)
+        if not len(stable):
+            return None
+        ranks, has_rank = nullable(self._table.column("rank"))
+        stable, delivers = stable[has_rank[stable]], delivers[has_rank[delivers]]
+        if not len(stable):
+            return None
+        processes = self._process.codes
+        return max(
+            self._unstable_at(ranks, stable[processes[stable] == one], delivers[processes[delivers] == one])
+            for one in range(len(self._process.names))
+        )
+
+    def _unstable_at(self, ranks: Integers, stable: Integers, delivers: Integers) -> int:
+        if not len(delivers) or not len(stable):
+            return 0  # who never learns what is stable has no say in it
+        order = self._in_order(np.concatenate([stable, delivers]))
+        is_stable = np.isin(order, stable)
+        covered = np.searchsorted(np.sort(ranks[delivers]), ranks[order], side="right")
+        highest = np.maximum.accumulate(np.where(is_stable, covered, 0))
+        return max(0, int((np.cumsum(~is_stable) - highest).max()))
+
+    def _blocked(self, rows: Mapping[str, Integers]) -> int:
+        """Time between ``block`` rows about no message (nor the request for one) and the next ``unblock``."""
+        blocks, unblocks = rows.get("block", NOTHING), rows.get("unblock", NOTHING)
+        blocks = blocks[~self._has_seq[blocks]]
+        about_none = np.array([self._detail(int(row)).request is None for row in blocks], dtype=np.bool_)
+        blocks = blocks[about_none]
+        return self._closed_time(blocks, unblocks[~self._has_seq[unblocks]])
+
+    def _synchronising(self, rows: Mapping[str, Integers]) -> int:
+        """Time between ``sync`` rows and the next that says ``over``."""
+        syncs = rows.get("sync", NOTHING)
+        over = np.array([self._detail(int(row)).over is True for row in syncs], dtype=np.bool_)
+        return self._closed_time(syncs[~over], syncs[over])
+
+    def _closed_time(self, opening: Integers, closing: Integers) -> int:
+        """From the first opening to the next closing at the same process, summed; what is never closed is not counted."""
+        closes = set(closing.tolist())
+        total, process, since = 0, -1, None
+        for row in self._in_order(np.concatenate([opening, closing])).tolist():
+            if self._process.codes[row] != process:
+                process, since = self._process.codes[row], None
+            if row not in closes:
+                since = int(self._clock[row]) if since is None else since
+            elif since is not None:
+                total += int(self._clock[row]) - since
+                since = None
+        return total
+
+    # --- views and failures -------------------------------------------------------------------------------------------
+
+    def _view_changes(self, rows: Mapping[str, Integers]) -> int | None:
+        installed = rows.get("view", NOTHING)
+        if not len(installed):
+            return None
+        numbers, members = self._values("view", installed), self._values("members", installed)
+        return len({(number, tuple(names or ())) for number, names in zip(numbers, members, strict=True)}) - 1
+
+    def _failures(self) -> list[_Failure]:
+        """Crashes that were not the protocol's own decision, and pauses as long as they last."""
+        found = []
+        for row in self._rows_of("crash"):
+            if self._detail(row).by != "protocol":
+                found.append(_Failure(self._process_of(row), int(self._clock[row]), _FOR_EVER))
+        for row in self._rows_of("fault"):
+            detail = self._detail(row)
+            if detail.fault == "pause" and detail.length is not None:
+                since = int(self._clock[row])
+                found.append(_Failure(self._process_of(row), since, since + detail.length))
+        return found
+
+    def _evidence(self) -> dict[tuple[str | None, str], list[int]]:
+        """When somebody else suspected a process or went to a view without it: (group or none, process) to moments."""
+        found: dict[tuple[str | None, str], list[int]] = {}
+        for row in self._rows_of("suspect"):
+            detail = self._detail(row)
+            suspected = {detail.process, *(detail.processes or ())} - {None, self._process_of(row)}
+            for name in suspected:
+                found.setdefault((self._group_of(row), str(name)), []).append(int(self._clock[row]))
+        views = self._in_order(self._of_kind.get("view", NOTHING))
+        before: dict[tuple[str, str | None], list[str]] = {}
+        for row, members in zip(views.tolist(), self._values("members", views), strict=True):
+            place = (self._process_of(row), self._group_of(row))
+            for gone in dict.fromkeys(before.get(place, ())):
+                if gone not in (members or ()) and gone != place[0]:
+                    found.setdefault((place[1], gone), []).append(int(self._clock[row]))
+            before[place] = members or []
+        return found
+
+    def _detection(
+        self,
+        group: str,
+        rows: Mapping[str, Integers],
+        failures: Sequence[_Failure],
+        evidence: Mapping[tuple[str | None, str], list[int]],
+    ) -> dict[str, int | None]:
+        """How long after a member fell silent the first other one noticed."""
+        members = self._members(rows) if failures else frozenset()
+        concerned = [failure for failure in failures if failure.process in members]
+        times = []
+        for failure in concerned:
+            seen = [*evidence.get((group, failure.process), ()), *evidence.get((None, failure.process), ())]
+            after = [moment for moment in seen if failure.since <= moment <= failure.until]
+            if after:
+                times.append(min(after) - failure.since)
+        ordered = np.sort(np.array(times, dtype=np.int64))
+        return {
+            "failures": len(concerned),
+            "detected": len(times),
+            "detection_p50_ns": percentile(ordered, 50) if times else None,
+            "detection_max_ns": int(ordered[-1]) if times else None,
+        }
+
+    def _members(self, rows: Mapping[str, Integers]) -> frozenset[str]:
+        """Who came into the group and did not leave it."""
+        came = {self._process_of(int(row)) for kind in ("join", "view") for row in rows.get(kind, NOTHING)}
+        return frozenset(came - {self._process_of(int(row)) for row in rows.get("leave", NOTHING)})
+
+    # --- real time ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _timing(self) -> Times:
+        if self._times is None:
+            self._times = Times(self._table, self._of_kind, self._process, self._sender, self._seq)
+        return self._times
+
+    def _bounds(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for row in self._rows_of("start"):
+            found.update(self._detail(row).bounds or {})
+        return found
+
+    def _deadlines(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        if self._table.column("deadline").null_count == self._table.num_rows:
+            return {}
+        late = self._timing.lateness(rows)
+        return {**due_and_missed(late.due, late.missed), **_spread("lateness", late.values)}
+
+    def _admission(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """Streams whose deadlines were guaranteed or not; a ``reject`` of something else names no stream."""
+        if "admit" not in self._of_kind and not self._rejections(self._of_kind):
+            return {}
+        return admission(len(rows.get("admit", ())), self._rejections(rows))
+
+    def _rejections(self, rows: Mapping[str, Integers]) -> int:
+        return sum(self._detail(int(row)).stream is not None for row in rows.get("reject", NOTHING))
+
+    def _rotations(self, rows: Mapping[str, Integers], bound: int | None, *, is_recorded: bool) -> dict[str, Any]:
+        took = self._timing.rotations(rows) if "token" in self._of_kind else NOTHING
+        counted = {"rotations": len(took) if is_recorded else None, "rotation_bound_ns": bound}
+        return {**counted, **_spread("rotation", took)}
+
+    def _exclusion(self, rows: Mapping[str, Integers], bound: int | None) -> dict[str, Any]:
+        """From each crash to the first view without the crashed one, at each member that neither crashes nor leaves."""
+        members = self._members(rows)
+        crashes = {self._process_of(row): int(self._clock[row]) for row in self._rows_of("crash")}
+        views = self._in_order(rows.get("view", NOTHING))
+        installed = list(zip(views.tolist(), self._values("members", views), strict=True))
+        took = []
+        for crashed, since in crashes.items():
+            for process in members - crashes.keys() if crashed in members else ():
+                mine = [(int(self._clock[row]), names or []) for row, names in installed if self._process_of(row) == process]
+                after = _excluded(mine, crashed, since)
+                took += [after] if after is not None else []
+        ordered = np.sort(np.array(took, dtype=np.int64))
+        return {
+            "exclusion_p50_ns": percentile(ordered, 50) if took else None,
+            "exclusion_max_ns": int(ordered[-1]) if took else None,
+            "detection_bound_ns": bound,
+        }
+
+    def _has_states(self, recorded: set[str]) -> bool:
+        """Whether ``state`` rows tell of joining and of assumptions; those of some protocols tell of other things."""
+        told = [self._detail(row) for row in self._rows_of("state")]
+        return ("state" in recorded and not told) or any(each.state in STATES or each.broken is not None for each in told)
+
+    def _states(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """Assumptions that were broken, and how long it took from joining to a view."""
+        told, views = rows.get("state", NOTHING), rows.get("view", NOTHING)
+        took: list[int] = []
+        process, since = -1, None
+        is_view = set(views.tolist())
+        for row in self._in_order(np.concatenate([told, views])).tolist():
+            if self._process.codes[row] != process:
+                process, since = self._process.codes[row], None
+            if row in is_view:
+                took += [int(self._clock[row]) - since] if since is not None else []
+                since = None
+            elif self._detail(row).state == "joining" and since is None:
+                since = int(self._clock[row])
+        ordered = np.sort(np.array(took, dtype=np.int64))
+        return {
+            "joins": len(took),
+            "join_p50_ns": percentile(ordered, 50) if took else None,
+            "join_max_ns": int(ordered[-1]) if took else None,
+            "broken": sum(self._detail(int(row)).broken is not None for row in told),
+        }
+
+    # --- common memory ------------------------------------------------------------------------------------------------
+
+    def _sending(self, rows: Mapping[str, Integers], bounds: Mapping[str, int]) -> dict[str, Any]:
+        """How long sends took, as ``sent`` rows tell."""
+        took = self._took(rows.get("sent", NOTHING))
+        stated = {"send_bound_ns": bounds.get("send"), "deliver_bound_ns": bounds.get("deliver", bounds.get("delivery"))}
+        return {**_spread("send", took), **stated}
+
+    def _decisions(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
+        """What receivers decided on messages, and how long that took them."""
+        if "decide" not in self._of_kind:
+            return {}
+        decided = rows.get("decide", NOTHING)
+        against = sum(_decode(text).decision == 0 for text in self._values("detail", decided))
+        counts = {"decisions": len(decided), "decided_against": against}
+        return {**counts, **_spread("decision", self._took(decided))}
+
+    def _took(self, rows: Integers) -> Integers:
+        told = (_decode(text).took_ns for text in self._values("detail", rows))
+        return np.array([took for took in told if took is not None], dtype=np.int64)
+
+    def _memory(self) -> dict[str, Any]:
+        """Timing faults and crashed modules of the run; nothing if it is none on common memory and has none of them."""
+        details = [self._detail(row) for row in self._rows_of("fault")]
+        late = [each for each in details if each.timing is True or each.fault == "timing"]
+        modules = {each.module for each in details if each.fault == "module"}
+        known = registry.protocols()
+        protocols = {self._detail(row).protocol for row in self._rows_of("start")}
+        if not late and not modules and not any(known[name].memory is not None for name in protocols if name in known):
+            return {}
+        return {"timing_faults": sum(max(each.count or 1, 1) for each in late), "module_crashes": len(modules)}
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, kind: str) -> list[int]:
+        rows: list[int] = self._of_kind.get(kind, NOTHING).tolist()
+        return rows
+
+    def _process_of(self, row: int) -> str:
+        return self._process.names[int(self._process.codes[row])]
+
+    def _group_of(self, row: int) -> str | None:
+        code = self._group.codes[row]
+        return None if code < 0 else self._group.names[code]
+
+    def _values(self, column: str, rows: Integers) -> list[Any]:
+        values: list[Any] = self._table.column(column).take(pa.array(rows)).to_pylist()
+        return values
+
+    def _detail(self, row: int) -> Detail:
+        if row not in self._details:
+            self._details[row] = _decode(self._table.column("detail")[row].as_py())
+        return self._details[row]
+
+    def _in_order(self, rows: Integers) -> Integers:
+        """These rows, process by process, in the order in which they happened there."""
+        if self._index is None:
+            self._index = integers(self._table.column("index"))
+        return rows[np.lexsort((self._index[rows], self._process.codes[rows]))]
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+_FOR_EVER: Final = 2**63 - 1
+
+_decode_detail: Final = msgspec.json.Decoder(Detail).decode
+_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _decode(text: str | None) -> Detail:
+    """What metrics can use of a detail. What has another type than theirs, or is no JSON, means something else."""
+    if text is None:
+        return Detail()
+    try:
+        return _decode_detail(text)
+    except msgspec.MsgspecError:
+        return _decode_what_fits(text)
+
+
+def _decode_what_fits(text: str) -> Detail:
+    try:
+        given = _decode_object(text)
+    except msgspec.MsgspecError:
+        return Detail()
+    return Detail(**{name: value for name, value in given.items() if _fits(name, value)})
+
+
+def _fits(name: str, value: object) -> bool:
+    if name not in Detail.__struct_fields__:
+        return False
+    try:
+        msgspec.convert({name: value}, Detail)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: int) -> int | None:
+    """How long after its crash, or after a view that names it was installed later, a process had the crashed one in its view."""
+    begins: int | None = None
+    for at, members in views:
+        if crashed in members:
+            begins = max(since, at) if begins is None else begins
+        elif begins is not None and at > since:
+            return at - begins
+        else:
+            begins = None
+    return None
+
+
+def _runs(table: pa.Table) -> Iterator[_Run]:
+    """The runs of a table, in the order of their names; their rows keep their order."""
+    table = table.select(COLUMNS)
+    runs = coded(table.column("run"))
+    if len(runs.names) == 1:
+        yield _Run(runs.names[0], table)
+        return
+    order = np.argsort(runs.codes, kind="stable")
+    ends = np.cumsum(np.bincount(runs.codes, minlength=len(runs.names)))
+    together = table.take(pa.array(order)).combine_chunks()
+    for name in sorted(runs.names):
+        code = runs.names.index(name)
+        first = int(ends[code - 1]) if code else 0
+        yield _Run(name, together.slice(first, int(ends[code]) - first))
+
+
+def _spread(name: str, values: Integers) -> dict[str, int | None]:
+    ordered = np.sort(values)
+    spread: dict[str, int | None] = {
+        f"{name}_p{percent}_ns": percentile(ordered, percent) if len(ordered) else None for percent in PERCENTS
+    }
+    return {**spread, f"{name}_max_ns": int(ordered[-1]) if len(ordered) else None}

@@ -1,0 +1,161 @@
+"""Metrics, and matched failures, of whatever a path means: computed ones are read, small traces are measured here, large ones
+on Spark.
+
+A directory with ``metrics/*.parquet`` in it (a sweep's, or what ``plainchant metrics --out`` wrote) has been measured already.
+A trace of up to :data:`HERE_UP_TO` rows is read, validated and measured in this process, in less time than Spark takes to
+start; a larger one is never in one memory. Runs of different paths are different runs: where several paths are given, a
+run's name has its path before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...core.model import UsageError
+from ...trace import MalformedTrace, read, validate
+from ...trace.reader import find_files
+from ...trace.schema import SCHEMA
+from ..errors import LabError
+from ..verify.parts import addresses, only_spark_knows, plan
+from . import detections
+from .detections import DETECTIONS, match
+from .measures import COLUMNS, METRICS, measure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE_UP_TO: Final = 500_000
+"""Rows of a trace that are measured without Spark."""
+
+
+def measure_paths(
+    paths: Sequence[str],
+    *,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+    run: str | None = None,
+    here_up_to: int = HERE_UP_TO,
+) -> pa.Table:
+    """The metrics of all paths in the schema ``METRICS``, ordered by run and group.
+
+    ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of
+    that name alone.
+    """
+    return _of_paths(paths, _METRICS, spark=spark, run=run, here_up_to=here_up_to)
+
+
+def match_paths(
+    paths: Sequence[str],
+    *,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+    run: str | None = None,
+    here_up_to: int = HERE_UP_TO,
+) -> pa.Table:
+    """Injected failures matched with what was detected of them, in the schema ``DETECTIONS``, ordered by run."""
+    return _of_paths(paths, _DETECTIONS, spark=spark, run=run, here_up_to=here_up_to)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Way:
+    """How something is computed from a trace, here and on Spark."""
+
+    here: Callable[[pa.Table], pa.Table]
+    on_spark: Callable[[DataFrame], pa.Table]
+    columns: Sequence[str]
+    schema: pa.Schema
+    computed: Callable[[str], pa.Table | None] = lambda path: None
+    """What somebody computed before, if there is something."""
+
+
+def _of_paths(
+    paths: Sequence[str],
+    way: _Way,
+    *,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+    run: str | None,
+    here_up_to: int,
+) -> pa.Table:
+    different = list(dict.fromkeys(paths))
+    tables: dict[str, pa.Table] = {}
+    large: dict[str, list[str]] = {}
+    for path in different:
+        computed = way.computed(path)
+        if computed is not None:
+            tables[path] = _of_run(computed, run)
+        elif only_spark_knows(path):
+            large[path] = [path]
+        elif plan([path], 1).rows <= here_up_to:
+            tables[path] = way.here(_read_here(path, run))
+        else:
+            large[path] = addresses(path, find_files(path)[1])
+    if large:
+        with spark() as session:
+            for path, files in large.items():
+                trace = _conforming(session.read.parquet(*files), way.columns)
+                tables[path] = way.on_spark(trace if run is None else trace.where(trace["run"] == run))
+    if run is not None and not any(table.num_rows for table in tables.values()):
+        raise UsageError(f"there is no run {run!r} with a group in {', '.join(different)}; see them all without --run")
+    found = [_labelled(tables[path], path if len(different) > 1 else None) for path in different]
+    order = [(name, "ascending") for name in ("run", "group") if name in way.schema.names]
+    return pa.concat_tables(found).sort_by(order)
+
+
+def _computed(path: str) -> pa.Table | None:
+    """Metrics that somebody computed before."""
+    files = sorted(Path(path).glob("metrics/*.parquet")) if "://" not in path else []
+    found = []
+    for file in files:
+        try:
+            table = pq.read_table(file)
+            found.append(table.select(METRICS.names).cast(METRICS))
+        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+            raise LabError(f"{file} holds no metrics of this version ({error}); measure the traces again") from error
+    return pa.concat_tables(found) if found else None
+
+
+def _read_here(path: str, run: str | None) -> pa.Table:
+    found = read(path)
+    malformed = validate(found.table, found.files)
+    if malformed:
+        raise MalformedTrace(malformed)
+    return _of_run(found.table, run)
+
+
+def _measure_on_spark(trace: DataFrame) -> pa.Table:
+    from .frames import measure_frame
+
+    return measure_frame(trace)
+
+
+def _match_on_spark(trace: DataFrame) -> pa.Table:
+    from .detections_frames import match_frame
+
+    return match_frame(trace)
+
+
+_METRICS: Final = _Way(measure, _measure_on_spark, COLUMNS, METRICS, _computed)
+_DETECTIONS: Final = _Way(match, _match_on_spark, detections.COLUMNS, DETECTIONS)
+
+
+def _conforming(trace: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The columns that are read, in the types of the trace format: other writers' may be narrower."""
+    types = {pa.string(): "string", pa.int64(): "bigint", pa.int32(): "int", pa.list_(pa.string()): "array<string>"}
+    return trace.select(*(trace[name].cast(types[SCHEMA.field(name).type]).alias(name) for name in columns))
+
+
+def _of_run(table: pa.Table, run: str | None) -> pa.Table:
+    return table if run is None else table.filter(pc.equal(table.column("run"), run))
+
+
+def _labelled(table: pa.Table, path: str | None) -> pa.Table:
+    if path is None:
+        return table
+    names = pc.binary_join_element_wise(pa.scalar(path), table.column("run"), ":")
+    return table.set_column(0, METRICS.field("run"), names)

@@ -1,0 +1,358 @@
+"""The certificates of one run put together: what stage 2 reads.
+
+A run's slices may come from several units, in any order. Here they are joined history by history, and the few things are
+checked that only show when pieces meet: that indices go on, that numbers go on, that nothing follows an end, that a claim
+about the view in force is true. Where something does not fit, the run *smells*, and the plain validation looks at it.
+
+The *facts* are those of the reference verifier, read off the skeletons: views, memberships, who is correct, who owes. Every
+interval's first row is in the skeleton, so the view that an interval is in needs no second bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..facts import Event, History, Run, View
+from ..timing.reference import between
+from .agreed import BLOCK, Blocks, hash_block
+from .unit import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
+
+Range: TypeAlias = tuple[int, int]
+Ranges: TypeAlias = tuple[Range, ...]
+"""Numbers as ranges, in order, with a hole between any two."""
+Codes: TypeAlias = NDArray[Any]
+Place: TypeAlias = tuple[str, str]
+"""(process, group)."""
+Messages: TypeAlias = tuple[str, str, int, int]
+"""(group, sender, first number, last number)."""
+
+
+class Evidence:
+    """What the certificates of a run say, together with its facts."""
+
+    def __init__(self, facts: Run, slices: Sequence[Slice]) -> None:
+        self.facts = facts
+        self.slices = slices
+        self.rows = sum(part.rows for part in slices)
+        self.smells = False
+        self.is_loose = False
+        """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
+        self._events: dict[str, dict[int, Event]] = {}
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Brings what several units say into the order of the histories."""
+        if len(self.slices) == 1:
+            only = self.slices[0]
+            self._deliveries: Iterable[Delivered] = only.delivered
+            self._sends: Iterable[Sent] = only.sent
+            self.is_loose = any(extent.first != 0 or extent.loose for extent in only.extents)
+            self.smells = self.smells or self.is_loose or bool(only.claims)
+            self.smells = self.smells or any(sent.low != 1 for sent in self._first_sends())
+            self.leads = any(own.lead > 0 for own in only.own)
+            return
+        self._deliveries = sorted((d for part in self.slices for d in part.delivered), key=lambda d: (d.process, d.first))
+        self._sends = sorted((s for part in self.slices for s in part.sent), key=lambda s: (s.process, s.first))
+        begins: list[tuple[int, Slice, str]] = []
+        for part in self.slices:
+            begins += [(extent.first, part, extent.process) for extent in part.extents]
+        begins.sort(key=lambda begin: begin[0])
+        self._join(begins)
+
+    def _first_sends(self) -> Iterable[Sent]:
+        seen: set[Place] = set()
+        for sent in self._sends:
+            if sent[:2] not in seen:
+                seen.add(sent[:2])
+                yield sent
+
+    def _join(self, begins: list[tuple[int, Slice, str]]) -> None:
+        expected: dict[str, int] = {}
+        final: set[str] = set()
+        sent: dict[Place, int] = {}
+        self.leads = False
+        places = {id(part): _Places(part) for part in self.slices}
+        for first, part, process in begins:
+            there = places[id(part)]
+            extent = there.extents[process]
+            self.is_loose = self.is_loose or extent.loose or first != expected.get(process, 0)
+            self.smells = self.smells or process in final
+            expected[process] = extent.last + 1
+            if extent.final:
+                final.add(process)
+            for own in there.own.get(process, ()):
+                self.leads = self.leads or own.lead > sent.get(own[:2], 0)
+                sent[own[:2]] = sent.get(own[:2], 0) + own.sends
+            for group, view in there.claims.get(process, ()):
+                self.smells = self.smells or view != self._last_view(process, group, first)
+        self.smells = self.smells or self.is_loose
+        numbers: dict[Place, int] = {}
+        for span in self._sends:
+            self.smells = self.smells or span.low != numbers.get(span[:2], 0) + 1
+            numbers[span[:2]] = span.high
+
+    def _last_view(self, process: str, group: str, before: int) -> int | None:
+        installed = [i for i in self.facts.histories[process].views.get(group, ()) if i.index < before]
+        return installed[-1].view.number if installed else None
+
+    # --- intervals ----------------------------------------------------------------------------------------------------
+
+    def view_at(self, process: str, index: int) -> View | None:
+        """The view in force at the first row of an interval or tape."""
+        return self.event(process, index).view
+
+    def event(self, process: str, index: int) -> Event:
+        known = self._events.get(process)
+        if known is None:
+            history = self.facts.histories[process]
+            known = {event.index: event for event in (*history.traffic, *history.repeats)}
+            self._events[process] = known
+        return known[index]
+
+    @cached_property
+    def delivered(self) -> dict[Place, dict[str, list[Delivered]]]:
+        """By process and group, then by sender: intervals in the order of the history."""
+        found: dict[Place, dict[str, list[Delivered]]] = {}
+        for interval in self._deliveries:
+            found.setdefault((interval.process, interval.group), {}).setdefault(interval.sender, []).append(interval)
+        return found
+
+    @cached_property
+    def sets(self) -> dict[Place, dict[str, Ranges]] | None:
+        """What each process delivers of each sender; None if somebody delivers out of order or twice."""
+        found: dict[Place, dict[str, Ranges]] = {}
+        for place, by_sender in self.delivered.items():
+            mine = found[place] = {}
+            for sender, intervals in by_sender.items():
+                low, high = intervals[0].low, intervals[0].high
+                if low < 1:
+                    return None
+                before: list[Range] = []
+                for interval in intervals[1:]:
+                    if interval.low <= high:
+                        return None
+                    if interval.low != high + 1:
+                        before.append((low, high))
+                        low = interval.low
+                    high = interval.high
+                mine[sender] = (*before, (low, high))
+        return found
+
+    @cached_property
+    def ranges(self) -> dict[Place, dict[str, Range]] | None:
+        """What each process delivers of each sender, as one range of numbers; None if that is not so: somebody delivers out
+        of order, twice, or with a hole."""
+        if self.sets is None or any(len(mine) > 1 for by_sender in self.sets.values() for mine in by_sender.values()):
+            return None
+        return {place: {sender: mine[0] for sender, mine in by_sender.items()} for place, by_sender in self.sets.items()}
+
+    @cached_property
+    def count(self) -> int:
+        """Deliveries, repeated ones included."""
+        return sum(interval.high - interval.low + 1 for interval in self._deliveries)
+
+    @cached_property
+    def sent(self) -> dict[Place, list[Sent]]:
+        found: dict[Place, list[Sent]] = {}
+        for span in self._sends:
+            found.setdefault((span.process, span.group), []).append(span)
+        return found
+
+    def sent_up_to(self, process: str, group: str) -> int:
+        spans = self.sent.get((process, group))
+        return spans[-1].high if spans else 0
+
+    def in_views(self, place: Place) -> dict[View | None, dict[str, Ranges]]:
+        """What a process delivers of a group, view by view; for runs with ``sets``."""
+        return self._in_views.get(place, {})
+
+    @cached_property
+    def _in_views(self) -> dict[Place, dict[View | None, dict[str, Ranges]]]:
+        found: dict[Place, dict[View | None, dict[str, Ranges]]] = {}
+        for place, by_sender in self.delivered.items():
+            mine = found[place] = {}
+            for sender, intervals in by_sender.items():
+                for interval in intervals:
+                    here = mine.setdefault(self.view_at(interval.process, interval.first), {})
+                    before, low = here.get(sender, ()), interval.low
+                    if before and before[-1][1] + 1 == low:
+                        before, low = before[:-1], before[-1][0]
+                    here[sender] = (*before, (low, interval.high))
+        return found
+
+    # --- tapes --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tapes(self) -> dict[Place, list[tuple[View | None, Codes]]]:
+        """By process and group, view by view: the codes of the senders, with 0 for sends."""
+        parts: dict[Place, list[tuple[int, Codes]]] = {}
+        places: dict[str, int] = {}
+        for part in self.slices:
+            translate = None
+            if len(self.slices) > 1:
+                codes = [places.setdefault(sender, len(places) + 1) for sender in part.senders]
+                translate = np.array([0, *codes], np.uint32)
+            for tape in part.tapes:
+                own = tape.codes if translate is None else translate[tape.codes]
+                parts.setdefault((tape.process, tape.group), []).append((tape.first, own))
+        return {place: self._by_view(place[0], tapes) for place, tapes in parts.items()}
+
+    def _by_view(self, process: str, tapes: list[tuple[int, Codes]]) -> list[tuple[View | None, Codes]]:
+        if len(self.slices) > 1:
+            tapes.sort(key=lambda tape: tape[0])
+        joined: list[tuple[View | None, list[Codes]]] = []
+        for first, codes in tapes:
+            view = self.view_at(process, first)
+            if joined and joined[-1][0] is view:
+                joined[-1][1].append(codes)
+            else:
+                joined.append((view, [codes]))
+        return [(view, codes[0] if len(codes) == 1 else np.concatenate(codes)) for view, codes in joined]
+
+    # --- what rows about a message agree on ---------------------------------------------------------------------------
+
+    @cached_property
+    def digests_agree(self) -> bool:
+        """False if rows about a message differ. Those of ``unresolved`` have still to be compared."""
+        return not any(part.differs for part in self.slices) and self._blocks[0]
+
+    @cached_property
+    def unresolved(self) -> list[Messages]:
+        """Messages whose digests could not be compared: they stand in a block that is whole here and broken off there, as it is
+        when a process crashes in the middle of one."""
+        return self._blocks[1]
+
+    @cached_property
+    def _blocks(self) -> tuple[bool, list[Messages]]:
+        return self._blocks_agree("digest")
+
+    @cached_property
+    def is_ranked(self) -> bool:
+        """Whether processes that deliver in several groups do so by rank: along their histories ranks grow, and a message has the
+        same one everywhere. Messages of equal rank count as ordered by sender, group and number."""
+        last: dict[str, RankKey] = {}
+        ends: list[tuple[int, Ranked]] = []
+        for part in self.slices:
+            if part.ranks is None:
+                return False
+            ranked = {mine.process for mine in part.ranks}
+            if any(interval.process in self.in_several and interval.process not in ranked for interval in part.delivered):
+                return False
+            begins = {extent.process: extent.first for extent in part.extents}
+            ends += [(begins[mine.process], mine) for mine in part.ranks]
+        for _, (process, low, high) in sorted(ends):
+            if process in last and low <= last[process]:
+                return False
+            last[process] = high
+        return self._blocks_agree("rank") == (True, [])
+
+    @cached_property
+    def in_several(self) -> dict[str, list[str]]:
+        """The processes that deliver in several groups, and these."""
+        found: dict[str, list[str]] = {}
+        for process, group in self.delivered:
+            found.setdefault(process, []).append(group)
+        return {process: groups for process, groups in found.items() if len(groups) > 1}
+
+    def _blocks_agree(self, attribute: str) -> tuple[bool, list[Messages]]:
+        """Whether blocks agree as far as that can be told, and what could not be compared."""
+        if len(self.slices) == 1:
+            return True, []
+        unresolved: list[Messages] = []
+        whole: dict[tuple[str, str, int], bytes] = {}
+        parts: dict[tuple[str, str, int], dict[int, int]] = {}
+        for blocks in (blocks for part in self.slices for blocks in part.blocks if blocks.attribute == attribute):
+            if not _add(blocks, whole, parts):
+                return False, []
+        for key, values in parts.items():
+            if key not in whole:
+                continue
+            if len(values) < BLOCK:
+                unresolved.append((key[0], key[1], min(values), max(values)))
+            elif hash_block(np.array([values[number] for number in sorted(values)], np.int64)) != whole[key]:
+                return False, []
+        return True, unresolved
+
+    # --- who ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def participates(self) -> dict[str, set[str]]:
+        """The groups in which each process sends or delivers."""
+        found: dict[str, set[str]] = {}
+        for process, group in (*self.delivered, *self.sent):
+            found.setdefault(process, set()).add(group)
+        return found
+
+    def longest_delivery(self) -> tuple[int, int, int]:
+        """Timed deliveries and the longest, among processes without a timing fault, and the bytes of the largest."""
+        untimely = self.facts.untimely
+        every = (entry for part in self.slices for entry in part.timed)
+        timed = [entry for entry in every if entry.process not in untimely and entry.sender not in untimely]
+        longest = max((entry.longest for entry in timed), default=0)
+        return sum(entry.deliveries for entry in timed), longest, max((entry.largest for entry in timed), default=0)
+
+    def longest_send(self) -> tuple[int, int, int]:
+        """Timed sends and the longest, by processes without a timing fault, and the bytes of the largest."""
+        untimely = self.facts.untimely
+        every = [entry for part in self.slices for entry in part.taken if entry.process not in untimely]
+        taken = [entry for entry in every if entry.sends]
+        longest = max((entry.longest for entry in taken), default=0)
+        return sum(entry.sends for entry in taken), longest, max((entry.largest for entry in every), default=0)
+
+    @cached_property
+    def rotations(self) -> tuple[int, int]:
+        """How often a token came back to a process without a view or a leave meanwhile, and the longest time that took."""
+        pieces = sorted(
+            (turns for part in self.slices for turns in part.turns), key=lambda turns: (turns.process, turns.group, turns.first)
+        )
+        count = sum(turns.rotations for turns in pieces)
+        longest = [turns.longest for turns in pieces if turns.rotations]
+        for one, other in pairwise(pieces):
+            if one[:2] == other[:2] and not self.history(one.process).is_broken(one.group, one.last, other.first):
+                count += 1
+                longest.append(between(one.ended, other.began))
+        return count, max(longest, default=0)
+
+    @cached_property
+    def dated(self) -> list[Dated]:
+        """Deliveries with a deadline of their own; pieces of a history may each have some."""
+        return [dated for part in self.slices for dated in part.dated]
+
+    @cached_property
+    def dating(self) -> list[Place]:
+        """Who sends messages with deadlines, and in which groups."""
+        return sorted({place for part in self.slices for place in part.dating})
+
+    def history(self, process: str) -> History:
+        return self.facts.histories[process]
+
+
+class _Places:
+    """What a slice says of each process."""
+
+    def __init__(self, part: Slice) -> None:
+        self.extents = {extent.process: extent for extent in part.extents}
+        self.own: dict[str, list[Own]] = {}
+        for own in part.own:
+            self.own.setdefault(own.process, []).append(own)
+        self.claims: dict[str, list[tuple[str, int]]] = {}
+        for process, group, view in part.claims:
+            self.claims.setdefault(process, []).append((group, view))
+
+
+def _add(blocks: Blocks, whole: dict[tuple[str, str, int], bytes], parts: dict[tuple[str, str, int], dict[int, int]]) -> bool:
+    for block, digest in blocks.whole.items():
+        if whole.setdefault((blocks.group, blocks.sender, block), digest) != digest:
+            return False
+    for block, (numbers, values) in blocks.parts.items():
+        known = parts.setdefault((blocks.group, blocks.sender, block), {})
+        for number, value in zip(numbers.tolist(), values.tolist(), strict=True):
+            if known.setdefault(number, value) != value:
+                return False
+    return True

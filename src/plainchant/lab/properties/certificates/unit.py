@@ -1,0 +1,835 @@
+"""Stage 1 of verification: one pass over a unit of rows, to certificates that are small and lose nothing that counts.
+
+Theory of operation
+-------------------
+A *unit* is a row group, or whatever rows are at hand; it may hold many whole runs or a piece of one. Messages of a sender
+are numbered without gaps, so the *set* of what a process delivers of one sender is a few *intervals* of numbers, in an
+ordinary run one for each view; and once those are known, the *order* of what it delivers is told by the sequence of the
+senders alone, one byte a delivery: the *tape* (a send of its own is on it as well, as 0). Both are exact. Nothing here is
+a judgement about a protocol; stage 2 (``proof``) makes those from the certificates of a whole run.
+
+What a run's :class:`Slice` has:
+
+- the *skeleton*: its rows that are not ``send`` or ``deliver`` and that properties look at, the first row of each interval,
+  and the last row of each history. The reference verifier's facts (views, memberships, who is correct) can be read off
+  it as off the whole run.
+- intervals of deliveries and of sends, which straddle neither a ``view`` or ``join`` of their group nor any ``leave`` of
+  their process, so that membership and view are the same all through one;
+- tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: which group each of its
+  message rows is of, so that the tapes of its groups can be put together to one;
+- where ``block`` rows stand among a history's message rows, and at which of those the clock moves on;
+- for each history and group, the first and the last turn of a token, and how long the longest way round between them took;
+- for each history, group and sender, how late the latest delivery is that brings a deadline of its own, and who sends messages
+  with deadlines (whether those are kept is asked of the rows themselves: ``deadlines``);
+- for each history and group, how many messages were sent and how far deliveries of own messages run ahead of that;
+- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at
+  once within the unit, and for runs that go on elsewhere as a cryptographic hash of every 256 messages;
+- ``smells``: something may be malformed. The plain validation looks at such a run and says what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ....trace.schema import FINAL_KINDS, KINDS, REQUIRED
+from ....trace.validation import detail_problems
+from ..timing.reference import Moment
+from .agreed import BLOCK, Agreed, Blocks
+from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
+
+CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note"})
+"""Kinds that properties look at row by row."""
+
+COLUMNS: Final = (
+    *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
+    *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
+)
+"""What is read of a file."""
+
+_OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
+_CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
+_NEVER: Final = -(2**62)
+
+
+class Delivered(NamedTuple):
+    """Messages ``low`` to ``high`` of a sender, delivered one after the other (others' between them) in one view."""
+
+    process: str
+    group: str
+    sender: str
+    low: int
+    high: int
+    first: int
+    last: int
+    """Index of the first and the last of these deliveries."""
+
+
+class Sent(NamedTuple):
+    """Messages ``low`` to ``high`` that a process sent in one view."""
+
+    process: str
+    group: str
+    low: int
+    high: int
+    first: int
+    last: int
+
+
+class Own(NamedTuple):
+    """How many messages of a group a process sends in these rows, and by how much the highest of its own that it delivers
+    exceeds what it has sent in them by then."""
+
+    process: str
+    group: str
+    sends: int
+    lead: int
+
+
+class Tape(NamedTuple):
+    """The senders of one history's deliveries in a group, in order, from the row with that index on."""
+
+    process: str
+    group: str
+    first: int
+    codes: NDArray[Any]
+    """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+
+
+class Weave(NamedTuple):
+    """The groups of one history's message rows, in order, as places in the slice's ``groups``."""
+
+    process: str
+    codes: NDArray[Any]
+
+
+class Moves(NamedTuple):
+    """At which of a history's message rows ``true_time`` is not that of the message row before (a bit for each, packed); the
+    first of a unit counts as one, and a row without the time does. Where no row has it, there are none."""
+
+    process: str
+    bits: NDArray[np.uint8]
+    first: int | None
+    last: int | None
+    """The times of the first and the last of these rows."""
+
+
+class Stop(NamedTuple):
+    """A ``block`` row about a message, and how many of the history's message rows in these rows come before it."""
+
+    process: str
+    at: int
+    """Its index."""
+    before: int
+
+
+RankKey: TypeAlias = tuple[int, str, str, int]
+"""Rank, sender, group, seq: messages of a batch have one rank and follow each other by number."""
+
+
+class Ranked(NamedTuple):
+    """The first and the last delivery of a history, by rank."""
+
+    process: str
+    low: RankKey
+    high: RankKey
+
+
+class Extent(NamedTuple):
+    """The rows of one history in a unit: the indices first to last, all of them unless ``loose``. ``final``: the last one
+    is ``crash`` or ``end``."""
+
+    process: str
+    first: int
+    last: int
+    loose: bool
+    final: bool
+
+
+class Timed(NamedTuple):
+    """Deliveries of a history, of one sender, whose duration is known, and the longest; and the bytes of the largest of them."""
+
+    process: str
+    sender: str
+    deliveries: int
+    longest: int
+    largest: int
+
+
+class Taken(NamedTuple):
+    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest; and the bytes of the largest
+    message that it sends."""
+
+    process: str
+    sends: int
+    longest: int
+    largest: int
+
+
+class Turns(NamedTuple):
+    """The ``token`` rows of a history in a group: how many follow another without a view or a leave between them, the longest
+    time from one to the next of these, and where and when the first and the last stand."""
+
+    process: str
+    group: str
+    rotations: int
+    longest: int
+    first: int
+    began: Moment
+    last: int
+    ended: Moment
+
+
+class Dated(NamedTuple):
+    """Deliveries of a history, of one sender in a group, that have a deadline of their own, and the most that one is late."""
+
+    process: str
+    group: str
+    sender: str
+    deliveries: int
+    latest: int
+
+
+@dataclasses.dataclass
+class Slice:
+    """What a unit has to say about one run."""
+
+    run: str
+    senders: list[str]
+    groups: list[str]
+    extents: list[Extent]
+    delivered: list[Delivered]
+    sent: list[Sent]
+    own: list[Own]
+    tapes: list[Tape]
+    weaves: list[Weave]
+    """Of histories that have message rows of several groups here."""
+    stops: list[Stop]
+    moves: list[Moves]
+    """None if there are no ``stops``."""
+    claims: list[tuple[str, str, int]]
+    """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
+    timed: list[Timed]
+    taken: list[Taken]
+    ranks: list[Ranked] | None
+    """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
+    not looked at, and there are none."""
+    blocks: list[Blocks]
+    rows: int
+    smells: bool
+    differs: bool
+    """Rows about one message disagree on its digest."""
+    turns: list[Turns]
+    dated: list[Dated]
+    dating: list[tuple[str, str]]
+    """(process, group) that send messages with deadlines."""
+    skeleton: pa.Table | None = None
+    """Only where the slice travels alone."""
+
+
+class Unit:
+    """The certificates of a unit. ``slice`` gives those of one run."""
+
+    def __init__(self, table: pa.Table) -> None:
+        table = table.select([name for name in COLUMNS if name in table.column_names])
+        self.without_place = 0
+        for name in REQUIRED:
+            if table.column(name).null_count:
+                there = pc.is_valid(table.column(name))
+                self.without_place += table.num_rows - int(pc.sum(there).as_py() or 0)
+                table = table.filter(there)
+        self.rows = Rows(table)
+        self._table = table
+        self.runs: list[str] = self.rows.run.values
+        if table.num_rows:
+            self._certify()
+
+    # --- what happens once for all rows -------------------------------------------------------------------------------
+
+    def _certify(self) -> None:
+        rows = self.rows
+        count = len(rows)
+        self._positions: Ints = np.arange(count)
+        self._kinds = _kind_codes(rows.kind)
+        self._begins = starts_of(rows.history[1:] != rows.history[:-1])
+        self._ends: Ints = np.append(self._begins[1:], count) - 1
+        self._dense: Ints = np.repeat(np.arange(len(self._begins)), self._ends - self._begins + 1)
+        self._owner: NDArray[np.int32] = rows.process.codes[self._begins]
+        self._run_of: NDArray[np.int32] = rows.run.codes[self._begins]
+        self._groups = max(1, len(rows.group.values))
+        self._senders = max(1, len(rows.sender.values))
+        self._smelly: Mask = np.zeros(len(self.runs), np.bool_)
+        self._differing: Mask = np.zeros(len(self.runs), np.bool_)
+        self._sender_process = _process_of_sender(rows)
+        self._place: Ints = self._dense * self._groups + rows.group.codes
+        """History and group of each row; of no meaning where there is no group."""
+        self._check_rows()
+        self._cut_into_segments()
+        self._check_views()
+        self._intervals()
+        self._tapes()
+        self._own()
+        self._digests = self._agree("digest", self._message, self._differing)
+        self._weave()
+        self._stop()
+        self._times()
+        self._choose_skeleton()
+
+    def _smell(self, where: Mask | Ints) -> None:
+        """Marks the runs of some rows."""
+        self._smelly[self.rows.run.codes[where]] = True
+
+    def _check_rows(self) -> None:
+        rows, kinds = self.rows, self._kinds
+        message = (kinds == _DELIVER) | (kinds == _SEND)
+        nameless = (rows.group.codes < 0) | (rows.sender.codes < 0)
+        if rows.has_seq is not None:
+            nameless |= ~rows.has_seq
+        foreign = (kinds == _SEND) & (self._sender_process[rows.sender.codes] != rows.process.codes)
+        groupless = ((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE)) & (rows.group.codes < 0)
+        wrong = (message & (nameless | foreign)) | groupless
+        if rows.has_view is not None:
+            wrong |= (kinds == _VIEW) & ~rows.has_view
+        if wrong.any():
+            self._smell(wrong)
+            kinds[wrong] = _OTHER
+            message &= ~wrong
+        self._message: Ints = np.flatnonzero(message)
+        final = [value in FINAL_KINDS for value in rows.kind.values]
+        self._is_final: Mask = np.array([*final, False], np.bool_)[rows.kind.codes]
+        followed = self._is_final.copy()
+        followed[self._ends] = False
+        if followed.any():
+            self._smell(followed)
+        self._check_members()
+        self._check_details()
+
+    def _check_members(self) -> None:
+        views = np.flatnonzero(self._kinds == _VIEW)
+        if len(views):
+            lists = self.rows.rows(views).column("members").to_pylist()
+            bad = [not names or None in names or len(set(names)) < len(names) for names in lists]
+            self._smell(views[np.array(bad, np.bool_)])
+
+    def _check_details(self) -> None:
+        """Rows that say the same are looked at once."""
+        details = self.rows.codes("detail")
+        having = np.flatnonzero(details.codes >= 0)
+        if not len(having):
+            return
+        width = len(details.values)
+        pairs = self.rows.kind.codes[having].astype(np.int64) * width + details.codes[having]
+        known = np.array([value in KINDS for value in self.rows.kind.values], np.bool_)
+        bad = [
+            pair
+            for pair in np.unique(pairs).tolist()
+            if known[pair // width] and any(detail_problems(self.rows.kind.values[pair // width], details.values[pair % width]))
+        ]
+        if bad:
+            self._smell(having[np.isin(pairs, bad)])
+
+    def _cut_into_segments(self) -> None:
+        """Gives each message row the number of its segment: between the ``view`` and ``join`` rows of its group and the
+        ``leave`` rows of its process. Numbers grow with history, group and place."""
+        kinds = self._kinds
+        marks = np.flatnonzero((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE))
+        places = self._place[self._message]
+        if self._groups == 1:
+            before = np.cumsum((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE))
+            self._segment: Ints = places + before[self._message]
+        else:
+            leaves = marks[kinds[marks] == _LEAVE]
+            present = np.unique(places)
+            keys = [self._place[marks] * (len(self.rows) + 1) + marks]
+            for leave in leaves.tolist():
+                low = self._dense[leave] * self._groups
+                here = present[(present >= low) & (present < low + self._groups)]
+                keys.append(here * (len(self.rows) + 1) + leave)
+            boundaries = np.unique(np.concatenate(keys))
+            own = places * (len(self.rows) + 1) + self._message
+            self._segment = places + np.searchsorted(boundaries, own, side="right")
+        self._segments = self._groups * len(self._begins) + 2 * self._groups * len(marks) + 1
+
+    def _check_views(self) -> None:
+        """A row's ``view`` is the last one installed there; rows before the first one of the unit make a claim."""
+        rows = self.rows
+        stating = (rows.group.codes >= 0) & (self._kinds != _VIEW)
+        if rows.has_view is not None:
+            stating &= rows.has_view
+        places = np.flatnonzero(stating)
+        installs = np.flatnonzero((self._kinds == _VIEW) & (rows.group.codes >= 0))
+        scale = len(rows) + 1
+        order = np.argsort(self._place[installs] * scale + installs, kind="stable")
+        installs = installs[order]
+        if self._groups == 1 and len(installs):
+            before = np.cumsum(self._kinds == _VIEW)[places] - 1
+        else:
+            before = np.searchsorted(self._place[installs] * scale + installs, self._place[places] * scale + places) - 1
+        known = before >= 0
+        if len(installs):
+            last = installs[np.maximum(before, 0)]
+            known &= self._place[last] == self._place[places]
+            wrong = known & (rows.view[last] != rows.view[places])
+            if wrong.any():
+                self._smell(places[wrong])
+        claiming = places[~known]
+        self._claims: dict[int, list[tuple[str, str, int]]] = {}
+        if len(claiming):
+            claiming = claiming[stable_order(self._place[claiming], self._groups * len(self._begins))]
+            starts = claiming[starts_of(np.diff(self._place[claiming]) != 0, np.diff(rows.view[claiming]) != 0)]
+            for at in starts.tolist():
+                mine = self._claims.setdefault(int(rows.run.codes[at]), [])
+                mine.append((*self._names(at), int(rows.view[at])))
+
+    def _names(self, at: int) -> tuple[str, str]:
+        return self.rows.process.values[self.rows.process.codes[at]], self.rows.group.values[self.rows.group.codes[at]]
+
+    @property
+    def _names_of(self) -> tuple[list[str], list[str]]:
+        """The names of groups and senders, by code."""
+        return self.rows.group.values, self.rows.sender.values
+
+    def _intervals(self) -> None:
+        rows = self.rows
+        deliver = self._kinds[self._message] == _DELIVER
+        where, segment = self._message[deliver], self._segment[deliver]
+        keys = segment * self._senders + rows.sender.codes[where]
+        order = stable_order(keys, self._segments * self._senders)
+        where, keys = where[order], keys[order]
+        self._by_sender = where, keys
+        """Deliveries and their segment and sender, in the order of these."""
+        seqs = rows.seq[where]
+        self._delivered = _Spans(where, starts_of(np.diff(keys) != 0, np.diff(seqs) != 1)) if len(where) else _Spans.none()
+        where, segment = self._message[~deliver], self._segment[~deliver]
+        if self._groups > 1:
+            order = stable_order(segment, self._segments)
+            where, segment = where[order], segment[order]
+        seqs = rows.seq[where]
+        same = np.diff(self._place[where]) == 0
+        gap = same & (np.diff(seqs) != 1)
+        if gap.any():
+            self._smell(where[1:][gap])
+        self._sent = _Spans(where, starts_of(np.diff(segment) != 0, gap)) if len(where) else _Spans.none()
+
+    def _tapes(self) -> None:
+        where, segment = self._message, self._segment
+        if self._groups > 1:
+            order = stable_order(segment, self._segments)
+            where, segment = where[order], segment[order]
+        kind: Any = np.uint8 if self._senders < 255 else np.uint16 if self._senders < 65_535 else np.uint32
+        senders = self.rows.sender.codes[where].astype(kind) + kind(1)
+        self._tape = np.where(self._kinds[where] == _SEND, kind(0), senders)
+        starts = starts_of(np.diff(segment) != 0) if len(where) else np.zeros(0, np.int64)
+        self._tape_starts: Ints = where[starts] if len(where) else where
+        self._tape_bounds: Ints = np.append(starts, len(where))
+
+    def _own(self) -> None:
+        """Per history and group: sends, and how far deliveries of own messages run ahead of them."""
+        rows = self.rows
+        where = self._message[self._sender_process[rows.sender.codes[self._message]] == rows.process.codes[self._message]]
+        if self._groups > 1:
+            where = where[stable_order(self._place[where], self._groups * len(self._begins))]
+        self._own_rows: dict[int, list[Own]] = {}
+        if not len(where):
+            return
+        starts = starts_of(np.diff(self._place[where]) != 0)
+        is_send = (self._kinds[where] == _SEND).astype(np.int64)
+        so_far = np.cumsum(is_send)
+        base = np.repeat((so_far - is_send)[starts], np.diff(np.append(starts, len(where))))
+        lead = np.where(is_send == 1, _NEVER, rows.seq[where] - (so_far - base))
+        leads = np.maximum.reduceat(lead, starts).tolist()
+        sends = np.add.reduceat(is_send, starts).tolist()
+        runs = self._run_of[self._dense[where[starts]]].tolist()
+        names = [self._names(at) for at in where[starts].tolist()]
+        for run, (process, group), sent, ahead in zip(runs, names, sends, leads, strict=True):
+            self._own_rows.setdefault(run, []).append(Own(process, group, sent, ahead))
+
+    def _agree(self, name: str, where: Ints, differing: Mask) -> Agreed:
+        """Compares what some rows say of the same message. Nulls say nothing."""
+        rows = self.rows
+        values, there = rows.ints(name)
+        if there is not None:
+            where = where[there[where]]
+        key = rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]
+        key = key * self._senders + rows.sender.codes[where]
+        agreed = Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
+        differing[rows.run.codes[where[agreed.differing]]] = True
+        return agreed
+
+    def _weave(self) -> None:
+        """Where a process is in several groups, how their rows follow each other."""
+        rows = self.rows
+        self._weaves: dict[int, list[Weave]] = {}
+        self._needs_ranks: Mask = np.zeros(len(self.runs), np.bool_)
+        if self._groups == 1:
+            return
+        pairs = np.unique(self._place[self._message])
+        owners = pairs // self._groups
+        several = np.unique(owners[1:][owners[1:] == owners[:-1]])
+        named = rows.group.codes >= 0
+        groups = np.unique(rows.run.codes[named].astype(np.int64) * self._groups + rows.group.codes[named]) // self._groups
+        self._needs_ranks = np.bincount(groups, minlength=len(self.runs)) > 1
+        kind: Any = np.uint8 if self._groups < 256 else np.uint16 if self._groups < 65_536 else np.uint32
+        first, last = self._message_bounds(several)
+        for history, a, b in zip(several.tolist(), first, last, strict=True):
+            weave = Weave(rows.process.values[self._owner[history]], rows.group.codes[self._message[a:b]].astype(kind))
+            self._weaves.setdefault(int(self._run_of[history]), []).append(weave)
+
+    def _message_bounds(self, histories: Ints) -> tuple[list[int], list[int]]:
+        """Where the message rows of some histories begin and end."""
+        first = np.searchsorted(self._message, self._begins[histories])
+        last = np.searchsorted(self._message, self._ends[histories], side="right")
+        return first.tolist(), last.tolist()
+
+    def _stop(self) -> None:
+        """Block rows about messages; in runs that have them, when the message rows of each history were written."""
+        rows = self.rows
+        self._stops: dict[int, list[Stop]] = {}
+        self._moves: dict[int, list[Moves]] = {}
+        code = next((code for code, value in enumerate(rows.kind.values) if value == "block"), None)
+        if code is None:
+            return
+        about = (rows.kind.codes == code) & (rows.group.codes >= 0)
+        if rows.has_seq is not None:
+            about &= rows.has_seq
+        where = np.flatnonzero(about)
+        first = np.searchsorted(self._message, self._begins[self._dense[where]])
+        before = (np.searchsorted(self._message, where) - first).tolist()
+        for at, index, passed in zip(where.tolist(), rows.index[where].tolist(), before, strict=True):
+            stop = Stop(rows.process.values[rows.process.codes[at]], index, passed)
+            self._stops.setdefault(int(rows.run.codes[at]), []).append(stop)
+        times, there = rows.ints("true_time")
+        stopped: Mask = np.zeros(len(self.runs), np.bool_)
+        stopped[list(self._stops)] = True
+        histories = np.flatnonzero(stopped[self._run_of])
+        for history, a, b in zip(histories.tolist(), *self._message_bounds(histories), strict=True):
+            mine = self._message[a:b]
+            known = np.ones(len(mine), np.bool_) if there is None else there[mine]
+            moved = np.ones(len(mine), np.bool_)
+            moved[1:] = (np.diff(times[mine]) != 0) | ~known[1:] | ~known[:-1]
+            moved &= known.any()
+            first_time, last_time = (int(times[mine[at]]) if len(mine) and known[at] else None for at in (0, -1))
+            moves = Moves(rows.process.values[self._owner[history]], np.packbits(moved), first_time, last_time)
+            self._moves.setdefault(int(self._run_of[history]), []).append(moves)
+
+    @cached_property
+    def _ranks(self) -> _Ranks:
+        """Where there are several groups, ranks may show that one order holds across them."""
+        return _Ranks(self)
+
+    def _times(self) -> None:
+        """Per segment and sender: how many deliveries have a known duration, and the longest."""
+        where, keys = self._by_sender
+        del self._by_sender
+        began, has_began = self.rows.ints("sent")
+        ended, has_ended = self.rows.ints("true_time")
+        for mask in (has_began, has_ended):
+            if mask is not None:
+                known = mask[where]
+                where, keys = where[known], keys[known]
+        starts = starts_of(np.diff(keys) != 0) if len(where) else where
+        self._timed_heads: Ints = where[starts]
+        self._timed_counts: list[int] = np.diff(np.append(starts, len(where))).tolist()
+        sizes = self._sizes
+        self._longest: list[int] = np.maximum.reduceat(ended[where] - began[where], starts).tolist() if len(where) else []
+        self._largest: list[int] = np.maximum.reduceat(sizes[where], starts).tolist() if len(where) else []
+        self._send_times()
+        self._turn()
+        self._deadlines()
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        """Bytes of each row's message; -1: not told."""
+        sizes, there = self.rows.ints("size")
+        return sizes if there is None else np.where(there, sizes, -1)
+
+    def _turn(self) -> None:
+        """Per history and group: the ways of the token round, as far as they begin and end here."""
+        rows = self.rows
+        self._turns: dict[int, list[Turns]] = {}
+        code = next((code for code, value in enumerate(rows.kind.values) if value == "token"), None)
+        where = np.flatnonzero((rows.kind.codes == code) & (rows.group.codes >= 0)) if code is not None else self._ends[:0]
+        if not len(where):
+            return
+        where = where[np.argsort(self._place[where], kind="stable")]
+        breaks = np.flatnonzero(((self._kinds == _VIEW) | (self._kinds == _LEAVE)) & (rows.group.codes >= 0))
+        scale = len(rows) + 1
+        passed = np.searchsorted(np.sort(self._place[breaks] * scale + breaks), self._place[where] * scale + where)
+        times, _ = rows.ints("time")
+        true_times, there = rows.ints("true_time")
+        known = np.ones(len(where), np.bool_) if there is None else there[where]
+        took = np.where(known[1:] & known[:-1], np.diff(true_times[where]), np.diff(times[where]))
+        whole = np.append((np.diff(self._place[where]) == 0) & (np.diff(passed) == 0), False)
+        took = np.where(whole, np.append(took, 0), _NEVER)
+        starts = starts_of(np.diff(self._place[where]) != 0)
+        ends = np.append(starts[1:], len(where)) - 1
+        counts = np.add.reduceat(whole.astype(np.int64), starts).tolist()
+        longest = np.maximum.reduceat(took, starts).tolist()
+        moments = [
+            (int(true_times[at]) if is_known else None, int(times[at]))
+            for at, is_known in zip(where.tolist(), known.tolist(), strict=True)
+        ]
+        for first, last, count, most in zip(starts.tolist(), ends.tolist(), counts, longest, strict=True):
+            at, to = int(where[first]), int(where[last])
+            spans = (int(rows.index[at]), moments[first], int(rows.index[to]), moments[last])
+            self._turns.setdefault(int(rows.run.codes[at]), []).append(Turns(*self._names(at), count, most, *spans))
+
+    def _deadlines(self) -> None:
+        """Who sends with deadlines, and how deliveries stand to those that they bring themselves."""
+        rows = self.rows
+        self._dated: dict[int, list[Dated]] = {}
+        self._dating: dict[int, list[tuple[str, str]]] = {}
+        due, has_due = rows.ints("deadline")
+        where = self._message if has_due is None else self._message[has_due[self._message]]
+        if not len(where):
+            return
+        is_send = self._kinds[where] == _SEND
+        _, firsts = np.unique(self._place[where[is_send]], return_index=True)
+        for at in where[is_send][firsts].tolist():
+            self._dating.setdefault(int(rows.run.codes[at]), []).append(self._names(at))
+        where = where[~is_send]
+        if not len(where):
+            return
+        times, _ = rows.ints("time")
+        keys = self._place[where] * self._senders + rows.sender.codes[where]
+        order = np.argsort(keys, kind="stable")
+        where, starts = where[order], starts_of(np.diff(keys[order]) != 0)
+        counts = np.diff(np.append(starts, len(where))).tolist()
+        latest = np.maximum.reduceat(times[where] - due[where], starts).tolist()
+        for at, count, most in zip(where[starts].tolist(), counts, latest, strict=True):
+            sender = rows.sender.values[rows.sender.codes[at]]
+            self._dated.setdefault(int(rows.run.codes[at]), []).append(Dated(*self._names(at), sender, count, most))
+
+    def _send_times(self) -> None:
+        """Per history: how many sends have a known duration, and the longest."""
+        rows = self.rows
+        self._send_durations = np.zeros((len(self._begins), 3), np.int64)
+        self._send_durations[:, 1] = _NEVER
+        every = self._message[self._kinds[self._message] == _SEND]
+        np.maximum.at(self._send_durations[:, 2], self._dense[every], self._sizes[every])
+        details = rows.codes("detail")
+        sends = self._message[(self._kinds[self._message] == _SEND) & (details.codes[self._message] >= 0)]
+        code = next((code for code, value in enumerate(rows.kind.values) if value == "sent"), None)
+        if code is not None:
+            about = (rows.kind.codes == code) & (rows.group.codes >= 0) & (rows.sender.codes >= 0) & (details.codes >= 0)
+            about &= self._sender_process[rows.sender.codes] == rows.process.codes
+            if rows.has_seq is not None:
+                about &= rows.has_seq
+            sends = np.concatenate([sends, np.flatnonzero(about)])
+        for at in sends.tolist():
+            try:
+                took = msgspec.json.decode(details.values[details.codes[at]]).get("took_ns")
+            except (msgspec.MsgspecError, AttributeError):
+                continue  # malformed: the run smells of it already
+            if isinstance(took, int):
+                mine = self._send_durations[self._dense[at]]
+                mine[0] += 1
+                mine[1] = max(mine[1], took)
+
+    def _choose_skeleton(self) -> None:
+        control = np.flatnonzero(self._kinds >= _VIEW)
+        places = np.unique(np.concatenate([control, self._delivered.heads, self._sent.heads, self._ends]))
+        self.skeleton: pa.Table = self.rows.rows(places)
+        runs = self.rows.run.codes[places]
+        self._skeleton_bounds: list[int] = np.searchsorted(runs, np.arange(len(self.runs) + 1)).tolist()
+
+    # --- what is asked for a run --------------------------------------------------------------------------------------
+
+    def skeleton_rows(self, run: int) -> range:
+        """Which rows of ``skeleton`` are the run's, given its place in ``runs``."""
+        return range(self._skeleton_bounds[run], self._skeleton_bounds[run + 1])
+
+    @cached_property
+    def _listed(self) -> _Listed:
+        return _Listed(self)
+
+    def slice(self, run: int, *, alone: bool = False) -> Slice:
+        """The certificates of a run, given its place in ``runs``. ``alone``: others' rows about it are elsewhere, so what
+        is needed to compare with them is included."""
+        listed = self._listed
+        part = listed.part
+        blocks: list[Blocks] = []
+        if alone:
+            blocks = self._digests.blocks(run, self._groups, self._senders, self._names_of)
+            if self._needs_ranks[run] and not self._ranks.is_unfit[run]:
+                blocks += self._ranks.agreed.blocks(run, self._groups, self._senders, self._names_of, self._ranks.torn)
+        ranks: list[Ranked] | None = []
+        if self._needs_ranks[run]:
+            ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
+        extents = part(listed.extents, listed.histories, run)
+        places = self.skeleton_rows(run)
+        return Slice(
+            run=self.runs[run],
+            senders=self.rows.sender.values,
+            groups=self.rows.group.values,
+            extents=extents,
+            delivered=part(listed.delivered, listed.delivered_bounds, run),
+            sent=part(listed.sent, listed.sent_bounds, run),
+            own=self._own_rows.get(run, []),
+            tapes=part(listed.tapes, listed.tape_bounds, run),
+            weaves=self._weaves.get(run, []),
+            stops=self._stops.get(run, []),
+            moves=self._moves.get(run, []),
+            claims=self._claims.get(run, []),
+            timed=part(listed.timed, listed.timed_bounds, run),
+            taken=part(listed.taken, listed.histories, run),
+            ranks=ranks,
+            blocks=blocks,
+            rows=listed.counts[run],
+            smells=bool(self._smelly[run]),
+            differs=bool(self._differing[run]),
+            turns=self._turns.get(run, []),
+            dated=self._dated.get(run, []),
+            dating=self._dating.get(run, []),
+            skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
+        )
+
+
+class _Ranks:
+    """What the ranks of a unit's deliveries are good for."""
+
+    def __init__(self, unit: Unit) -> None:
+        rows = unit.rows
+        self.is_unfit: Mask = np.zeros(len(unit.runs), np.bool_)
+        """By run: a delivery has no rank, a message has two, or they do not grow along a history."""
+        self.ends: dict[int, list[Ranked]] = {}
+        where = unit._message[(unit._kinds[unit._message] == _DELIVER) & unit._needs_ranks[rows.run.codes[unit._message]]]
+        self.agreed = unit._agree("rank", where, self.is_unfit)
+        self.torn = self._torn(unit)
+        """Blocks of messages in which a history begins or ends here: it may have the rest of it elsewhere."""
+        values, there = rows.ints("rank")
+        if there is not None:
+            self.is_unfit[rows.run.codes[where[~there[where]]]] = True
+        if not len(where):
+            return
+        grows = np.zeros(len(where) - 1, np.bool_)
+        same = np.ones(len(where) - 1, np.bool_)
+        for column in (values, _by_name(rows.sender), _by_name(rows.group), rows.seq):
+            step = np.diff(column[where])
+            grows |= same & (step > 0)
+            same &= step == 0
+            if not same.any():
+                break
+        owners = unit._dense[where]
+        self.is_unfit[rows.run.codes[where[1:][(np.diff(owners) == 0) & ~grows]]] = True
+        starts = starts_of(np.diff(owners) != 0)
+        ends = np.append(starts[1:], len(where)) - 1
+        for first, last in zip(where[starts].tolist(), where[ends].tolist(), strict=True):
+            low, high = (self._key(rows, values, at) for at in (first, last))
+            ranked = Ranked(rows.process.values[rows.process.codes[first]], low, high)
+            self.ends.setdefault(int(rows.run.codes[first]), []).append(ranked)
+
+    @staticmethod
+    def _torn(unit: Unit) -> dict[int, set[int]]:
+        rows, found = unit.rows, dict[int, set[int]]()
+        for ends, aside in ((unit._delivered.heads, 0), (unit._delivered.tails, 1)):
+            cut = ends[((rows.seq[ends] + aside) % BLOCK != 0) & unit._needs_ranks[rows.run.codes[ends]]]
+            keys = rows.run.codes[cut].astype(np.int64) * unit._groups + rows.group.codes[cut]
+            keys = keys * unit._senders + rows.sender.codes[cut]
+            for key, block in zip(keys.tolist(), (rows.seq[cut] // BLOCK).tolist(), strict=True):
+                found.setdefault(key, set()).add(block)
+        return found
+
+    @staticmethod
+    def _key(rows: Rows, ranks: Ints, at: int) -> RankKey:
+        sender, group = rows.sender.values[rows.sender.codes[at]], rows.group.values[rows.group.codes[at]]
+        return int(ranks[at]), sender, group, int(rows.seq[at])
+
+
+def _by_name(coded: Coded) -> Ints:
+    """Codes that grow with the names."""
+    names = sorted(range(len(coded.values)), key=lambda code: coded.values[code] or "")
+    places = np.empty(len(names) + 1, np.int64)
+    places[names] = np.arange(len(names))
+    places[-1] = -1
+    return places[coded.codes]
+
+
+class _Spans:
+    """Blocks of rows that make one interval each."""
+
+    def __init__(self, where: Ints, starts: Ints) -> None:
+        self.heads: Ints = where[starts]
+        """The first row of each."""
+        self.tails: Ints = where[np.append(starts[1:], len(where)) - 1]
+
+    @classmethod
+    def none(cls) -> _Spans:
+        spans = cls.__new__(cls)
+        spans.heads = spans.tails = np.zeros(0, np.int64)
+        return spans
+
+
+class _Listed:
+    """The certificates of a unit as Python tuples, made once for all runs, and where each run's begin."""
+
+    def __init__(self, unit: Unit) -> None:
+        rows, runs = unit.rows, len(unit.runs)
+        groups, processes, senders = rows.group.values, rows.process.values, rows.sender.values
+
+        def bounds(places: Ints) -> list[int]:
+            return np.searchsorted(rows.run.codes[places], np.arange(runs + 1)).tolist()  # type: ignore[no-any-return]
+
+        def named(values: Sequence[str], coded: Coded, places: Ints) -> list[str]:
+            return [values[code] for code in coded.codes[places].tolist()]
+
+        spans = unit._delivered
+        places = named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads)
+        self.delivered = list(map(Delivered, *places, named(senders, rows.sender, spans.heads), *_ends(rows, spans)))
+        self.delivered_bounds = bounds(spans.heads)
+        spans = unit._sent
+        places = named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads)
+        self.sent = list(map(Sent, *places, *_ends(rows, spans)))
+        self.sent_bounds = bounds(spans.heads)
+        starts = unit._tape_starts
+        edges = unit._tape_bounds.tolist()
+        slices = [unit._tape[a:b] for a, b in pairwise(edges)]
+        firsts = rows.index[starts].tolist()
+        self.tapes = list(map(Tape, named(processes, rows.process, starts), named(groups, rows.group, starts), firsts, slices))
+        self.tape_bounds = bounds(starts)
+        begins, ends = unit._begins, unit._ends
+        owners = named(processes, rows.process, begins)
+        first, last = rows.index[begins], rows.index[ends]
+        loose = (last - first != ends - begins).tolist()
+        final = unit._is_final[ends].tolist()
+        self.extents = list(map(Extent, owners, first.tolist(), last.tolist(), loose, final))
+        self.taken = [Taken(owner, *values) for owner, values in zip(owners, unit._send_durations.tolist(), strict=True)]
+        heads = unit._timed_heads
+        ends_of = named(processes, rows.process, heads), named(senders, rows.sender, heads)
+        self.timed = list(map(Timed, *ends_of, unit._timed_counts, unit._longest, unit._largest))
+        self.timed_bounds = bounds(heads)
+        self.histories = np.searchsorted(unit._run_of, np.arange(runs + 1)).tolist()
+        self.counts = np.bincount(rows.run.codes, minlength=runs).tolist()
+
+    @staticmethod
+    def part(items: list[Any], bounds: list[int], run: int) -> list[Any]:
+        return items[bounds[run] : bounds[run + 1]]
+
+
+def _ends(rows: Rows, spans: _Spans) -> tuple[list[int], ...]:
+    return (
+        rows.seq[spans.heads].tolist(),
+        rows.seq[spans.tails].tolist(),
+        rows.index[spans.heads].tolist(),
+        rows.index[spans.tails].tolist(),
+    )
+
+
+def _kind_codes(kind: Coded) -> NDArray[np.int8]:
+    codes = [_CODES.get(value, _CONTROL if value in CONTROL else _OTHER) for value in kind.values]
+    return np.array([*codes, _OTHER], np.int8)[kind.codes]
+
+
+def _process_of_sender(rows: Rows) -> NDArray[np.int32]:
+    """The code of the process that has a sender's name; -1 if it has no rows here."""
+    places = {name: code for code, name in enumerate(rows.process.values)}
+    return np.array([*(places.get(name, -1) for name in rows.sender.values), -1], np.int32)

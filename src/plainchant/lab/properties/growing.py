@@ -1,0 +1,399 @@
+"""One run while its trace grows: facts in, verdict so far out. The package's docstring says how."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ...trace.fact import Fact
+from ...trace.properties import BLOCK_PROPERTIES, PROPERTIES
+from .delivery.growing import Integrity, Unanimity
+from .growth.book import OPEN, WAITS, Book, Condition, Finding, Message
+from .growth.state import Delivery, History, Installed, Intervals, Letter, Sent, View, ViewId
+from .order.growing import Fifo, Orders
+from .timing.growing import Bounded, Deadline
+from .views.growing import DisjointViews, SameView, SenderInView, ViewAtomicity, ViewOrder
+
+_TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is remembered of a run."""
+
+    kept: int = 5_000
+    """Letters that are kept even if everybody is past them."""
+    most: int = 200_000
+    """Letters that are kept if somebody is not; then the oldest are forgotten."""
+    early: int = 200_000
+    """Facts that wait for those that precede them in their histories."""
+
+
+class Growing:
+    """A run and its checkers.
+
+    >>> from plainchant.trace.fact import Fact
+    >>> run = Growing("r0")
+    >>> run.feed([Fact("r0", "p", 0, "view", 0, "g", 1, members=("p",)), Fact("r0", "p", 1, "send", 1, "g", 1, "p", 1)])
+    >>> run.feed([Fact("r0", "p", index, "deliver", index, "g", 1, "p", 1) for index in (2, 3)])
+    >>> [finding.sentence for finding in run.findings()]
+    ['p delivers message 1 of p in g twice']
+    """
+
+    def __init__(self, name: str, limits: Limits | None = None) -> None:
+        self.name = name
+        self.limits = limits or Limits()
+        self.events = 0
+        self.time = 0
+        """The latest time of any event."""
+        self.round = 0
+        self.late = 0
+        """What could not be compared, because what it belongs to is forgotten."""
+        self.early = 0
+        self.book = Book()
+        self.promises: list[str] | None = None
+        self.blocks: set[str] = set()
+        """Properties of building blocks of which there are rows."""
+        self.bounds: dict[str, int] = {}
+        self.histories: dict[str, History] = {}
+        self.letters: dict[Message, Letter] = {}
+        self.views: list[View] = []
+        self.declared: set[str] = set()
+        """Groups of which a join or a view is known."""
+        self.named: set[tuple[str, str]] = set()
+        """Groups, and who is in a view of it or has joined it."""
+        self._view_ids: dict[tuple[str, int, frozenset[str]], ViewId] = {}
+        self._forgotten: dict[tuple[str, str], int] = {}
+        """Of each group and sender, the highest number that was forgotten."""
+        self._integrity = Integrity()
+        self._unanimity = Unanimity()
+        self._orders = Orders()
+        self._fifo = Fifo()
+        self._view_order = ViewOrder()
+        self._atomicity = ViewAtomicity()
+        self._sender_in_view = SenderInView()
+        self._same_view = SameView()
+        self._disjoint = DisjointViews()
+        self._deadline = Deadline()
+        self._bounded = Bounded()
+
+    # --- facts in -----------------------------------------------------------------------------------------------------
+
+    def feed(self, facts: Iterable[Fact]) -> None:
+        """Takes facts of this run, in any order; those that it has already are ignored."""
+        for fact in facts:
+            history = self.histories.get(fact.process)
+            if history is None:
+                history = self.histories[fact.process] = History(fact.process)
+            if fact.index > history.expected:
+                self._wait(history, fact)
+                continue
+            following: Fact | None = fact
+            while following is not None and following.index == history.expected and not history.final:
+                self._apply(history, following)
+                following = history.early.pop(history.expected, None)
+                self.early -= following is not None
+
+    def _wait(self, history: History, fact: Fact) -> None:
+        if self.early < self.limits.early and fact.index not in history.early:
+            history.early[fact.index] = fact
+            self.early += 1
+
+    def tick(self) -> None:
+        """A round of reading is over."""
+        self.round += 1
+        self._fifo.tick(self)
+        self._deadline.tick(self)
+        self._forget()
+
+    def finish(self) -> None:
+        """No more facts come: whatever waited for later rounds is judged, and histories without an end have crashed."""
+        self._fifo.tick(self, over=True)
+        self._deadline.tick(self, over=True)
+        for history in self.histories.values():
+            history.crashed = history.crashed or history.is_cut
+
+    def _apply(self, history: History, fact: Fact) -> None:
+        history.expected = fact.index + fact.count
+        history.time, history.true_time = fact.time, fact.true_time
+        self.events += fact.count
+        self.time = max(self.time, fact.time)
+        kind = fact.kind
+        if kind in _TAKES_PART:
+            history.taking_part = True
+        if kind == "deliver":
+            self._deliver(history, fact)
+        elif kind == "send":
+            self._send(history, fact)
+        elif kind == "view":
+            self._view(history, fact)
+        elif kind == "join" and fact.group is not None:
+            history.member[fact.group] = True
+            self._declare(fact.group)
+            self._name(fact.group, history.name)
+        elif kind == "leave" and fact.group is not None:
+            self._leave(history, fact)
+        elif kind == "token":
+            self._bounded.token(self, fact)
+        elif kind in ("reject", "sent"):
+            self._about_message(history, fact)
+        elif kind == "start":
+            self._start(_object(fact.detail))
+        elif kind == "note":
+            self._note(_object(fact.detail))
+        elif kind == "fault":
+            history.untimely = history.untimely or _is_timing_fault(_object(fact.detail))
+        elif kind in ("crash", "end"):
+            history.crashed, history.ended = kind == "crash", kind == "end"
+            self.early -= len(history.early)
+            history.early.clear()
+            self._integrity.final(self, history)
+
+    def _start(self, detail: dict[str, Any]) -> None:
+        if isinstance(detail.get("promises"), list):
+            before = self.promises or []
+            self.promises = before + [name for name in detail["promises"] if name not in before]
+        if isinstance(detail.get("bounds"), dict):
+            self.bounds.update(detail["bounds"])
+            self._bounded.stated(self)
+
+    def _note(self, detail: dict[str, Any]) -> None:
+        """A row of a building block: its properties are checked, too, at the end."""
+        about = detail.get("note")
+        if isinstance(about, str):
+            self.blocks.update(name for name, of in BLOCK_PROPERTIES.items() if of in (None, about))
+
+    def _send(self, history: History, fact: Fact) -> None:
+        group, first = fact.group, fact.seq
+        if group is None or first is None:
+            return
+        view = history.in_force.get(group)
+        for offset in range(fact.count):
+            index = fact.index + offset
+            letter = self._letter((group, history.name, first + offset))
+            if letter is None:
+                continue
+            letter.sent = Sent(index, view, fact.time, fact.true_time, fact.deadline, fact.size)
+            if fact.digests is not None:
+                self._integrity.content(self, letter, history.name, index, fact.time, fact.digests[offset])
+            self._bounded.sent(self, fact, letter.message, index, fact.size)
+            self._deadline.sent(self, letter)
+            for process, delivery in letter.delivered.items():
+                self._same_view.delivered(self, process, letter, delivery)
+                self._deadline.delivered(self, process, letter, delivery)
+        history.sent[group] = max(history.sent.get(group, 0), first + fact.count - 1)
+
+    def _deliver(self, history: History, fact: Fact) -> None:
+        group, sender, first = fact.group, fact.sender, fact.seq
+        if group is None or sender is None or first is None:
+            return
+        numbers = history.delivered.setdefault((group, sender), Intervals())
+        view = history.in_force.get(group)
+        for offset in range(fact.count):
+            message, index = (group, sender, first + offset), fact.index + offset
+            highest = numbers.highest
+            again = not numbers.add(first + offset)
+            self._integrity.delivered(self, history, message, index, fact.time, again=again)
+            letter = self._letter(message)
+            if letter is not None and fact.digests is not None:
+                self._integrity.content(self, letter, history.name, index, fact.time, fact.digests[offset])
+            if again:
+                continue
+            delivery = Delivery(index, view, fact.time, fact.true_time, fact.deadline)
+            self._fifo.delivered(self, history, message, index, fact.time, highest)
+            self._atomicity.delivered(history, message)
+            self._sender_in_view.delivered(self, history, message, delivery)
+            self._bounded.delivered(self, fact, message, index)
+            if letter is not None:
+                self._orders.delivered(self, history, letter, delivery)
+                self._unanimity.delivered(self, history, letter, delivery)
+                self._same_view.delivered(self, history.name, letter, delivery)
+                self._deadline.delivered(self, history.name, letter, delivery)
+                letter.delivered[history.name] = delivery
+
+    def _view(self, history: History, fact: Fact) -> None:
+        group, number = fact.group, fact.view
+        if group is None or number is None:
+            return
+        members = frozenset(fact.members or ())
+        stay = len(history.leaves.get(group, ()))
+        new = Installed(self._view_id(group, number, members), fact.index, stay, fact.time, fact.true_time)
+        installations = history.views.setdefault(group, [])
+        before = installations[-1] if installations and installations[-1].stay == new.stay else None
+        self._view_order.installed(self, history, new, before)
+        self._atomicity.installed(self, history, new, before)
+        self._disjoint.installed(self, history, new, fact)
+        installations.append(new)
+        history.installed.setdefault(new.view, new.index)
+        history.in_force[group] = new.view
+        self._bounded.broken(history.name, group)
+        if history.name in members:
+            history.member[group] = True
+        self._declare(group)
+        for process in sorted(members):
+            self._name(group, process)
+
+    def _view_id(self, group: str, number: int, members: frozenset[str]) -> ViewId:
+        key = (group, number, members)
+        if key not in self._view_ids:
+            self._view_ids[key] = len(self.views)
+            self.views.append(View(group, number, members))
+        return self._view_ids[key]
+
+    def _leave(self, history: History, fact: Fact) -> None:
+        assert fact.group is not None
+        history.in_force.pop(fact.group, None)
+        history.member[fact.group] = False
+        history.leaves.setdefault(fact.group, []).append(fact.index)
+        self._atomicity.left(history, fact.group)
+        self._bounded.broken(history.name, fact.group)
+        undeclared = {group for group, _ in history.delivered} - history.member.keys()
+        history.taking_part = bool(undeclared) or any(history.member.values())
+
+    def _about_message(self, history: History, fact: Fact) -> None:
+        """A ``reject``, or the ``sent`` of a message of its own."""
+        if fact.group is None or fact.sender is None or fact.seq is None:
+            return
+        message = (fact.group, fact.sender, fact.seq)
+        if fact.kind == "sent":
+            known = self.letters.get(message)
+            if fact.sender == history.name:
+                size = known.sent.size if known is not None and known.sent is not None else None
+                self._bounded.sent(self, fact, message, fact.index, size)
+            return
+        letter = self._letter(message)
+        if letter is not None:
+            self._unanimity.rejected(self, history, letter, fact.index, fact.time)
+
+    def _declare(self, group: str) -> None:
+        if group not in self.declared:
+            self.declared.add(group)
+            self._integrity.declared(self, group)
+
+    def _name(self, group: str, process: str) -> None:
+        if (group, process) not in self.named:
+            self.named.add((group, process))
+            self._sender_in_view.named(self, group, process)
+
+    # --- what checkers ask --------------------------------------------------------------------------------------------
+
+    def owes(self, history: History, letter: Letter, at: int) -> bool:
+        """Whether a process certainly owes a message up to its event ``at``: it installed the view in force at the ``send``
+        and, as far as anything is known, neither of the two has left or installed a view without the other since. (If the sender
+        did, it depends on what was known of it: only the end decides.)"""
+        sent = letter.sent
+        if sent is None or sent.view is None:
+            return False
+        group, sender, _ = letter.message
+        since = history.installed.get(sent.view)
+        if since is None or since > at:
+            return False
+        if any(since < left <= at for left in history.leaves.get(group, ())):
+            return False
+        if sender == history.name:
+            return True
+        parted = self._drops(history, group, sender, since, at)
+        return not (parted or self._drops(self.histories[sender], group, history.name, sent.index))
+
+    def _drops(self, history: History, group: str, other: str, after: int, upto: int | None = None) -> bool:
+        """Whether it installed a view without another process after an event and up to another."""
+        return any(
+            after < installed.index and (upto is None or installed.index <= upto)
+            for installed in history.views.get(group, ())
+            if other not in self.views[installed.view].members
+        )
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _letter(self, message: Message) -> Letter | None:
+        """What is known of a message; None if it was forgotten."""
+        letter = self.letters.get(message)
+        if letter is None:
+            if message[2] <= self._forgotten.get(message[:2], 0):
+                self.late += 1
+                return None
+            letter = self.letters[message] = Letter(message)
+        return letter
+
+    def _forget(self) -> None:
+        """Lets letters go that everybody has passed, and the oldest if there are too many."""
+        excess = len(self.letters) - self.limits.kept
+        if excess <= 0:
+            return
+        gone: list[Message] = []
+        for message, letter in self.letters.items():
+            if len(gone) >= excess:
+                break
+            if letter.sent is not None and self._all_passed(message):
+                gone.append(message)
+        too_many = len(self.letters) - len(gone) - self.limits.most
+        if too_many > 0:
+            passed = set(gone)
+            oldest = [message for message in self.letters if message not in passed][:too_many]
+            self.late += len(oldest)
+            gone += oldest
+        for message in gone:
+            del self.letters[message]
+            key = message[:2]
+            self._forgotten[key] = max(self._forgotten.get(key, 0), message[2])
+
+    def _all_passed(self, message: Message) -> bool:
+        members = [history for history in self.histories.values() if history.member.get(message[0]) and not history.final]
+        return all(history.has_passed(message) for history in members)
+
+    # --- verdict out --------------------------------------------------------------------------------------------------
+
+    def _holds(self, condition: Condition) -> bool:
+        history = self.histories.get(condition.process)
+        if history is None:
+            return False
+        if condition.kind == "crash":
+            return history.crashed
+        if condition.kind == "timing":
+            return history.untimely
+        return condition.group in history.leaves
+
+    def findings(self) -> list[Finding]:
+        """Violations that stand, those of promised properties only if anything is promised, the earliest first."""
+        names = set(self.names())
+        return [finding for finding in self.book.standing(self._holds)[1] if finding.property in names]
+
+    def names(self) -> list[str]:
+        """The properties that this run is held to: what it promises and what its building blocks do, else all."""
+        return [name for name in PROPERTIES if self.promises is None or name in self.promises or name in self.blocks]
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict so far, for people and pages."""
+        counts, findings = self.book.standing(self._holds)
+        withdrawn = self.book.withdrawn(self._holds)[1]
+        names = self.names()
+        properties = {}
+        for name in names:
+            cases, violations = self.book.cases.get(name, 0), counts.get(name, 0)
+            state = "violated" if violations else "open" if name in WAITS else "holds" if cases else "nothing"
+            if self.promises is not None or cases or violations:
+                properties[name] = {"state": state, "cases": cases, "violations": violations, "open": OPEN.get(name, "")}
+        return {
+            "run": self.name,
+            "events": self.events,
+            "time": self.time,
+            "over": bool(self.histories) and all(not h.is_cut for h in self.histories.values()),
+            "promised": self.promises is not None,
+            "properties": properties,
+            "violations": [finding.to_json() for finding in findings if finding.property in names],
+            "withdrawn": [finding.to_json() for finding in withdrawn if finding.property in names],
+            "waiting": self._fifo.waiting + self.early,
+            "late": self.late,
+            "letters": len(self.letters),
+        }
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    value = json.loads(text) if text else {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_timing_fault(detail: dict[str, Any]) -> bool:
+    return detail.get("timing") is True or "timing" in (detail.get("fault"), detail.get("kind"))

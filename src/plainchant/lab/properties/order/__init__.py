@@ -1,0 +1,1 @@
+"""In which order messages are delivered: fifo, causal, identical, total, acyclic, prompt."""

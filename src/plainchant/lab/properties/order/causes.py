@@ -1,0 +1,485 @@
+"""What the certificates prove about causes: ``causal`` where processes are in several groups or the order is only causal, and
+``prompt``.
+
+Theory of operation
+-------------------
+Two ways, and each counts the cases that the reference verifier would have examined.
+
+**By one order** (:func:`by_one_order`), where the delivery orders of all processes together are known to have no cycle
+(``acyclic``), by ranks or otherwise. Every process delivers all that it sends, after sending it, in the order in which it sent
+it, whatever the groups. So what it sends or delivers before it sends m, it delivers before m: happened-before is made of
+delivery orders, and nobody can deliver against it without a cycle. Nobody lacks a message that it could owe. What is left to be
+told is a number: of the first messages that a process delivers of a sender and group, how many have something before them that
+the same process delivers. For that, every process's knowledge is followed as a set of processes ("something that q delivers
+happened before"), from the beginning until it is everybody, which is soon.
+
+**By clocks** (:class:`Clocks`), for orders that are only causal. A vector clock a *message*, not an event: one row of a matrix of
+32-bit integers, made of the rows of what the sender delivered since its last send. Then every process q is looked at by
+columns: of r's messages up to the one that a clock names, where does q deliver the last? That must be before the message with
+that clock. Everything but the making of a row is array arithmetic. What q lacks and could owe lies beyond all that it
+delivers; or q had parted from its sender before it delivered the first message that follows it in its group, which clocks of
+that group's messages alone tell, and does not owe it at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..certificates.columns import Ints
+from ..certificates.evidence import Evidence, Place, Range
+from ..certificates.unit import Sent
+from ..certificates.woven import Woven
+from ..facts import History, Run, View
+from ..owing import Owing
+from .one_sequence import Doubtful
+
+_AT_ONCE = 1 << 20
+"""So many numbers of clocks are looked at together."""
+
+
+def by_one_order(evidence: Evidence, woven: Woven) -> int:
+    """Of the first messages that processes deliver of each sender and group, how many have a cause that they deliver too;
+    Doubtful if somebody does not deliver what it sent as it sent it, or lacks something. That delivery orders have no cycle, and
+    that everybody delivers ranges of what was sent, after sending it if it is its own, is known."""
+    if not are_recorded(evidence):
+        raise Doubtful
+    run = evidence.facts
+    for history in run.all:
+        strand = woven.strand(history.name)
+        sent = strand.groups[strand.senders == 0]
+        own = woven.own_code(history.name)
+        if not np.array_equal(sent, strand.groups[strand.senders == own] if own else sent[:0]):
+            raise Doubtful
+        if next(_lacking(evidence, history), None) is not None:
+            raise Doubtful
+    return _Knowledge(evidence, woven).first_with_a_cause()
+
+
+def are_recorded(evidence: Evidence) -> bool:
+    """Whether of everything that is delivered there is a ``send``."""
+    sets = evidence.sets
+    return sets is not None and all(
+        ranges[-1][1] <= evidence.sent_up_to(sender, group)
+        for (_, group), by_sender in sets.items()
+        for sender, ranges in by_sender.items()
+    )
+
+
+class _Lacking(NamedTuple):
+    """Messages ``low`` to ``high`` that a process does not deliver and may owe, sent in one view, or in none."""
+
+    span: Sent
+    view: View | None
+    low: int
+    high: int
+
+
+def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
+    run, sets = evidence.facts, evidence.sets
+    if sets is None:
+        raise Doubtful
+    for group, senders in _senders(evidence).items():
+        if not _can_owe(run, history, group):
+            continue
+        mine = sets.get((history.name, group), {})
+        for sender in senders:
+            ranges = mine.get(sender, ())
+            if ranges == ((1, evidence.sent_up_to(sender, group)),):
+                continue
+            for span in evidence.sent[sender, group]:
+                view = evidence.view_at(sender, span.first)
+                if view is None or view in history.installed:
+                    low = span.low
+                    for first, last in (*ranges, (span.high + 1, span.high + 1)):
+                        if low < first and low <= span.high:
+                            yield _Lacking(span, view, low, min(first - 1, span.high))
+                        low = max(low, last + 1)
+
+
+def _senders(evidence: Evidence) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for sender, group in evidence.sent:
+        found.setdefault(group, []).append(sender)
+    return found
+
+
+def _can_owe(run: Run, history: History, group: str) -> bool:
+    """Whether a process can come to owe a message of a group at all."""
+    if history.timing_fault:
+        return False
+    if group in run.viewed:
+        return bool(history.views.get(group))
+    if group in run.joined:
+        return bool(history.stays.get(group))
+    return run.is_ever_member(history, group)
+
+
+# --- by one order -----------------------------------------------------------------------------------------------------
+
+
+class _Walker:
+    """A process while its history is followed."""
+
+    def __init__(self, name: str, rows: Iterator[tuple[int, int]]) -> None:
+        self.name = name
+        self.rows = rows
+        self.next: tuple[int, int] | None = next(rows, None)
+        self.knows = 0
+        """A bit for each process that delivers something which happened before, or which this one just sent."""
+        self.sent: dict[int, int] = {}
+        self.wanted: dict[int, int] = {}
+        """By group: it has to be followed until it has sent so many."""
+        self.delivered: dict[tuple[int, int], int] = {}
+
+
+class _Knowledge:
+    """Follows what processes know, as sets of those who deliver some of it too."""
+
+    def __init__(self, evidence: Evidence, woven: Woven) -> None:
+        ranges = evidence.ranges
+        if ranges is None:
+            raise Doubtful
+        self._woven = woven
+        places = {history.name: place for place, history in enumerate(evidence.facts.all)}
+        groups = {name: place for place, name in enumerate(woven.groups)}
+        self._receivers: dict[tuple[int, str], list[tuple[Range, int]]] = {}
+        """By group and sender: who delivers which of its messages, as a bit."""
+        self._ranges: dict[str, dict[tuple[int, int], int]] = {}
+        """By process, then by group and code of the sender: the first number that it delivers."""
+        for (process, group), by_sender in ranges.items():
+            for sender, mine in by_sender.items():
+                place = groups[group]
+                self._receivers.setdefault((place, sender), []).append((mine, 1 << places[process]))
+                self._ranges.setdefault(process, {})[place, woven.own_code(sender)] = mine[0]
+        self._walkers = {name: _Walker(name, self._rows(name)) for name in places}
+        self._everybody = _everybody(evidence, places)
+        self._with: dict[tuple[int, str], list[int]] = {}
+        """By group and sender: what is known with each of its messages, as far as they were reached."""
+        self._before: dict[tuple[int, str, int], int] = {}
+        """By group, sender and number: what was known before it was sent."""
+
+    def _rows(self, process: str) -> Iterator[tuple[int, int]]:
+        strand = self._woven.strand(process)
+        for first in range(0, len(strand.groups), 1024):
+            part = slice(first, first + 1024)
+            yield from zip(strand.groups[part].tolist(), strand.senders[part].tolist(), strict=True)
+
+    def first_with_a_cause(self) -> int:
+        firsts: dict[tuple[int, str, int], int] = {}
+        """By message: those who deliver it as the first of its sender and group."""
+        for (group, sender), receivers in self._receivers.items():
+            for (low, _), bit in receivers:
+                firsts[group, sender, low] = firsts.get((group, sender, low), 0) | bit
+        for group, sender, low in firsts:
+            wanted = self._walkers[sender].wanted
+            wanted[group] = max(low, wanted.get(group, 0))
+        while any([self._advance(walker) for walker in self._walkers.values()]):
+            continue
+        found = 0
+        for (group, sender, low), bits in firsts.items():
+            if low <= self._walkers[sender].sent.get(group, 0):
+                found += (self._before[group, sender, low] & bits).bit_count()
+            elif self._is_full(self._walkers[sender]):
+                found += bits.bit_count()
+            else:
+                raise Doubtful
+        return found
+
+    def _is_full(self, walker: _Walker) -> bool:
+        return walker.knows == self._everybody[walker.name]
+
+    def _advance(self, walker: _Walker) -> bool:
+        """Follows a process as far as is wanted and others have been followed; returns whether anything came of it."""
+        name, moved = walker.name, False
+        own = self._woven.own_code(name)
+        while any(walker.sent.get(group, 0) < number for group, number in walker.wanted.items()) and not self._is_full(walker):
+            if walker.next is None:
+                return moved
+            group, code = walker.next
+            if code == 0:
+                number = walker.sent[group] = walker.sent.get(group, 0) + 1
+                self._before[group, name, number] = walker.knows
+                for (low, high), bit in self._receivers.get((group, name), ()):
+                    if low <= number <= high:
+                        walker.knows |= bit
+                self._with.setdefault((group, name), []).append(walker.knows)
+            elif code != own:
+                sender = self._woven.senders[code - 1]
+                number = walker.delivered.get((group, code), self._ranges[name][group, code] - 1) + 1
+                known = self._with.get((group, sender), ())
+                if number <= len(known):
+                    walker.knows |= known[number - 1]
+                else:
+                    other = self._walkers[sender]
+                    if not self._is_full(other):
+                        asked = number > other.wanted.get(group, 0)
+                        other.wanted[group] = max(number, other.wanted.get(group, 0))
+                        return moved or asked
+                    walker.knows |= other.knows
+                walker.delivered[group, code] = number
+            walker.next = next(walker.rows, None)
+            moved = True
+        return moved
+
+
+def _everybody(evidence: Evidence, places: Mapping[str, int]) -> dict[str, int]:
+    """By process: those who deliver anything, among all whom its groups connect it with."""
+    delivering = {process for process, _ in evidence.delivered}
+    together: dict[str, int] = {}
+    connected: dict[int, set[str]] = {}
+    for number, (process, groups) in enumerate(evidence.participates.items()):
+        mine = {number: {process}}
+        connected[number] = {process}
+        for group in groups:
+            other = together.get(group, number)
+            if other not in mine:
+                mine[other] = connected.pop(other)
+            together[group] = number
+        connected[number] = set().union(*mine.values())
+        for group, other in together.items():
+            if other in mine:
+                together[group] = number
+    found: dict[str, int] = {}
+    for processes in connected.values():
+        bits = sum(1 << places[process] for process in processes & delivering)
+        found.update(dict.fromkeys(processes, bits))
+    return {process: found.get(process, 0) for process in places}
+
+
+# --- by clocks --------------------------------------------------------------------------------------------------------
+
+
+class Clocks:
+    """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
+    alone, as if there were no others.
+
+    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group.
+    """
+
+    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
+        if not are_recorded(evidence):
+            raise Doubtful
+        self._evidence = evidence
+        self._run = evidence.facts
+        self._woven = woven
+        self._group = group
+        self._names = [history.name for history in self._run.all]
+        self._places = {name: place for place, name in enumerate(self._names)}
+        strands = [woven.strand(name, group) for name in self._names]
+        self._counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
+        self._bases: list[int] = [0, *np.cumsum(self._counts).tolist()]
+        self._size = self._bases[-1]
+        self._told: dict[Place, Ints] = {}
+        """By sender and group: its messages, in the order of their numbers."""
+        for name, strand, base in zip(self._names, strands, self._bases, strict=False):
+            sent = strand.groups[strand.senders == 0]
+            for place in np.unique(sent).tolist():
+                self._told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
+        self._owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self._counts)
+        self._delivered = [self._messages(name, group) for name in self._names]
+        """By process: where in its strand a delivery stands, and of which message."""
+        self._clocks: NDArray[np.int32] = np.zeros((self._size, len(self._names)), np.int32)
+        self._fill([np.flatnonzero(strand.senders == 0) for strand in strands])
+        self._last: dict[int, tuple[Ints, Ints]] = {}
+        self._since: dict[Place, Ints] = {}
+        self._delivered_in: dict[Place, Ints] = {}
+
+    def _messages(self, name: str, only: str | None) -> tuple[Ints, Ints]:
+        at, found = self._woven.numbered(name, only)
+        messages = np.empty(len(at), np.int64)
+        for group, sender, numbers, places in found:
+            messages[places] = self._told[sender, group][numbers - 1]
+        return at, messages
+
+    def _fill(self, sends: list[Ints]) -> None:
+        """Makes the clocks, following each process as far as the messages that it delivers have theirs."""
+        needs = [self._needs(place, at) for place, at in enumerate(sends)]
+        clocks, owner = self._clocks, self._owner.tolist()
+        upto = self._bases[:-1]
+        waiting: dict[int, list[int]] = {}
+        work = list(range(len(self._names)))
+        while work:
+            place = work.pop()
+            messages, listed, bounds = needs[place]
+            end = self._bases[place + 1]
+            while upto[place] < end:
+                message = upto[place]
+                number = message - self._bases[place]
+                a, b = bounds[number], bounds[number + 1]
+                missing = next((other for other in listed[a:b] if other >= upto[owner[other]]), None)
+                if missing is not None:
+                    waiting.setdefault(missing, []).append(place)
+                    break
+                mine = clocks[message]
+                if b - a > 1:
+                    np.maximum.reduce(clocks.take(messages[a:b], axis=0), axis=0, out=mine)
+                elif b > a:
+                    mine[:] = clocks[listed[a]]
+                if number:
+                    np.maximum(mine, clocks[message - 1], out=mine)
+                mine[place] = number + 1
+                upto[place] = message + 1
+                if message in waiting:
+                    work += waiting.pop(message)
+        if upto != self._bases[1:]:
+            raise Doubtful  # messages that each happened before the other
+
+    def _needs(self, place: int, sends: Ints) -> tuple[Ints, list[int], list[int]]:
+        """What a process delivers before each of its sends and after the one before: of each sender the last. And where in that
+        list the part for each send begins."""
+        at, messages = self._delivered[place]
+        segment = np.searchsorted(sends, at)
+        kept = (segment < len(sends)) & (self._owner[messages] != place)
+        segment, messages = segment[kept], messages[kept]
+        keys = (segment * len(self._names) + self._owner[messages]) * self._size + messages
+        keys.sort()
+        of_sender = keys // max(1, self._size)
+        last = np.append(of_sender[1:] != of_sender[:-1], True)[: len(keys)]
+        chosen = keys[last] % max(1, self._size)
+        bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
+        return chosen, chosen.tolist(), bounds.tolist()
+
+    # --- what is asked --------------------------------------------------------------------------------------------------
+
+    def in_causal_order(self, owing: Owing, *, until_end: bool) -> int:
+        """How many deliveries have a cause that the same process delivers, and how many causes processes lack that they might
+        have owed; Doubtful if a cause comes after what follows it, or a process lacks one that it owes."""
+        cases = 0
+        alone = len(self._run.groups) == 1
+        by_group: dict[str, Clocks] = {}
+        for place, history in enumerate(self._run.all):
+            at, last = self._last_causes(place)
+            if (last >= at).any():
+                raise Doubtful
+            cases += int(np.count_nonzero(last >= 0))
+            for lacking in _lacking(self._evidence, history):
+                count = self._reached(place, lacking)
+                if not count:
+                    continue  # what is not reached through all groups is not through one
+                if lacking.view is None:
+                    raise Doubtful
+                group = lacking.span.group
+                least, most, has_parted = self._missed(history, lacking, owing)
+                if not alone and not (has_parted and least == most):
+                    if group not in by_group:
+                        by_group[group] = Clocks(self._evidence, self._woven, group)
+                    _, most, has_parted = by_group[group]._missed(history, lacking, owing)
+                if not has_parted:
+                    raise Doubtful
+                cases += most
+                if until_end and history.end:
+                    if owing.owes(history, (group, lacking.span.process, lacking.span.low)):
+                        raise Doubtful
+                    cases += count
+        return cases
+
+    def _reached(self, place: int, lacking: _Lacking) -> int:
+        """How many of some messages that a process lacks happened before anything that it delivers."""
+        sender = self._places[lacking.span.process]
+        known = self._clocks[self._delivered[place][1], sender].max(initial=0)
+        told = self._told[lacking.span.process, lacking.span.group][lacking.low - 1 : lacking.high]
+        return int(np.count_nonzero(told < self._bases[sender] + known))
+
+    def _missed(self, history: History, lacking: _Lacking, owing: Owing) -> tuple[int, int, bool]:
+        """How many of some messages, that a process lacks, of a view that it installed, happened before something that it
+        delivers since in their group, through that group alone: at least and at most; and whether it had parted from their
+        sender by the first of these deliveries. From then on it owes none of them.
+
+        The least is what the sender's own later messages tell. The most is exact where these clocks are of one group.
+        """
+        place, sender, view = history.place, self._places[lacking.span.process], lacking.view
+        assert view is not None
+        group = lacking.span.group
+        since = self._segments(history.name, group)
+        later = since > history.installed[view]
+        messages = self._followers(place, group)[later]
+        told = self._told[lacking.span.process, group][lacking.low - 1 : lacking.high]
+        reached = np.maximum.accumulate(self._clocks[messages, sender])
+        first = np.searchsorted(reached, told - self._bases[sender] + 1)
+        most = int(np.count_nonzero(first < len(reached)))
+        if not most:
+            return 0, 0, True
+        own = messages[self._owner[messages] == sender].max(initial=-1)
+        at = int(since[later][first[0]])
+        has_parted = owing.have_parted(history, lacking.span.process, view, lacking.span.first, at)
+        return int(np.count_nonzero(told < own)), most, has_parted
+
+    def _followers(self, place: int, group: str) -> Ints:
+        """What a process delivers of a group, in order."""
+        key = self._names[place], group
+        if key not in self._delivered_in:
+            at, messages = self._delivered[place]
+            code = self._woven.groups.index(group)
+            self._delivered_in[key] = messages[self._woven.strand(key[0], self._group).groups[at] == code]
+        return self._delivered_in[key]
+
+    def _segments(self, process: str, group: str) -> Ints:
+        """For each delivery of a process in a group, the index of a row from which up to it the process installs no view of the
+        group and leaves none."""
+        if (process, group) not in self._since:
+            tapes = [
+                tape for part in self._evidence.slices for tape in part.tapes if tape.process == process and tape.group == group
+            ]
+            tapes.sort(key=lambda tape: tape.first)
+            parts = [np.full(np.count_nonzero(tape.codes), tape.first, np.int64) for tape in tapes]
+            self._since[process, group] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return self._since[process, group]
+
+    def _last_causes(self, place: int) -> tuple[Ints, Ints]:
+        """Where in its strand a process delivers each message, and where the last of the causes of that message; -1 if it
+        delivers none."""
+        if place not in self._last:
+            self._last[place] = self._find_last_causes(place)
+        return self._last[place]
+
+    def _find_last_causes(self, place: int) -> tuple[Ints, Ints]:
+        at, messages = self._delivered[place]
+        where = np.full(self._size, -1, np.int64)
+        where[messages] = at
+        owners = self._owner[messages]
+        columns = np.unique(owners)
+        parts: list[Ints] = []
+        for column in columns.tolist():
+            own = np.maximum.accumulate(where[self._bases[column] : self._bases[column + 1]])
+            parts += [np.array([-1]), own]
+        reached = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        """Per sender and number: where the last of so many of its messages is delivered."""
+        offsets = np.cumsum([0, *(self._counts[column] + 1 for column in columns.tolist())])[:-1]
+        own_column = np.searchsorted(columns, owners)
+        last = np.empty(len(at), np.int64)
+        step = max(1, _AT_ONCE // max(1, len(columns)))
+        for first in range(0, len(at), step):
+            part = slice(first, first + step)
+            known = self._clocks[messages[part, None], columns] + offsets
+            known[np.arange(len(known)), own_column[part]] -= 1
+            last[part] = reached[known].max(axis=1)
+        return at, last
+
+    def waited_for_a_cause(self) -> int:
+        """How many ``block`` rows there are about messages that were sent; Doubtful unless each of these messages has a cause
+        that is delivered later, and is delivered in the same moment as the last."""
+        cases = 0
+        for place, history in enumerate(self._run.all):
+            if not history.blocks:
+                continue
+            stops = self._woven.stops(history.name)
+            at, last = self._last_causes(place)
+            number_of = np.full(self._size, -1, np.int64)
+            number_of[self._delivered[place][1]] = np.arange(len(at))
+            moments = np.cumsum(self._woven.moved(history.name))
+            for block in history.blocks:
+                group, sender, number = block.message
+                told = self._told.get((sender, group), ())
+                if not 1 <= number <= len(told):
+                    continue
+                cases += 1
+                delivery = number_of[told[number - 1]]
+                if delivery < 0 or not stops[block.index] <= last[delivery] < at[delivery]:
+                    raise Doubtful
+                if moments[last[delivery]] != moments[at[delivery]]:
+                    raise Doubtful
+        return cases

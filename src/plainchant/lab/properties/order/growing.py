@@ -1,0 +1,193 @@
+"""In which order messages are delivered: fifo, identical, and the order of uniform and total, on a trace that grows.
+
+**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is
+known. When the second of them is told to have delivered a message, that is the latest one at that process. So the orders agree
+exactly if it is the latest one at the other process, too, among the messages that they have in common; it is enough to
+remember, for each pair, how far their common messages reach at each of them.
+
+**A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then
+either it never delivers that one, or it does so later, and then out of order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ..growth.book import Condition, Message, say
+from ..growth.state import Delivery, History, Letter
+
+if TYPE_CHECKING:
+    from ..growing import Growing
+
+ROUNDS: Final = 2
+"""Ends of rounds after which everything that somebody can have known is read."""
+MOST_HOLES: Final = 10_000
+"""Holes that wait to be judged."""
+MOST_FOUND: Final = 8
+"""Later deliveries at which a hole is judged in one round."""
+SIGHT: Final = 10
+"""Rounds without a further message after which a hole that was not owed is let go."""
+GAP: Final = 5_000
+"""Of a gap, so many numbers are looked at from each end: who has just joined lacks everything before."""
+MOST_PAIRS: Final = 100_000
+
+
+@dataclasses.dataclass(slots=True)
+class _Reach:
+    """How far the common messages of two processes reach, at each of them: index and message."""
+
+    first: tuple[int, Message]
+    second: tuple[int, Message]
+
+
+class Orders:
+    """identical and uniform, group by group, and total, across groups."""
+
+    def __init__(self) -> None:
+        self._reaches: dict[tuple[str, str, str | None], _Reach] = {}
+
+    def delivered(self, run: Growing, history: History, letter: Letter, delivery: Delivery) -> None:
+        for other, theirs in letter.delivered.items():
+            if other != history.name:
+                for group in (letter.message[0], None):
+                    self._common(run, group, (history.name, delivery), (other, theirs), letter.message)
+
+    def _common(
+        self, run: Growing, group: str | None, one: tuple[str, Delivery], other: tuple[str, Delivery], message: Message
+    ) -> None:
+        """Both have delivered the message, the first of the two last."""
+        if one[0] > other[0]:
+            one, other = other, one
+        mine, theirs = (one[1].index, message), (other[1].index, message)
+        key = (one[0], other[0], group)
+        reach = self._reaches.get(key)
+        if reach is None:
+            if len(self._reaches) < MOST_PAIRS:
+                self._reaches[key] = _Reach(mine, theirs)
+            else:
+                run.late += 1
+            return
+        run.book.case("total" if group is None else "identical")
+        if group is not None:
+            run.book.case("uniform")
+        if (mine > reach.first) != (theirs > reach.second):
+            self._differ(run, group, one, other, message, reach)
+        reach.first, reach.second = max(reach.first, mine), max(reach.second, theirs)
+
+    def _differ(
+        self,
+        run: Growing,
+        group: str | None,
+        one: tuple[str, Delivery],
+        other: tuple[str, Delivery],
+        message: Message,
+        reach: _Reach,
+    ) -> None:
+        ahead = one if one[1].index < reach.first[0] else other
+        behind = other if ahead is one else one
+        before = reach.first if ahead is one else reach.second
+        latest = before[1]
+        sentence = f"{ahead[0]} delivers {say(message)} before {say(latest)}, {behind[0]} the other way round"
+        events = [(ahead[0], ahead[1].index), (ahead[0], before[0]), (behind[0], behind[1].index)]
+        time = max(one[1].time, other[1].time)
+        if group is None:
+            run.book.violation("total", sentence, time, events, messages=[message, latest])
+            return
+        crashes = [Condition("crash", one[0]), Condition("crash", other[0])]
+        run.book.violation("identical", sentence, time, events, messages=[message, latest], unless=crashes)
+        run.book.violation("uniform", sentence, time, events, messages=[message, latest])
+
+
+@dataclasses.dataclass(slots=True)
+class _Hole:
+    """A process delivered a message of a sender and not those from ``low`` to ``high``."""
+
+    process: str
+    group: str
+    sender: str
+    low: int
+    high: int
+    round: int
+    found: list[tuple[int, int, int]]
+    """Later messages that it delivered: number, index, time. Each may be the first since which the missing one is owed."""
+
+
+class Fifo:
+    """Messages of a sender are delivered in the order in which it sent them, without holes that are owed."""
+
+    def __init__(self) -> None:
+        self._holes: dict[tuple[str, str, str], list[_Hole]] = {}
+        """By process, group and sender: those that wait to be judged, and those that were not owed when they were."""
+        self._count = 0
+
+    def delivered(self, run: Growing, history: History, message: Message, index: int, time: int, highest: int) -> None:
+        """A first delivery; ``highest`` is the highest number of that sender that was delivered before."""
+        group, sender, seq = message
+        last = history.last.get((group, sender))
+        if last is not None:
+            run.book.case("fifo")
+            if last[0] > seq:
+                before = (group, sender, last[0])
+                sentence = f"{history.name} delivers {say(message)} only after {say(before)}"
+                events = [(history.name, last[1]), (history.name, index)]
+                run.book.violation("fifo", sentence, time, events, messages=[message, before])
+        history.last[group, sender] = (seq, index)
+        for hole in self._holes.get((history.name, group, sender), ()):
+            if seq > hole.high and len(hole.found) < MOST_FOUND:
+                hole.found.append((seq, index, time))
+                hole.round = run.round
+        if seq > highest + 1:
+            low, high = highest + 1, seq - 1
+            ends = [(low, high)] if high - low < 2 * GAP else [(low, low + GAP), (high - GAP, high)]
+            for first, final in ends:
+                self._add(run, _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)]))
+
+    def _add(self, run: Growing, hole: _Hole) -> None:
+        if self._count >= MOST_HOLES:
+            run.late += 1
+            return
+        self._count += 1
+        self._holes.setdefault((hole.process, hole.group, hole.sender), []).append(hole)
+
+    def tick(self, run: Growing, *, over: bool = False) -> None:
+        """Judges what has waited long enough; what is not owed by then may become so, until it is out of sight."""
+        for key, holes in list(self._holes.items()):
+            kept = [hole for hole in holes if self._waits(run, hole, over)]
+            self._count -= len(holes) - len(kept)
+            if kept:
+                self._holes[key] = kept
+            else:
+                del self._holes[key]
+
+    def _waits(self, run: Growing, hole: _Hole, over: bool) -> bool:
+        """Whether a hole is still to be judged, now that another round is over."""
+        if not over and run.round - hole.round < ROUNDS:
+            return True
+        if hole.found:
+            return not self._judge(run, hole)
+        return run.round - hole.round < SIGHT
+
+    def _judge(self, run: Growing, hole: _Hole) -> bool:
+        """Whether nothing of it is left to be judged."""
+        history = run.histories[hole.process]
+        left = False
+        for seq in range(hole.low, hole.high + 1):
+            letter = run.letters.get((hole.group, hole.sender, seq))
+            if letter is None or letter.sent is None or hole.process in letter.delivered:
+                continue
+            owed = next((found for found in hole.found if run.owes(history, letter, found[1])), None)
+            if owed is None:
+                left = True
+                continue
+            missing, found = letter.message, (hole.group, hole.sender, owed[0])
+            sentence = f"{hole.process} delivers {say(found)} without {say(missing)}, which it owes"
+            events = [(hole.process, owed[1]), (hole.sender, letter.sent.index)]
+            unless = [Condition("timing", hole.process)]
+            run.book.violation("fifo", sentence, owed[2], events, messages=[missing, found], unless=unless)
+        hole.found.clear()
+        return not left
+
+    @property
+    def waiting(self) -> int:
+        return sum(bool(hole.found) for holes in self._holes.values() for hole in holes)

@@ -1,0 +1,1 @@
+"""Times: deadline and bounded."""

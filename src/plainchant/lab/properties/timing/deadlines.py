@@ -1,0 +1,161 @@
+"""Whether deliveries were in time: what ``deadline`` asks of the rows themselves.
+
+A deadline stands in the ``send`` row, and the deliveries it is for stand in other histories: certificates cannot hold all
+these times. They prove all but the times, and say what is left (:class:`Untimed`). That is settled by one pass over the rows
+about the senders concerned: in the task that has them, or, for a run that is spread over many, by Spark, which brings the
+rows about a message together. Where something is late, or might be, the exact search decides (see ``proof``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..certificates.columns import Coded, Ints, Mask, integers
+from .reference import Moment
+
+COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")
+"""What is read of the rows."""
+
+BLOCK: Final = 4_096
+"""Messages of a sender that Spark keeps together."""
+
+
+class Lacking(NamedTuple):
+    """Messages that a process does not deliver though it installed the view in which they were sent. It is excused for those
+    whose deadline comes after its last row, and for those whose deadline comes when it had left, or dropped the sender."""
+
+    group: str
+    sender: str
+    low: int
+    high: int
+    ended: Moment
+    freed: tuple[Moment, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Untimed:
+    """What is left to be seen before ``deadline`` can be said to hold in a run."""
+
+    senders: tuple[tuple[str, str], ...]
+    """(group, sender): those who send with deadlines and do not crash."""
+    lacking: tuple[Lacking, ...]
+    cases: int
+    """Cases that have been counted."""
+    events: int = 0
+    """Rows of the run."""
+    is_held: bool = False
+    """Whether the property is told of though it has no case."""
+
+
+class Timed(NamedTuple):
+    """What some rows say: deliveries that their sender's deadline is for, and whether all was in time for certain."""
+
+    cases: int
+    in_time: bool
+
+
+def timed(rows: pa.Table, untimed: Untimed) -> Timed:
+    """Looks at rows of one run that hold, of each message that they have a ``send`` of, every delivery."""
+    rows = about(rows, untimed)
+    group, sender, kind = (Coded(rows.column(name)) for name in ("group", "sender", "kind"))
+    seq, time = integers(rows.column("seq"))[0], integers(rows.column("time"))[0]
+    true_time, has_true = _there(rows, "true_time")
+    due, has_due = _there(rows, "deadline")
+    is_send = _is(kind, "send")
+    cases, in_time = 0, True
+    for name in untimed.senders:
+        mine = _is(group, name[0]) & _is(sender, name[1])
+        sends = np.flatnonzero(mine & is_send & has_due)
+        sends = sends[np.argsort(seq[sends], kind="stable")]
+        if not len(sends):
+            continue
+        delivers = np.flatnonzero(mine & ~is_send & ~has_due)
+        places = np.searchsorted(seq[sends], seq[delivers])
+        found = places < len(sends)
+        found[found] = seq[sends[places[found]]] == seq[delivers[found]]
+        delivers, sent = delivers[found], sends[places[found]]
+        both = has_true[delivers] & has_true[sent]
+        late = np.where(both, true_time[delivers] - true_time[sent], time[delivers] - time[sent]) > due[sent] - time[sent]
+        cases += len(delivers)
+        in_time = in_time and not late.any()
+        moments = _Dues(seq[sends], due[sends], time[sends], true_time[sends], has_true[sends])
+        in_time = in_time and all(moments.excuse(lacks) for lacks in untimed.lacking if (lacks.group, lacks.sender) == name)
+    return Timed(cases, in_time)
+
+
+def about(rows: pa.Table, untimed: Untimed) -> pa.Table:
+    """The rows that may tell: sends and deliveries of messages of the senders concerned."""
+    senders = pa.array(sorted({sender for _, sender in untimed.senders}), pa.string())
+    kept = pc.is_in(_plain(rows.column("kind")), pa.array(["send", "deliver"]))
+    kept = pc.and_(kept, pc.is_in(_plain(rows.column("sender")), senders))
+    return rows.filter(kept).select(list(COLUMNS))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _is(coded: Coded, name: str) -> Mask:
+    code = coded.values.index(name) if name in coded.values else len(coded.values)
+    return np.asarray(coded.codes == code)
+
+
+def _there(rows: pa.Table, name: str) -> tuple[Ints, Mask]:
+    values, there = integers(rows.column(name))
+    return values, np.ones(len(values), np.bool_) if there is None else there
+
+
+class _Dues(NamedTuple):
+    """The deadlines of some messages of a sender, by number."""
+
+    seq: Ints
+    due: Ints
+    time: Ints
+    true_time: Ints
+    has_true: Mask
+
+    def excuse(self, lacks: Lacking) -> bool:
+        """Whether none of these messages can have been owed when its deadline came."""
+        here = slice(*np.searchsorted(self.seq, [lacks.low, lacks.high + 1]).tolist())
+        by_true = self.has_true[here] & (lacks.ended[0] is not None)
+        due = np.where(by_true, self.true_time[here] + self.due[here] - self.time[here], self.due[here])
+        excused = _at(lacks.ended, by_true) < due
+        for moment in lacks.freed:
+            known = ~by_true if moment[0] is None else np.ones(len(due), np.bool_)
+            excused |= known & (_at(moment, by_true) <= due)
+        return bool(excused.all())
+
+
+def _at(moment: Moment, by_true: Mask) -> Ints:
+    return np.where(by_true, moment[0] if moment[0] is not None else 0, moment[1])
+
+
+def blocks(rows: pa.Table, run: str, untimed: Untimed) -> Iterator[pa.RecordBatch]:
+    """The rows that may tell, as Spark shuffles them: rows about a message have the same ``run``, ``group``, ``sender`` and
+    ``block``."""
+    told = about(rows, untimed)
+    if told.num_rows:
+        block = pc.divide(told.column("seq"), BLOCK)
+        names = pa.array([run] * told.num_rows)
+        yield from told.append_column("block", block).append_column("run", names).cast(BLOCKS).to_batches()
+
+
+BLOCKS: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("group", pa.string()),
+        ("sender", pa.string()),
+        ("seq", pa.int64()),
+        ("deadline", pa.int64()),
+        ("time", pa.int64()),
+        ("true_time", pa.int64()),
+        ("block", pa.int64()),
+        ("run", pa.string()),
+    ]
+)

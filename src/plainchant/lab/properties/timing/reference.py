@@ -1,0 +1,264 @@
+"""Times: deadline and bounded."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from ....core.model import GroupId
+from ..facts import Event, History, Message, Place, Run
+from ..report import Report, say
+
+
+def deadline(report: Report) -> None:
+    """At every destination whose history does not end before the deadline, and if the sender did not crash, the
+    message is delivered by then.
+
+    Destinations are the processes that deliver the message, and those that owe it when the deadline comes. A
+    ``deliver`` row with a deadline is judged on its own clock. Otherwise the deadline of the ``send`` row is carried
+    over to the other process by the global clock, or, where there is none, taken as it is, as if clocks were
+    synchronised."""
+    for message in sorted(report.run.sends):
+        sender = report.run.histories[message[1]]
+        if sender.crashed:
+            continue
+        for q in report.run.all:
+            delivery = q.first.get(message)
+            if delivery is not None:
+                _in_time(report, q, delivery)
+            else:
+                _may_still_come(report, q, message)
+
+
+def _in_time(report: Report, q: History, delivery: Event) -> None:
+    columns = report.run.columns
+    own = columns.deadline[delivery.row]
+    due = own if own is not None else _due_at(report, delivery.message, delivery.row)
+    if due is None:
+        return
+    report.cases += 1
+    clock = columns.time if own is not None else _clock(report, delivery.message, delivery.row)
+    at = clock[delivery.row]
+    if at is not None and at > due:
+        report.violation(
+            f"{q.name} delivers {say(delivery.message)} {at - due} ns after its deadline",
+            events=[report.run.sends[delivery.message], delivery],
+            messages=[delivery.message],
+        )
+
+
+def _may_still_come(report: Report, q: History, message: Message) -> None:
+    last = q.last_row
+    due = _due_at(report, message, last)
+    if due is None:
+        return
+    clock = _clock(report, message, last)
+    ends = clock[last]
+    if ends is None or ends < due:
+        return
+    by_then = [index for index, row in q.rows.items() if (at := clock[row]) is not None and at <= due]
+    if by_then and report.owing.owes(q, message, by_then[-1]):
+        report.cases += 1
+        report.violation(
+            f"the deadline of {say(message)} passes and {q.name}, which owes it, does not deliver it",
+            events=[report.run.sends[message], (q.name, q.last_index)],
+            messages=[message],
+        )
+
+
+def _clock(report: Report, message: Message, row: int) -> list[int] | list[int | None]:
+    """The clock on which a row of another process can be held against the ``send``'s deadline."""
+    columns = report.run.columns
+    send = report.run.sends[message]
+    if columns.true_time[send.row] is None or columns.true_time[row] is None:
+        return columns.time
+    return columns.true_time
+
+
+def _due_at(report: Report, message: Message, row: int) -> int | None:
+    """The deadline in the ``send`` row, on the clock that :func:`_clock` chooses."""
+    columns = report.run.columns
+    send = report.run.sends[message]
+    due = columns.deadline[send.row]
+    if due is None:
+        return None
+    start = columns.true_time[send.row]
+    if start is None or columns.true_time[row] is None:
+        return due
+    return start + due - columns.time[send.row]
+
+
+Moment: TypeAlias = tuple[int | None, int]
+"""When a row was written: by the global clock, where there is one, and by the process's own."""
+
+NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock", "size"})
+"""Bounds that say what they bound, or what the others are bounds for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a run states that nothing takes longer than, in ns; None: it does not speak of it."""
+
+    send: int | None
+    deliver: int | None
+    rotation: int | None
+    detection: int | None
+    size: int | None
+    """Sends and deliveries of messages with more bytes are not bounded."""
+
+
+def bounds_of(run: Run) -> Bounds:
+    """The bounds that a run states and that can be examined."""
+    return bounds_stated(run.bounds)
+
+
+def bounds_stated(bounds: Mapping[str, int]) -> Bounds:
+    """The same, from what ``start`` rows say."""
+    single = next(iter(bounds.values())) if len(bounds) == 1 and not bounds.keys() & NAMED else None
+    return Bounds(
+        bounds.get("send", single),
+        bounds.get("deliver", bounds.get("delivery", single)),
+        bounds.get("rotation"),
+        bounds.get("detection"),
+        bounds.get("size"),
+    )
+
+
+def bounded(report: Report) -> None:
+    """No send (``took_ns`` in its ``detail``, or in that of its ``sent`` row), no delivery (``true_time - sent``), no rotation of
+    the token and no detection of a crash takes longer than the run's stated bound.
+
+    ``bounds`` in ``start`` rows names it ``send``, ``deliver`` (or ``delivery``), ``rotation`` and ``detection``; a run that
+    states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
+
+    Sends of a process with a timing fault are no cases, nor are deliveries by one or of a message of one: bounds are kept by who
+    keeps time itself. ``size`` in ``bounds`` (bytes) leaves out sends and deliveries of larger messages.
+
+    A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
+    leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
+    :func:`detections`."""
+    bounds = bounds_of(report.run)
+    untimely = report.run.untimely
+    for history in report.run.all:
+        if bounds.send is not None and history.name not in untimely:
+            for send in (*history.sends, *history.completed):
+                if _is_too_large(report, report.run.sends.get(send.message), bounds.size):
+                    continue
+                _within(report, send, report.run.columns.detail(send.row).get("took_ns"), bounds.send, "sends")
+        if bounds.deliver is not None and history.name not in untimely:
+            for delivery in history.first.values():
+                if delivery.message[1] in untimely or _is_too_large(report, delivery, bounds.size):
+                    continue
+                ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
+                took = None if ended is None or began is None else ended - began
+                _within(report, delivery, took, bounds.deliver, "delivers")
+        if bounds.rotation is not None:
+            _rotations(report, history, bounds.rotation)
+    if bounds.detection is not None:
+        for detection in detections(report.run, bounds.detection):
+            report.cases += 1
+            if detection.is_late:
+                report.violation(detection.sentence, events=detection.events, group=detection.group)
+
+
+def _is_too_large(report: Report, event: Event | None, most: int | None) -> bool:
+    size = report.run.columns.size[event.row] if event is not None else None
+    return most is not None and size is not None and size > most
+
+
+def _within(report: Report, event: Event, took: int | None, bound: int, does: str) -> None:
+    if took is None:
+        return
+    report.cases += 1
+    if took > bound:
+        report.violation(
+            f"{event.process} {does} {say(event.message)} in {took} ns; the bound is {bound} ns",
+            events=[event],
+            messages=[event.message],
+        )
+
+
+def _rotations(report: Report, history: History, bound: int) -> None:
+    columns = report.run.columns
+    for group, turns in history.turns.items():
+        for one, other in pairwise(turns):
+            if history.is_broken(group, one, other):
+                continue
+            rows = (history.rows[one], history.rows[other])
+            began, ended = ((columns.true_time[row], columns.time[row]) for row in rows)
+            took = between(began, ended)
+            report.cases += 1
+            if took > bound:
+                report.violation(
+                    f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns",
+                    events=[(history.name, one), (history.name, other)],
+                    group=group,
+                )
+
+
+def between(one: Moment, other: Moment) -> int:
+    """The time from one row of a process to another: by the global clock, or by its own where one of them lacks that."""
+    if one[0] is None or other[0] is None:
+        return other[1] - one[1]
+    return other[0] - one[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Detection:
+    """A process crashed, and another that had it in its view installed one without it, or had the time to."""
+
+    group: GroupId
+    events: tuple[Place, Place]
+    """The crash, and the view without it; where there is none, the last row of the one that should have installed it."""
+    is_late: bool
+    sentence: str
+
+
+def detections(run: Run, bound: int) -> Iterator[Detection]:
+    """How long each process correct in g has a crashed one in its view: from the ``crash`` row on, or, if it installs a view
+    that names the crashed one after that, from there on, until the first view without it.
+
+    It is looked at on the global clock only. Who never installs such a view is late if its history goes on for longer than
+    the bound; else nothing is known of it. Whoever left g before it crashed is none that g has to detect."""
+    true_time = run.columns.true_time
+    for crashed in run.all:
+        if not crashed.crashed or crashed.cut:
+            continue
+        since = true_time[crashed.last_row]
+        if since is None:
+            continue
+        for group in run.groups:
+            if group in crashed.left and not crashed.is_member_last(group):
+                continue
+            for q in run.correct_in(group):
+                found = _detection(run, crashed, since, group, q, bound)
+                if found is not None:
+                    yield found
+
+
+def _detection(run: Run, crashed: History, since: int, group: GroupId, q: History, bound: int) -> Detection | None:
+    begins: int | None = None
+    for installed in q.views.get(group, ()):
+        at = run.columns.true_time[installed.row]
+        if at is None:
+            return None
+        if crashed.name in installed.view.members:
+            begins = max(since, at) if begins is None else begins
+        elif begins is not None and at > since:
+            return _detected(crashed, group, q, installed.index, at - begins, bound)
+        else:
+            begins = None
+    ends = run.columns.true_time[q.last_row]
+    if begins is None or ends is None or ends - begins <= bound:
+        return None
+    said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {ends - begins} ns and to its end"
+    return Detection(
+        group, ((crashed.name, crashed.last_index), (q.name, q.last_index)), True, f"{said}; the bound is {bound} ns"
+    )
+
+
+def _detected(crashed: History, group: GroupId, q: History, index: int, took: int, bound: int) -> Detection:
+    said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {took} ns; the bound is {bound} ns"
+    return Detection(group, ((crashed.name, crashed.last_index), (q.name, index)), took > bound, said)

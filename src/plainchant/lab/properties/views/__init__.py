@@ -1,0 +1,1 @@
+"""Views: view-order, view-atomicity, view-exclusion, convergence, sender-in-view, same-view, disjoint-views."""

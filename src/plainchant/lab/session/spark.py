@@ -1,0 +1,433 @@
+"""Spark sessions: on this machine by default, on a cluster by ``master``, on a Connect server by ``remote``.
+
+``session`` starts what is needed and ends all of it: after the block no JVM, no worker and no file is left. If the process
+already has a session, it is used and left alone. A local session listens on the loopback interface only, has its files in
+one scratch directory, and says nothing on standard error (see ``jvm``).
+
+The package's own code reaches the executors by itself: workers on this machine run our interpreter; those of a cluster or a
+Connect server get the package as a zip, which goes before whatever is installed there, so that driver and tasks are always
+of the same version. What the package *requires* (NumPy, PyArrow, msgspec) must be installed there.
+
+What can be known to fail is looked at before Spark gets to wait for it: a master or server that does not answer is refused
+within seconds, and a cluster proves with one small job that it has an executor with a Python that can run ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from ..errors import LabError
+from .code import write_package
+from .failures import explain_failure, failures_as_sentences
+from .java import find_java
+from .jvm import (
+    START_WITHIN,
+    Jvm,
+    changed_environment,
+    end,
+    given_up_after,
+    launch,
+    quiet_accumulators,
+    unchanged_process,
+    why_not_started,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["explain_failure", "failures_as_sentences", "session", "slots"]
+
+REACH_WITHIN: Final = 10
+"""Seconds for a master or a Connect server to answer at all."""
+
+EXECUTOR_WITHIN: Final = 120
+"""Seconds for a cluster to run a first small job: it may have to start machines."""
+
+_RETRIES: Final = 8
+"""With pauses that grow to 5 s, half a minute in all."""
+
+WAIT: Final = "PLAINCHANT_SPARK_WAIT"
+"""The environment variable for another number of seconds, where a cluster takes longer."""
+
+_SHUFFLE_PARTITIONS: Final = 8
+"""At least so many: measured as good for 10 to 50 million events; adaptive execution merges small ones."""
+
+_SERIAL_UP_TO: Final = 4
+"""With so few cores the serial collector starts faster and keeps less memory."""
+
+_ALWAYS: Final = {
+    "spark.app.name": "plainchant",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    "spark.log.structuredLogging.enabled": "false",
+}
+_NOT_INHERITED: Final = (
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_API_MODE",
+    "SPARK_CONNECT_MODE",
+    "SPARK_REMOTE",
+)
+"""Variables that would give another session than the one that was asked for."""
+
+_MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+")
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def session(
+    master: str | None = None,
+    remote: str | None = None,
+    *,
+    memory: str | None = None,
+    shuffle_partitions: int | None = None,
+    quick: bool = False,
+) -> Iterator[SparkSession]:
+    """A Spark session for the duration of the block: ``with session() as spark: ...``.
+
+    ``master`` is as Spark writes it (``local[*]``, ``spark://host:7077``, ``yarn``, ``k8s://...``), ``remote`` a Connect server
+    (``sc://host:15002``; the environment variable ``SPARK_REMOTE`` if neither is given). ``memory`` is that of the driver,
+    which on one machine is all of Spark's; ``quick`` is for small inputs and tests, where compiling Java code well does not pay.
+    """
+    if master is not None and remote is not None:
+        raise LabError("a session has a master or a Connect server, not both: leave one of them out")
+    if importlib.util.find_spec("pyspark") is None:
+        raise LabError("the laboratory needs Spark, which is not installed: pip install 'plainchant[lab]'")
+    remote = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
+    active = _active()
+    if active is not None:
+        yield active
+        return
+    with tempfile.TemporaryDirectory(prefix="plainchant-", ignore_cleanup_errors=True) as scratch, unchanged_process():
+        if remote:
+            with _connected(remote, Path(scratch)) as spark:
+                _set_partitions(spark, shuffle_partitions)
+                yield spark
+        else:
+            with _started(master or "local[*]", Path(scratch), memory, quick) as spark:
+                _set_partitions(spark, shuffle_partitions)
+                yield spark
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks run at the same time."""
+    local = _local_slots(spark.conf.get("spark.master", "") or "")
+    if local is not None and _is_classic(spark):
+        return local
+    # What Spark splits a range into by default is its number of slots, on a cluster and behind a Connect server alike.
+    from pyspark.sql import functions as F
+
+    parts = spark.range(1_000_000).select(F.spark_partition_id().alias("part")).distinct().count()
+    return max(1, parts)
+
+
+def _active() -> SparkSession | None:
+    """The session that this process already has, if it has one that lives."""
+    from pyspark.sql import SparkSession
+
+    if "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        from pyspark.sql.connect.session import SparkSession as Remote
+
+        connected: Any = Remote.getActiveSession()
+        return connected if connected is not None and not connected.is_stopped else None
+    classic = SparkSession._instantiatedSession
+    return classic if classic is not None and classic._sc._jsc is not None else None
+
+
+def _is_classic(spark: SparkSession) -> bool:
+    return "connect" not in type(spark).__module__
+
+
+def _set_partitions(spark: SparkSession, wanted: int | None) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", str(wanted or max(_SHUFFLE_PARTITIONS, 2 * slots(spark))))
+
+
+# --- a session of our own -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Iterator[SparkSession]:
+    """A classic session: a JVM of ours, whose tasks run in it or on the cluster that ``master`` names."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    cores = _local_slots(master)
+    _check_master(master)
+    java = find_java(scratch)
+    settings = {**_ALWAYS, "spark.master": master, "spark.driver.memory": _driver_memory(memory)}
+    settings.update(_local_settings(scratch) if cores is not None else _cluster_settings(scratch, quick))
+    with changed_environment(_environment(master, str(java.home))):
+        jvm = launch(settings, _java_options(quick), java, scratch)
+        owner, failed = os.getpid(), True
+        try:
+            with given_up_after(jvm, START_WITHIN) as too_late:
+                try:
+                    context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=jvm.gateway)
+                    quiet_accumulators(context)
+                    spark = SparkSession(context, options=settings)
+                except Exception as error:
+                    if too_late.is_set():
+                        raise LabError(f"{master} gave no session within {START_WITHIN} s: see that it runs") from error
+                    raise _why_not_started_on(jvm, master, settings, error) from error
+            if cores is None:
+                _prove(spark, f"the cluster {master}")
+            yield spark
+            failed = False
+        finally:
+            if os.getpid() == owner:  # not in a process that was forked inside the block: it shares the JVM
+                try:
+                    end(jvm, local=cores is not None, failed=failed)
+                finally:
+                    _forget_classic()  # after the JVM, for whose updates the server for accumulators waits up to a second
+
+
+def _why_not_started_on(jvm: Jvm, master: str, settings: dict[str, str], error: Exception) -> LabError:
+    """The sentence for a JVM that came up without a session."""
+    text = str(error)
+    if _local_slots(master) is None and re.search(r"ConnectException|Connection refused|UnknownHost|No route to host", text):
+        return LabError(f"{master} cannot be reached: see that it runs there, and that nothing is in between")
+    with jvm.log.open("a") as log:
+        log.write(text)
+    return why_not_started(jvm.log, settings)
+
+
+def _forget_classic() -> None:
+    """Takes the session out of the process's state, as ``stop`` would, but without calls into a JVM that may not answer."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context: Any = SparkContext._active_spark_context
+    if context is not None:
+        server = getattr(context, "_accumulatorServer", None)
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        context._accumulatorServer = None
+        context._jsc = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    classic: Any = SparkSession
+    classic._instantiatedSession = None
+    classic._activeSession = None
+
+
+@contextlib.contextmanager
+def _connected(remote: str, scratch: Path) -> Iterator[SparkSession]:
+    """A session on a Connect server."""
+    from pyspark.sql import SparkSession
+
+    _check_server(remote)
+    owner = os.getpid()
+    with failures_as_sentences():
+        spark = SparkSession.builder.remote(remote).getOrCreate()
+    try:
+        with failures_as_sentences():
+            _retry(spark, times=_RETRIES)
+            spark.addArtifacts(str(write_package(scratch)), pyfile=True)
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        _prove(spark, f"the Connect server {remote}")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the exception that follows says it
+            yield spark
+    finally:
+        if os.getpid() == owner:
+            with contextlib.suppress(Exception):  # a server that is gone has ended the session by itself
+                _retry(spark, times=1)
+                spark.stop()
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+
+def _retry(spark: SparkSession, *, times: int) -> None:
+    """How often the client tries again a server that does not answer; by itself it would for ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=times, max_backoff=5_000)])
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def _local_slots(master: str) -> int | None:
+    """The number of slots of a master on this machine, ``None`` for other masters."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
+    if found is None:
+        return None
+    if found[1] == "*":
+        return os.cpu_count() or 1
+    return int(found[1] or 1)
+
+
+def _java_options(quick: bool) -> list[str]:
+    serial = ["-XX:+UseSerialGC"] if (os.cpu_count() or 1) <= _SERIAL_UP_TO else []
+    return [*serial, *(["-XX:TieredStopAtLevel=1"] if quick else [])]
+
+
+def _local_settings(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+
+
+def _cluster_settings(scratch: Path, quick: bool) -> dict[str, str]:
+    code = {"spark.submit.pyFiles": str(write_package(scratch))}
+    return {**code, "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if quick else code
+
+
+def _environment(master: str, java_home: str) -> dict[str, str]:
+    """The variables that the JVM is started with; an empty value takes one away."""
+    import pyspark
+
+    ours = str(Path(pyspark.__file__).parent)
+    given = os.environ.get("SPARK_HOME")
+    environment = {
+        "JAVA_HOME": java_home,
+        "SPARK_HOME": ours,  # another Spark's jars would not fit this PySpark
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        **dict.fromkeys(_NOT_INHERITED, ""),
+    }
+    if _local_slots(master) is not None:
+        environment["PYSPARK_PYTHON"] = sys.executable
+        environment["SPARK_LOCAL_IP"] = _LOOPBACK
+    elif given and given != ours and "SPARK_CONF_DIR" not in os.environ and Path(given, "conf").is_dir():
+        environment["SPARK_CONF_DIR"] = str(Path(given, "conf"))  # how that cluster is reached is said there
+    if any(host in ("127.0.0.1", "localhost") for host, _ in _standalone(master)):
+        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or _LOOPBACK
+    return environment
+
+
+def _driver_memory(wanted: str | None) -> str:
+    """What was asked for if the machine has it; else an eighth of the machine's: Python workers need theirs too."""
+    total = _machine_memory()
+    if wanted is None:
+        return f"{min(max(total // 8 // 2**20, 1024), 4096)}m"
+    found = re.fullmatch(r"([1-9]\d{0,6})([kmgt])", wanted.lower())
+    if found is None:
+        raise LabError(f"{wanted!r} is no memory size: write it as 4g or 1500m")
+    # Java would start with it all the same, and be killed when it comes to use it.
+    if int(found[1]) * 1024 ** (1 + "kmgt".index(found[2])) > total:
+        raise LabError(f"{wanted} is more than the {total / 2**30:.1f} GB of memory here: give Spark less with --memory")
+    return wanted
+
+
+def _machine_memory() -> int:
+    """The memory of the machine, or what a container may use of it."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no control group, or one without a limit
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total
+
+
+# --- what is looked at before Spark waits for it --------------------------------------------------------------------
+
+
+def _standalone(master: str) -> list[tuple[str, int]]:
+    """Hosts and ports of a standalone cluster's masters."""
+    if not master.startswith("spark://"):
+        return []
+    found = []
+    for each in master.removeprefix("spark://").split(","):
+        host, _, port = each.rpartition(":")
+        if not host or not port.isdecimal():
+            raise LabError(f"{master!r} is no master of Spark's: write it as spark://host:7077")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def _check_master(master: str) -> None:
+    if not _MASTER.fullmatch(master):
+        raise LabError(f"{master!r} is no master of Spark's: say local[*], spark://host:7077, yarn or k8s://https://host:port")
+    if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+        raise LabError("the master yarn needs Hadoop's configuration: set HADOOP_CONF_DIR to its directory")
+    masters = _standalone(master)
+    if masters:
+        _reach(masters, master, "see that Spark's master runs there")
+
+
+def _check_server(remote: str) -> None:
+    parts = urlsplit(remote)
+    try:
+        host, port = parts.hostname, parts.port or 15002
+    except ValueError:
+        host, port = None, 0
+    if parts.scheme != "sc" or not host:
+        raise LabError(f"{remote!r} is no Spark Connect server: write it as sc://host:15002")
+    if not any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+        _reach([(host, port)], remote, "see that the Spark Connect server runs there")
+    _reach_service(remote)
+
+
+def _reach(places: Iterable[tuple[str, int]], url: str, advice: str) -> None:
+    """Refuses a place where nothing listens, which Spark would try again and again."""
+    reason = ""
+    for host, port in places:
+        try:
+            with socket.create_connection((host, port), timeout=REACH_WITHIN):
+                return
+        except TimeoutError:
+            reason = f"no answer within {REACH_WITHIN} s"
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise LabError(f"{url} cannot be reached ({reason}): {advice}, and that nothing is in between")
+
+
+def _reach_service(remote: str) -> None:
+    """Refuses a server that listens but does not speak gRPC, for which the client would wait for minutes."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    grpc: Any = importlib.import_module("grpc")  # it comes without type information
+    with contextlib.closing(DefaultChannelBuilder(remote).toChannel()) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=REACH_WITHIN)
+        except grpc.FutureTimeoutError:
+            raise LabError(f"what listens at {remote} does not answer as a Spark Connect server: check host and port") from None
+
+
+def _prove(spark: SparkSession, where: str) -> None:
+    """Runs one small job in Python on the cluster, so that what is wrong there is said at once."""
+    seconds = float(os.environ.get(WAIT) or EXECUTOR_WITHIN)
+    outcome: list[Exception | None] = []
+
+    def run() -> None:
+        try:
+            spark.range(0, 1, 1, 1).mapInArrow(_import_ours, "id long").collect()
+            outcome.append(None)
+        except Exception as error:
+            outcome.append(error)
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    worker.join(seconds)
+    if not outcome:
+        raise LabError(
+            f"{where} ran nothing for {seconds:.0f} s: see that it has workers with free cores and memory, "
+            f"or set {WAIT} to more seconds"
+        )
+    if outcome[0] is not None:
+        raise explain_failure(outcome[0]) or outcome[0]
+
+
+def _import_ours(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    importlib.import_module("plainchant.lab.verify.check")
+    yield from batches

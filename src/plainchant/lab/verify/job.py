@@ -1,0 +1,472 @@
+"""Verification of traces of any size on Spark.
+
+Theory of operation
+-------------------
+One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``certificates``), settle the runs
+that are whole there (``check``), and pass on the certificates of runs that may go on elsewhere. If there are such, one
+shuffle brings the certificates of a run together (about two bytes an event), and a second function over each partition
+settles those runs (``proof``). What comes to the driver is sums and violations.
+
+A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference verifier
+decides; only runs with a violation, or of a kind that the conditions do not cover, take that way.
+
+Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot
+open, and files whose rows stand in another order than their histories'. From there on it is the same.
+
+Everything between driver and tasks is Arrow tables of (key, kind, value); nothing needs more than a SparkSession, so it is
+the same on one machine, on a cluster, and behind Spark Connect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...core.model import TraceError
+from ...trace.reader import Part, conform
+from ...trace.schema import REQUIRED, Malformed, MalformedTrace
+from ...trace.validation import null_problems
+from ..properties import PROPERTIES, Outcome, Verification, Violation, known
+from ..properties.certificates.columns import STRINGS
+from ..properties.certificates.evidence import Messages
+from ..properties.certificates.unit import COLUMNS, Slice, Unit
+from ..properties.report import MOST_SHOWN
+from ..properties.timing import deadlines
+from ..properties.timing.deadlines import Timed, Untimed, timed
+from ..session import slots as slots_of
+from ..session.progress import watched
+from . import parts
+from .check import Found, judge_alone, look_closely, plus, proved, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOLD: Final = "key string, kind string, value binary"
+_TOLD: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
+
+_SAID: Final = "run string, group string, sender string, seq bigint, digest bigint"
+_SAID_SCHEMA: Final = pa.schema(
+    [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
+)
+
+_MOMENTS: Final = ", ".join(
+    f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in deadlines.BLOCKS
+)
+
+MOST_PROBLEMS: Final = 100
+"""So many things that are malformed are told; who mends those will see more."""
+MOST_WARNINGS: Final = 100
+
+_UNIT_ROWS: Final = 500_000
+"""Rows that come through Spark's reader are put together to units of this size."""
+_LEAST_UNIT: Final = 100_000
+_SORT_FROM: Final = 200_000
+"""A run out of order that is larger than this is worth sorting everything; a smaller one is sorted where it is read again."""
+_DESCRIBED: Final = 20_000
+"""If a task finds more violations than this, it describes one for each run and property; all are counted."""
+
+
+@dataclasses.dataclass(slots=True)
+class Sum:
+    """What many runs come to."""
+
+    outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
+    violations: list[tuple[tuple[Any, ...], Violation]] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    malformed: list[Malformed] = dataclasses.field(default_factory=list)
+
+    def add(self, found: Found | Sum) -> None:
+        for name, outcome in found.outcomes.items():
+            self.outcomes[name] = plus(self.outcomes.get(name, Outcome()), outcome)
+        self.violations += found.violations
+        self.warnings += found.warnings[: MOST_WARNINGS - len(self.warnings)]
+        self.malformed += found.malformed[: MOST_PROBLEMS - len(self.malformed)]
+
+    def thinned(self, most: int | None) -> Sum:
+        """So that a task does not send everything if everything is wrong."""
+        if most is not None and len(self.violations) > _DESCRIBED:
+            first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
+            for key, violation in sorted(self.violations, key=lambda pair: pair[0]):
+                first.setdefault((violation.run, violation.property), (key, violation))
+            self.violations = list(first.values())
+        return self
+
+
+def verify(
+    spark: SparkSession,
+    paths: Sequence[str],
+    properties: Sequence[str] | None = None,
+    *,
+    most: int | None = MOST_SHOWN,
+    chunk_rows: int = parts.CHUNK_ROWS,
+    least_rows: int = parts.LEAST_ROWS,
+    progress: Callable[[str, float], None] | None = None,
+) -> Verification:
+    """Verifies every run of some traces: files, directories, globs, addresses.
+
+    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most``: so many violations of
+    a property are described for each run (None: all). ``progress`` is called now and then with what is being done and how
+    much of it is.
+    """
+    known(properties or ())
+    paths = [str(path) for path in paths]
+    options = Options(tuple(properties) if properties is not None else None, most)
+    try:
+        plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows)
+        total = Sum()
+        with watched(spark, progress, "reading"):
+            open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
+        if any(found.is_loose for found in open_runs) and plan.rows > _SORT_FROM:
+            total, open_runs = Sum(), []
+            by_label = {piece.label: piece.path for chunk in plan.chunks for piece in chunk.pieces}
+            for label, path in by_label.items():
+                files = [piece.file for chunk in plan.chunks for piece in chunk.pieces if piece.path == path]
+                with watched(spark, progress, "sorting"):
+                    _verify_sorted(spark, parts.addresses(path, list(dict.fromkeys(files))), path, label, options, total)
+        for path in plan.foreign:
+            with watched(spark, progress, "sorting"):
+                _verify_sorted(spark, [path], path, f"{path}:" if len(set(paths)) > 1 else "", options, total)
+        if any(found.unresolved for found in open_runs):
+            with watched(spark, progress, "comparing"):
+                open_runs = _compare(spark, plan, open_runs, total)
+        if any(found.untimed is not None for found in open_runs):
+            with watched(spark, progress, "timing"):
+                open_runs = _time(_moments(spark, plan, open_runs), _partitions(spark, plan.rows), open_runs, total)
+        if open_runs:
+            with watched(spark, progress, "searching"):
+                _search(spark, plan, open_runs, options, total)
+    except MalformedTrace as error:
+        return _told(Sum(malformed=list(error.malformed)), options)
+    return _told(total, options)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What tasks have to know."""
+
+    properties: tuple[str, ...] | None
+    most: int | None
+
+
+def _told(total: Sum, options: Options) -> Verification:
+    outcomes = {name: Outcome() for name in PROPERTIES if options.properties is not None and name in options.properties}
+    if total.malformed:
+        order = sorted(total.malformed, key=lambda p: (p.file or "", p.run or "", p.process or "", p.index or 0, p.problem))
+        return Verification(outcomes, malformed=tuple(order[:MOST_PROBLEMS]))
+    outcomes.update(total.outcomes)
+    ordered = {name: outcomes[name] for name in PROPERTIES if name in outcomes}
+    shown = sorted(total.violations, key=lambda pair: pair[0])
+    return Verification(ordered, tuple(violation for _, violation in shown), (), tuple(sorted(set(total.warnings))))
+
+
+# --- the jobs ---------------------------------------------------------------------------------------------------------
+
+
+def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
+    """Settles what can be settled; returns the runs that have to be searched."""
+    count = len(plan.chunks)
+    frame = spark.range(0, count, 1, count).mapInArrow(partial(_certify_chunks, plan.chunks, options), TOLD)
+    if any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks):
+        frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), TOLD)
+    return _collect(frame, total)
+
+
+def _partitions(spark: SparkSession, rows: int) -> int:
+    """One for every few million events, so that a partition's certificates are some megabytes."""
+    return int(min(64, max(slots_of(spark), rows // 5_000_000)))
+
+
+def _collect(frame: DataFrame, total: Sum) -> list[Found]:
+    open_runs: list[Found] = []
+    table = frame.toArrow()
+    for kind, value in zip(table.column("kind").to_pylist(), table.column("value").to_pylist(), strict=True):
+        if kind == "sum":
+            total.add(pickle.loads(value))
+        else:
+            open_runs.append(pickle.loads(value))
+    return sorted(open_runs, key=lambda found: found.run)
+
+
+def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], total: Sum) -> list[Found]:
+    """Compares the digests that certificates could not; returns the runs that are still open."""
+    from pyspark.sql import functions as F
+
+    wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
+    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
+    said = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_digests, pieces, wanted), _SAID)
+    differing = said.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
+    wrong = {row["run"] for row in differing.select("run").distinct().collect()}
+    for found in open_runs:
+        if found.run not in wrong:
+            found.unresolved = ()
+    return _still_open(open_runs, total)
+
+
+def _still_open(runs: list[Found], total: Sum) -> list[Found]:
+    """The runs that are not settled yet; the others go into the sum."""
+    for found in runs:
+        if not found.is_open:
+            total.add(found)
+    return [found for found in runs if found.is_open]
+
+
+def _time(moments: DataFrame, partitions: int, open_runs: list[Found], total: Sum) -> list[Found]:
+    """Holds deliveries against the deadlines of their sends; returns the runs that are still open."""
+    wanted = _untimed(open_runs)
+    together = moments.repartition(partitions, "run", "group", "sender", "block")
+    seen = together.mapInArrow(partial(_timed, wanted), "run string, cases bigint, in_time boolean").toArrow().to_pylist()
+    for found in open_runs:
+        mine = [row for row in seen if row["run"] == found.run]
+        found.settle_times(Timed(sum(row["cases"] for row in mine), all(row["in_time"] for row in mine)))
+    return _still_open(open_runs, total)
+
+
+def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
+    return {found.run: found.untimed for found in open_runs if found.untimed is not None}
+
+
+def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
+    """When messages with deadlines were sent and delivered."""
+    wanted = _untimed(open_runs)
+    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
+    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_told_times, pieces, wanted), _MOMENTS)
+
+
+def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
+    """Reads each of these runs again, whole, in one task."""
+    work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
+    _collect(spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_search_runs, work, options), TOLD), total)
+
+
+def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
+    """The way through Spark's reader: sorted, certified, settled; what is left is gathered by run and searched."""
+    from pyspark.sql import functions as F
+
+    frame = _frame(spark, files, path, label)
+    keys = ["run", "process", "index"]
+    nothing = frame.filter(" or ".join(f"{name} is null" for name in REQUIRED))
+    for row in nothing.limit(MOST_PROBLEMS).collect():
+        missing = [name for name in REQUIRED if row[name] is None]
+        total.malformed.append(Malformed(row["file"], row["run"], row["process"], row["index"], f"column {missing[0]!r} is null"))
+    if total.malformed:
+        return
+    ordered = frame.drop("file").repartitionByRange(*keys).sortWithinPartitions(*keys)
+    certified = ordered.mapInArrow(_certify_sorted, TOLD)
+    settled = certified.repartition("key").mapInArrow(partial(_settle, options), TOLD)
+    open_runs = _collect(settled, total)
+    untimed = _untimed(open_runs)
+    if untimed:
+        block = F.call_function("div", F.col("seq"), F.lit(deadlines.BLOCK)).alias("block")
+        told = frame.filter(F.col("run").isin(list(untimed)) & F.col("kind").isin("send", "deliver"))
+        moments = told.select(*deadlines.COLUMNS, block, "run")
+        open_runs = _time(moments, slots_of(spark), open_runs, total)
+    if open_runs:
+        wanted = frame.filter(F.col("run").isin([found.run for found in open_runs]))
+        found = {found.run: found for found in open_runs}
+        _collect(wanted.repartition("run").mapInArrow(partial(_search_gathered, found, options), TOLD), total)
+
+
+def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> DataFrame:
+    """The rows of some files as Spark reads them, in our columns and types, with the file each came from."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        frame = spark.read.parquet(*files)
+        problems = conform(to_arrow_schema(frame.schema).empty_table())[1]
+    except AnalysisException as error:
+        reason = str(error).splitlines()[0]
+        raise TraceError(f"cannot read a trace at {path}: {reason}; check the address, and that Spark knows its kind") from error
+    if problems:
+        raise MalformedTrace([Malformed(path, None, None, None, problem) for problem in problems])
+    types = {"members": "array<string>"}
+    columns = [
+        F.col(f"`{name}`").cast(types.get(name, "string" if name in STRINGS else "bigint")).alias(name)
+        for name in COLUMNS
+        if name != "run"
+    ]
+    return frame.select(F.concat(F.lit(label), F.col("run")).alias("run"), *columns, F.col("_metadata.file_path").alias("file"))
+
+
+# --- the tasks --------------------------------------------------------------------------------------------------------
+
+
+def _rows(told: Iterable[tuple[str, str, object]]) -> Iterator[pa.RecordBatch]:
+    for key, kind, value in told:
+        yield _row(key, kind, pickle.dumps(value, protocol=5))
+
+
+def _row(key: str, kind: str, value: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([key]), pa.array([kind]), pa.array([value], pa.binary())], schema=_TOLD)
+
+
+def _certify_chunks(
+    chunks: Sequence[parts.Chunk], options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            yield from _rows(certify_chunk(chunks[number], number, options))
+
+
+def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator[tuple[str, str, object]]:
+    """What a chunk has to say: slices of runs that are split, and the sum of those that are whole."""
+    total = Sum()
+    try:
+        table, files = parts.gathered(chunk.pieces)
+    except MalformedTrace as error:
+        total.malformed = list(error.malformed)
+        yield f"#{number}", "sum", total
+        return
+    units = [Unit(table.slice(first, rows)) for first, rows in _bundles(files)]
+    if any(unit.without_place for unit in units):
+        total.malformed = list(null_problems(table, files))[:MOST_PROBLEMS]
+    split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
+    for unit in units:
+        for place, run in enumerate(unit.runs):
+            if run in split:
+                yield run, "slice", unit.slice(place, alone=True)
+    for found in _whole(units, split, table, files, options):
+        total.add(found)
+    yield f"#{number}", "sum", total.thinned(options.most)
+
+
+def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    """Row groups as units, small ones together: each unit of a run costs something, however few rows it has."""
+    first = rows = 0
+    for part in files:
+        rows += part.rows
+        if rows >= _LEAST_UNIT:
+            yield first, rows
+            first, rows = first + rows, 0
+    if rows:
+        yield first, rows
+
+
+def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options) -> Iterator[Found]:
+    """The runs that are all here, settled. If rows of histories stand apart in the row groups, they are sorted first."""
+    found = list(proved(units, options.properties, options.most, without=split))
+    if len(units) > 1 and any(run.is_loose for run in found):
+        kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
+        found = list(proved([Unit(kept)], options.properties, options.most))
+    for run in found:
+        if run.is_open:
+            rows, parts_of_run = rows_of(table, files, run.run)
+            look_closely(run, rows, parts_of_run, options.properties, options.most)
+        yield run
+
+
+def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Brings the slices of each run together; passes on what is settled already."""
+    slices: dict[str, list[Slice]] = {}
+    for batch in batches:
+        for key, kind, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if kind == "slice":
+                slices.setdefault(key, []).append(pickle.loads(value))
+            else:
+                yield _row(key, kind, value)
+    total = Sum()
+    for run in sorted(slices):
+        found = judge_alone(run, slices.pop(run), options.properties, options.most)
+        if found.is_open:
+            yield from _rows([(run, "open", found)])
+        else:
+            total.add(found)
+    if total.outcomes or total.warnings:
+        yield from _rows([("#", "sum", total.thinned(options.most))])
+
+
+def _digests(
+    pieces: Sequence[parts.Piece], wanted: Mapping[str, Sequence[Messages]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What rows say of some messages, each thing once."""
+    names = ["run", "group", "sender", "seq", "digest"]
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            for table in parts.read(pieces[number], columns=(*names, "kind")):
+                for run, messages in wanted.items():
+                    about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
+                    about = pc.and_(pc.equal(table.column("run"), run), about)
+                    rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
+                    for group, sender, low, high in messages:
+                        same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
+                        near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
+                        plain = rows.filter(pc.and_(same, near)).cast(_SAID_SCHEMA)
+                        yield from plain.group_by(names).aggregate([]).to_batches()
+
+
+def _told_times(
+    pieces: Sequence[parts.Piece], wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            for table in parts.read(pieces[number], columns=("run", *deadlines.COLUMNS)):
+                for run, untimed in wanted.items():
+                    yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
+
+
+def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the rows of a partition say of each run."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+    table = pa.concat_tables(tables) if tables else deadlines.BLOCKS.empty_table()
+    for run in table.column("run").unique().to_pylist():
+        seen = timed(table.filter(pc.equal(table.column("run"), run)), wanted[run])
+        yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "in_time": [seen.in_time]})
+
+
+def _search_runs(
+    work: Sequence[tuple[Found, tuple[parts.Piece, ...]]], options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            found, pieces = work[number]
+            total = Sum()
+            try:
+                table, files = parts.gathered(pieces, found.run)
+                look_closely(found, table, files, options.properties, options.most)
+                total.add(found)
+            except MalformedTrace as error:
+                total.malformed = list(error.malformed)
+            yield from _rows([(found.run, "sum", total.thinned(options.most))])
+
+
+def _certify_sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= _UNIT_ROWS:
+            yield from _certified(waiting)
+            waiting = []
+    if waiting:
+        yield from _certified(waiting)
+
+
+def _certified(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    unit = Unit(parts.typed(pa.Table.from_batches(batches), None))
+    yield from _rows((run, "slice", unit.slice(place, alone=True)) for place, run in enumerate(unit.runs))
+
+
+def _search_gathered(
+    open_runs: dict[str, Found], options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs that came together through a shuffle: their rows, and the files these came from."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+    if not tables:
+        return
+    table = pa.concat_tables(tables).sort_by("file")
+    names = table.column("file").to_pylist()
+    places = [at for at in range(len(names)) if at == 0 or names[at] != names[at - 1]]
+    files = [Part(names[a], a, b - a) for a, b in zip(places, [*places[1:], len(names)], strict=True)]
+    rows = parts.typed(table.drop_columns(["file"]), None)
+    total = Sum()
+    for run in sorted(set(rows.column("run").to_pylist())):
+        found = open_runs[run]
+        look_closely(found, *rows_of(rows, files, run), options.properties, options.most)
+        total.add(found)
+    yield from _rows([("#", "sum", total.thinned(options.most))])

@@ -1,0 +1,187 @@
+"""Verification on Spark: whole runs, split runs, rows out of order, digests at a crash, and what people see."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from plainchant.cli import main
+from plainchant.core.model import TraceError
+from plainchant.lab.properties import PROPERTIES, Verification
+from plainchant.lab.properties import verify as by_reference
+from plainchant.lab.verify import job as module
+from plainchant.lab.verify import verify
+from tests.protocols.sequencer import sweep
+from tests.trace.build import trace
+
+from ..cluster import run_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FROM_A_SHELL = """
+import sys
+from plainchant.cli import main
+from plainchant.lab.verify import parts
+from plainchant.lab.verify import job as verify
+verify.verify.__kwdefaults__.update(chunk_rows=600, least_rows=1)
+sys.exit(main(["verify", *sys.argv[1:]]))
+"""
+
+SWAPPED = {"p": "view 1 p,q | send | deliver p 1 | deliver q 1 | end", "q": "view 1 p,q | send | deliver q 1 | deliver p 1 | end"}
+
+
+@pytest.fixture(scope="module")
+def crash() -> pa.Table:
+    """A run in which processes crash in the middle of the traffic."""
+    tables = (sweep.run(seed).table for seed in range(200))
+    return next(table for table in tables if "crash" in table.column("kind").to_pylist() and table.num_rows > 2_500)
+
+
+def same(mine: Verification, theirs: Verification) -> None:
+    assert mine.to_json() == theirs.to_json()
+
+
+@pytest.mark.parametrize("rows", [100_000, 400])
+def test_a_run_gets_the_verdict_of_the_reference_whole_and_split(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, rows: int
+) -> None:
+    pq.write_table(crash, tmp_path / "t.parquet", row_group_size=200)
+    found = verify(spark, [str(tmp_path)], list(PROPERTIES), chunk_rows=rows, least_rows=1)
+    same(found, by_reference(crash, list(PROPERTIES)))
+
+
+def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    """The block is whole at p and q and broken off at r, so that only its rows can tell."""
+    sends = " | ".join(["send digest=7"] * 300)
+    all_of_them = " | ".join(f"deliver p {n} digest=7" for n in range(1, 301))
+    some = " | ".join(f"deliver p {n} digest=7" for n in range(1, 290))
+    histories = {
+        "p": f"view 1 p,q,r | {sends} | {all_of_them} | end",
+        "q": f"view 1 p,q,r | {all_of_them} | end",
+        "r": f"view 1 p,q,r | {some} | deliver p 290 digest=DIGEST | crash",
+    }
+    for digest, verdict in ((7, "holds"), (8, "violated")):
+        table = trace({name: text.replace("DIGEST", str(digest)) for name, text in histories.items()})
+        path = tmp_path / f"{digest}.parquet"
+        pq.write_table(table, path, row_group_size=301)
+        found = verify(spark, [str(path)], ["integrity"], chunk_rows=300, least_rows=1)
+        same(found, by_reference(table, ["integrity"]))
+        assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("sort_from", [0, 10**9])
+def test_rows_in_any_order_over_any_files(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_from: int
+) -> None:
+    """Sorted by Spark where that is worth it, or where the run is read again."""
+    monkeypatch.setattr(module, "_SORT_FROM", sort_from)
+    places = pa.array(range(crash.num_rows))
+    scattered = crash.take(pc.sort_indices(pc.bit_wise_and(pc.multiply(places, 7919), 4095)))
+    pq.write_table(scattered, tmp_path / "t.parquet", row_group_size=500)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1)
+    same(found, by_reference(crash))
+
+
+def test_what_arrow_cannot_open_goes_through_sparks_reader(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> object:
+        raise OSError(f"Unrecognized filesystem type in URI: {path}")
+
+    (tmp_path / "trace").mkdir()
+    pq.write_table(crash, tmp_path / "trace" / "1.parquet")
+    monkeypatch.setattr("plainchant.trace.reader.filesystem_of", refuse)
+    monkeypatch.setattr("plainchant.lab.verify.parts.filesystem_of", refuse)
+    found = verify(spark, [f"file://{tmp_path}/trace"], list(PROPERTIES))
+    same(found, by_reference(crash, list(PROPERTIES)))
+    with pytest.raises(TraceError, match="check the address"):
+        verify(spark, [f"file://{tmp_path}/missing"])
+
+
+@pytest.mark.parametrize("where", ["standalone", "connect"])
+def test_a_cluster_and_a_connect_server_say_the_same(
+    where: str, crash: pa.Table, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """From the shell, split over many small row groups, so that certificates travel between executors."""
+    for number in range(3):
+        run = pa.array([f"r{number}"] * crash.num_rows)
+        place = crash.column_names.index("run")
+        pq.write_table(crash.set_column(place, "run", run), tmp_path / f"{number}.parquet", row_group_size=500)
+    found = tmp_path / "found.json"
+    service = request.getfixturevalue(where)
+    option = ["--master", service.master] if where == "standalone" else ["--remote", service]
+    done = run_python(FROM_A_SHELL, str(tmp_path / "*.parquet"), "--json", str(found), *option)
+    assert done.returncode == 0, done.stderr
+    expected = by_reference(crash).properties
+    told = json.loads(found.read_text())["properties"]
+    assert {name: (o["runs"], o["cases"]) for name, o in told.items()} == {n: (3, 3 * o.cases) for n, o in expected.items()}
+
+
+def test_a_missing_row_is_malformed_whichever_way_it_goes(spark: SparkSession, crash: pa.Table, tmp_path: Path) -> None:
+    gone = crash.column("kind").to_pylist().index("deliver", 1_000)
+    holed = pa.concat_tables([crash.slice(0, gone), crash.slice(gone + 1)])
+    pq.write_table(holed, tmp_path / "t.parquet", row_group_size=300)
+    for rows in (10**6, 300):
+        found = verify(spark, [str(tmp_path)], chunk_rows=rows, least_rows=1)
+        assert found.verdict == "malformed"
+        (problem,) = found.malformed
+        assert problem.index == crash.column("index")[gone + 1].as_py()
+        assert "is missing" in problem.problem
+
+
+def test_two_paths_with_runs_of_the_same_name(spark: SparkSession, tmp_path: Path) -> None:
+    good = trace({"p": "view 1 p | send | deliver p 1 | end"})
+    pq.write_table(good, tmp_path / "1.parquet")
+    pq.write_table(trace(SWAPPED), tmp_path / "2.parquet")
+    found = verify(spark, [str(tmp_path / "1.parquet"), str(tmp_path / "2.parquet")], ["identical", "integrity"])
+    assert found.properties["integrity"].runs == 2
+    assert {violation.run for violation in found.violations} == {f"{tmp_path / '2.parquet'}:r0"}
+
+
+def test_every_violation_is_written_when_asked(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twice = "view 1 p | " + " | ".join("send | deliver p {0} | deliver p {0}".format(n) for n in range(1, 41)) + " | end"  # noqa: UP032
+    pq.write_table(trace({"p": twice}), tmp_path / "t.parquet")
+    path = str(tmp_path / "t.parquet")
+    assert main(["verify", path, "--property", "integrity", "--json", str(tmp_path / "some.json")]) == 1
+    assert len(json.loads((tmp_path / "some.json").read_text())["violations"]) == 20
+    assert "40 violations in all" in capsys.readouterr().out
+    for name in ("all.jsonl", "all.parquet"):
+        assert main(["verify", path, "--property", "integrity", "--violations", str(tmp_path / name)]) == 1
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == 40
+    assert pq.read_table(tmp_path / "all.parquet").num_rows == 40
+
+
+def test_the_command_tells_what_it_checked_and_found(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(trace(SWAPPED, promises=["identical", "fifo"]), tmp_path / "t.parquet")
+    assert main(["verify", str(tmp_path / "t.parquet")]) == 1
+    said = capsys.readouterr().out
+    assert "nothing to check" in said  # fifo: nobody sends two
+    assert "p delivers message 1 of p in g before message 1 of q in g, q the other way round" in said
+    assert "p at index 3" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["missing"], "there is no trace at missing"),
+        (["x", "--property", "totl"], "did you mean 'total'?"),
+        (["x", "--violations", "all.txt"], "name such a file"),
+        (["x", "--master", "local[2]", "--remote", "sc://h"], "exclude each other"),
+    ],
+)
+def test_mistakes_are_sentences(
+    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(trace(SWAPPED), "x")
+    assert main(["verify", *arguments]) == 2
+    assert sentence in capsys.readouterr().err

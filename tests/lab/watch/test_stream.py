@@ -1,0 +1,103 @@
+"""The live verdict on Spark: the same as without it, whatever the order in which files come, and bounded on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from plainchant.lab.properties.growing import Growing
+from plainchant.lab.watch.stream import LiveVerdict, Staging, _thinned
+from plainchant.trace.fact import Fact, facts_of
+from tests.lab.mutations import duplicate_delivery, mutated, swap_neighbours
+from tests.lab.random_traces import random_run, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE = 120.0
+
+
+def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Waits until it is so; never for a fixed time."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, what()
+        time.sleep(0.05)
+
+
+def test_the_stream_says_what_the_checkers_say(spark: SparkSession, tmp_path: Path) -> None:
+    """Two runs at once, a good one and a spoilt one, in portions; a violation is there before its run has ended."""
+    spoilt = mutated(Random(3), random_run(3), "spoilt", duplicate_delivery)
+    assert spoilt is not None
+    facts = sorted(facts_of(table([random_run(5, "good"), spoilt])), key=lambda fact: (fact.time, fact.process, fact.index))
+    expected = {name: Growing(name) for name in ("good", "spoilt")}
+    for fact in facts:
+        expected[fact.run].feed([fact])
+    last = max(finding.time for finding in expected["spoilt"].findings())
+    before = [fact for fact in facts if fact.time <= last or fact.kind != "end"]
+    after = [fact for fact in facts if not (fact.time <= last or fact.kind != "end")]
+    staging = Staging(tmp_path / "facts")
+    with LiveVerdict(spark, staging, interval=0.1) as verdict:
+        for first in range(0, len(before), 40):
+            staging.write(before[first : first + 40])
+        eventually(lambda: bool(verdict.runs.get("spoilt", {}).get("violations")), lambda: (verdict.problem, verdict.runs))
+        shown = verdict.runs["spoilt"]
+        assert not shown["over"]
+        assert shown["violations"][0]["property"] == "integrity"
+        assert shown["judged"] > 0
+        staging.write(after)
+        eventually(
+            lambda: (
+                {name: told["events"] for name, told in verdict.runs.items()}
+                == {name: growing.events for name, growing in expected.items()}
+            ),
+            lambda: (verdict.problem, verdict.runs),
+        )
+        for name, growing in expected.items():
+            wanted = json.loads(json.dumps(growing.to_json()))
+            assert {key: verdict.runs[name][key] for key in ("properties", "violations", "over", "events")} == {
+                key: wanted[key] for key in ("properties", "violations", "over", "events")
+            }
+        assert verdict.problem is None
+    assert len(list((tmp_path / "facts").glob("*.parquet"))) < len(before) // 40, "files that are done are deleted"
+
+
+def test_facts_that_nobody_judges_only_count() -> None:
+    kinds = ["start", "null", "null", "receive", "view", "null"]
+    facts = [Fact("r", "p", index, kind, index) for index, kind in enumerate(kinds)]
+    thinned = list(_thinned(facts))
+    assert [(fact.kind, fact.index, fact.count) for fact in thinned] == [
+        ("start", 0, 1),
+        ("others", 1, 3),
+        ("view", 4, 1),
+        ("others", 5, 1),
+    ]
+
+
+def test_thinning_changes_no_verdict() -> None:
+    for seed in range(6):
+        run = mutated(Random(seed), random_run(seed), "x", swap_neighbours)
+        if run is None:
+            continue
+        whole, thin = Growing("x"), Growing("x")
+        histories: dict[str, list[Fact]] = {}
+        for fact in facts_of(table([run])):
+            histories.setdefault(fact.process, []).append(fact)
+        for own in histories.values():
+            whole.feed(own)
+            thin.feed(_thinned(own))
+        assert thin.to_json() == whole.to_json()
+
+
+def test_a_round_without_facts_is_told_only_while_somebody_may_wait_for_it(tmp_path: Path) -> None:
+    staging = Staging(tmp_path)
+    staging.write([])
+    assert list(tmp_path.iterdir()) == []
+    staging.write([Fact("r", "p", 0, "start", 1)])
+    for _ in range(10):
+        staging.write([])
+    assert len(list(tmp_path.glob("*.parquet"))) == 3

@@ -1,1 +1,0 @@
-"""Chaos: its checks, with what they are to find planted, and short rounds of it."""

@@ -1,0 +1,1 @@
+"""The workbench's tests: benchmarks, chaos and the demo."""

@@ -1,0 +1,1 @@
+"""Chaos: its checks, each against a planted failure, and short rounds."""

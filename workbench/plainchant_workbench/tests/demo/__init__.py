@@ -1,0 +1,1 @@
+"""The demo and the story that it tells of a trace."""
