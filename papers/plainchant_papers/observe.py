@@ -14,6 +14,7 @@ from plainchant.core.model import Batch, GroupId, Packet, ProcessId
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
+from plainchant.sim.variants import AS_BUILT, Variant
 from plainchant.trace import TraceBuffer
 
 Make: TypeAlias = Callable[[Host, Any], Engine]
@@ -39,9 +40,14 @@ class Observer:
         """An engine delivers."""
 
     def run(
-        self, scenario: Scenario, *, make: Make | None = None, applications: Mapping[str, Any] | None = None
+        self,
+        scenario: Scenario,
+        *,
+        variant: Variant = AS_BUILT,
+        make: Make | None = None,
+        applications: Mapping[str, Any] | None = None,
     ) -> tuple[Summary, TraceBuffer]:
-        """Runs a scenario under observation, with another engine than its protocol's if one is given."""
+        """Runs a scenario under observation, with a variant of its protocol or another engine if one is given."""
         trace = TraceBuffer()
         inside = make if make is not None else describe(scenario.protocol).make
 
@@ -51,7 +57,8 @@ class Observer:
             self.hosts[host.me] = host
             return layer
 
-        summary = Simulation(scenario, trace=trace, make=observed, applications=applications).run()
+        with variant.applied():
+            summary = Simulation(scenario, trace=trace, make=observed, applications=applications).run()
         return summary, trace
 
 

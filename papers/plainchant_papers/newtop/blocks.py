@@ -16,8 +16,8 @@ from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Measured, Table, judge
 from ..observe import Observer
-from . import variants
 from .runs import Causes, Groups, Relay, delayed, random_run, scenario
+from .variants import VARIANTS, advances
 
 _ORDERS: Final = ("total", "slow", "fast", "relative")
 
@@ -277,8 +277,8 @@ class Advances:
 
 def advances_of(run: Scenario) -> Advances:
     observer = Observer()
-    summary, _ = observer.run(run, make=variants.CountingAdvances)
-    return Advances(summary.messages_delivered, sum(engine.advances for engine in observer.engines.values()))
+    summary, _ = observer.run(run, variant=VARIANTS["counting advances"])
+    return Advances(summary.messages_delivered, sum(advances(engine) for engine in observer.engines.values()))
 
 
 def redundant(context: Context) -> Measured:
@@ -325,7 +325,7 @@ class Verified:
 def verified(item: tuple[Scenario, str, tuple[str, ...]]) -> Verified:
     """Runs a scenario with a variant of the engine (its name; empty: as it is), and verifies properties."""
     run, variant, wanted = item
-    summary, trace = Observer().run(run, make=variants.VARIANTS[variant] if variant else None)
+    summary, trace = Observer().run(run, variant=VARIANTS[variant])
     result = verify(trace.table(), list(wanted))
     violations = sum(result.properties[name].violations for name in wanted)
     return Verified(violations, summary.quiet, str(result.violations[0]) if result.violations else "")
@@ -375,7 +375,7 @@ class Cycle:
 
 def cycle_of(variant: str) -> Cycle:
     relay = Relay("g1", "g3", b"m3")
-    summary, trace = Observer().run(fig_4_2b(), make=variants.VARIANTS[variant] if variant else None, applications={"q": relay})
+    summary, trace = Observer().run(fig_4_2b(), variant=VARIANTS[variant], applications={"q": relay})
     rows = [row for row in trace.table().to_pylist() if row["kind"] == "deliver" and row["process"] == "r"]
     return Cycle(
         tuple(f"{row['sender']} in {row['group']}" for row in rows), tuple(row["true_time"] / MS for row in rows), summary.quiet

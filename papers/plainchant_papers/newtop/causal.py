@@ -18,8 +18,8 @@ from plainchant.scenario.model import Scenario, Workload
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..observe import Observer
 from ..runs import names
-from . import variants
 from .runs import Causes, Groups, Relay, Sent, delayed, random_run, scenario, uneven
+from .variants import VARIANTS
 
 _SILENCE: Final = Duration(20 * MS)
 _TIMED: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": _SILENCE}
@@ -130,7 +130,7 @@ def ring_of(item: tuple[str, str]) -> Ring:
         **_EVERY_ORDER[order],
     )
     relays = {"p3": Relay("g1", "g2", b"m2"), "p6": Relay("g2", "g3", b"m3"), "p7": Relay("g3", "g4", b"m4")}
-    summary, trace = Observer().run(run, make=variants.VARIANTS[variant] if variant else None, applications=relays)
+    summary, trace = Observer().run(run, variant=VARIANTS[variant], applications=relays)
     rows = _rows(trace.table(), "deliver", "p2")
     got = [{"g1": "m1", "g4": "m4"}[row["group"]] for row in rows]
     return Ring(", ".join(got), tuple(row["true_time"] / MS for row in rows), summary.quiet)
@@ -262,9 +262,7 @@ def foreign_of(item: tuple[str, str]) -> Wait:
         vectors=vectors,
         **_TIMED,
     )
-    summary, trace = Observer().run(
-        run, make=variants.VARIANTS[variant] if variant else None, applications={"j": Relay("g3", "g1", b"m")}
-    )
+    summary, trace = Observer().run(run, variant=VARIANTS[variant], applications={"j": Relay("g3", "g1", b"m")})
     table = trace.table()
     rows = _rows(table, "deliver", "i")
     late = verify(table, ["prompt"]).properties["prompt"].violations
@@ -360,7 +358,7 @@ def crossed_of(variant: str) -> Crossed:
         order="relative",
         **_TIMED,
     )
-    summary, trace = Observer().run(run, make=variants.VARIANTS[variant] if variant else None)
+    summary, trace = Observer().run(run, variant=VARIANTS[variant])
     delivered = len(_rows(trace.table(), "deliver", "i"))
     return Crossed(delivered, tuple(summary.not_quiet.values()), summary.quiet)
 

@@ -15,9 +15,9 @@ from plainchant.scenario.model import Scenario, Workload
 from ..claims import Context, Measured, judge
 from ..observe import Observer
 from ..runs import names
-from . import variants
 from .runs import LOSSY, members_of, scenario, structure, uneven
 from .stations import Experiment, scenario_of
+from .variants import VARIANTS
 
 _SHORT: Final = {"silence_by": "timeout", "silence": Duration(5 * MS)}
 
@@ -126,7 +126,7 @@ def liveness_of(item: tuple[int, int, str]) -> Liveness:
         blocks=blocks,
         **_SHORT,
     )
-    summary, _ = Observer().run(run, make=variants.VARIANTS[variant] if variant else None)
+    summary, _ = Observer().run(run, variant=VARIANTS[variant])
     return Liveness(summary.messages_sent, count * len(members), summary.quiet)
 
 

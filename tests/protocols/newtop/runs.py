@@ -9,7 +9,6 @@ from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration
 from plainchant.lab.properties import verify
-from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace.writer import TraceBuffer
@@ -18,9 +17,7 @@ from ..runs import Run
 from .by_hand import USUAL
 
 
-def simulate(
-    groups: Mapping[str, str], *workload: Workload, parameters: Mapping[str, Any], engine: Any = Process, **settings: Any
-) -> Run:
+def simulate(groups: Mapping[str, str], *workload: Workload, parameters: Mapping[str, Any], **settings: Any) -> Run:
     """Runs these groups; one message a packet, FIFO links and fixed time-outs unless the parameters say otherwise."""
     named = {group: tuple(members.split()) for group, members in groups.items()}
     members = tuple(dict.fromkeys(name for names in named.values() for name in names))
@@ -29,7 +26,7 @@ def simulate(
         protocol="newtop", members=members, groups=named, workload=workload, parameters={**USUAL, **parameters}, **settings
     )
     trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace, make=engine).run()
+    summary = Simulation(scenario, trace=trace).run()
     table = trace.table()
     violated = [name for name, outcome in verify(table).properties.items() if outcome.violations]
     return Run(summary, table.to_pylist(), violated)

@@ -20,8 +20,8 @@ from plainchant.scenario.model import Delay, Network, Scenario, Workload
 from ...claims import Context, Figure, Measured, Series, judge
 from ...observe import Observer
 from ...runs import fault, milliseconds, names, rows_of
+from ..variants import VARIANTS
 from .runs import ORDERS, faulty_run, scenario
-from .variants import variant
 
 RULES: Final[Mapping[str, str]] = {"Newtop": "", "on every suspicion": "blocks on suspicion"}
 CUTS: Final = (100, 200, 300, 400, 600, 800, 1000)
@@ -47,7 +47,7 @@ class Blocked:
 
 def blocked_of(item: tuple[Scenario, str]) -> Blocked:
     run, rule = item
-    summary, trace = Observer().run(run, make=variant(RULES[rule]))
+    summary, trace = Observer().run(run, variant=VARIANTS[RULES[rule]])
     table = trace.table()
     spans = _spans(table, summary.virtual_time)
     return Blocked(

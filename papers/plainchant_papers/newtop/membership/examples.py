@@ -20,8 +20,8 @@ from ...claims import Context, Figure, Measured, Series, Table, judge
 from ...observe import Observer
 from ...runs import Views, fault, milliseconds, names, rows_of, views_of
 from ..runs import Groups
+from ..variants import VARIANTS
 from .runs import scenario
-from .variants import variant
 
 _ONE: Final = Network(delay=Delay("constant", milliseconds(1)))
 
@@ -75,7 +75,7 @@ def together(name: str) -> Together:
         order="total",
         pack=False,
     )
-    _, trace = Observer().run(run, make=variant(name), applications={"s": _Answers("r")})
+    _, trace = Observer().run(run, variant=VARIANTS[name], applications={"s": _Answers("r")})
     table = trace.table()
     delivered = list(rows_of(table, "deliver"))
     confirmed = [row for row in rows_of(table, "confirm") if row["process"] in "ij"]
@@ -156,12 +156,12 @@ def five(item: tuple[str, str]) -> Five:
     """m crashes; everybody suspects it; what k and l say does not reach i and j any more, and then ("partition") nothing passes
     between the two sides, or ("one way") k and l go on hearing i and j."""
     name, case = item
-    _, trace = Observer().run(_five((), 1000), make=variant(name))
+    _, trace = Observer().run(_five((), 1000), variant=VARIANTS[name])
     suspected = min(row["true_time"] for row in rows_of(trace.table(), "suspect")) / MS
     faults = [fault("cut", suspected - 0.5, source=source, target=target) for source, target in product("kl", "ij")]
     if case == "partition":
         faults.append(fault("partition", suspected + _LATER, parts=(("i", "j"), ("k", "l"), ("m",))))
-    _, trace = Observer().run(_five(faults, 2500), make=variant(name))
+    _, trace = Observer().run(_five(faults, 2500), variant=VARIANTS[name])
     table = trace.table()
     views = views_of(table)
     signed = {(row["process"], row["view"]): set(row["detail"].get("signatures", {}).items()) for row in rows_of(table, "view")}

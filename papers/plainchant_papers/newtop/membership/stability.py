@@ -14,8 +14,8 @@ from plainchant.scenario.model import Scenario
 
 from ...claims import Context, Measured, judge
 from ...observe import Observer
+from ..variants import VARIANTS
 from .runs import ORDERS, faulty_run
-from .variants import variant
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _received(column: Column) -> int:
 def asked_of(item: tuple[Scenario, str]) -> Asked:
     run, name = item
     observer = _Asks()
-    summary, _ = observer.run(run, make=variant(name))
+    summary, _ = observer.run(run, variant=VARIANTS[name])
     return Asked(observer.asks, observer.looked_at, observer.forgotten, summary.quiet)
 
 

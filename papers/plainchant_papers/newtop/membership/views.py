@@ -18,10 +18,10 @@ from ...claims import Context, Measured, judge
 from ...observe import Observer
 from ...runs import Views, fault, milliseconds, views_of
 from ..runs import members_of
+from ..variants import VARIANTS
 from .costs import figures_of_changes, figures_of_discarded
 from .examples import five
 from .runs import ORDERS, faulty_run, scenario, structure, suspicions_of
-from .variants import variant
 
 _CHECKED: Final = ("view-order", "view-atomicity", "sender-in-view", "disjoint-views")
 
@@ -54,7 +54,7 @@ class Checked:
 def check(item: tuple[Scenario, str]) -> Checked:
     """Runs a scenario, with the engine or a variant of it, and looks at its views."""
     run, name = item
-    summary, trace = Observer().run(run, make=variant(name))
+    summary, trace = Observer().run(run, variant=VARIANTS[name])
     table = trace.table()
     views = views_of(table)
     alive = [process for process, end in summary.processes.items() if end.state == "alive"]
