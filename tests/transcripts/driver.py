@@ -51,10 +51,9 @@ from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
 from plainchant.sim.explore.rules import variant_of
-from plainchant.sim.variants import AS_BUILT
 from plainchant.trace.writer import TraceBuffer
 from plainchant_papers.dedos.variants import without as dedos_without
-from plainchant_papers.rtcast.tests.variants import VARIANTS
+from plainchant_papers.rtcast.variants import VARIANTS, bare_ring
 from tests.protocols.newtop.members_by_hand import pairs
 from tests.protocols.newtop.members_by_hand import told as in_words
 
@@ -346,8 +345,8 @@ def play(file: Path) -> Played:
     script = Script(scenario, header)
     trace = TraceBuffer()
     variant = "".join(_directive(header, "variant"))
-    make = VARIANTS[variant] if variant else describe(scenario.protocol).make
-    without = AS_BUILT
+    make = bare_ring if variant else describe(scenario.protocol).make
+    without = VARIANTS[variant]
     if given := _directive(header, "rules"):
         rules = {name: _rule(value) for name, value in (rule.split("=") for rule in given)}
         without = dedos_without(rules) if scenario.protocol == "dedos" else variant_of(rules)

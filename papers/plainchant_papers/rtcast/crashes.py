@@ -16,7 +16,7 @@ from ..claims import Context, Measured, judge
 from ..observe import Observer
 from ..runs import fault, milliseconds, names, rows_of, views_of
 from .runs import BEGIN, halts, instrumented, ring, trace_of
-from .variants import variant
+from .variants import VARIANTS, bare_ring
 
 _FIVE: Final = 5
 _ATOMIC: Final = ("view-atomicity", "agreement", "total")
@@ -73,7 +73,7 @@ def stayed_of(item: tuple[Scenario, str]) -> Stayed:
     run, name = item
     crashed = run.fault[0].process
     observer = _Packets()
-    summary, trace = observer.run(run, make=variant(name))
+    summary, trace = observer.run(run, variant=VARIANTS[name], make=bare_ring if name else None)
     stopped = set(halts(summary))
     survivors = [process for process in run.members if process != crashed]
     behind = {process for process in survivors if observer.heard.get((process, crashed)) != observer.last.get(crashed)}
@@ -170,7 +170,7 @@ def silent_members(seed: int) -> Scenario:
 
 def eliminated_of(item: tuple[Scenario, str]) -> Eliminated:
     run, name = item
-    summary, table = trace_of(run, variant(name))
+    summary, table = trace_of(run, name)
     crashed = {one.process for one in run.fault if one.kind == "crash"}
     by: dict[ProcessId, tuple[ProcessId, ...]] = {}
     for row in rows_of(table, "suspect"):

@@ -14,7 +14,6 @@ from plainchant.scenario.model import Fault, Network, Scenario, Workload
 from ..claims import Context, Measured, judge
 from ..runs import ONE_MILLISECOND, fault, milliseconds, rows_of
 from .runs import BANDWIDTH, BEGIN, HEADER, Checked, checked, halts, instrumented, ring, trace_of
-from .variants import variant
 
 _CHECKED: Final = (
     "integrity",
@@ -36,7 +35,7 @@ LAN: Final = Network(delay=ONE_MILLISECOND.delay, bandwidth=BANDWIDTH, header=HE
 
 def checked_of(item: tuple[Scenario, str]) -> Checked:
     run, name = item
-    return checked(run, _CHECKED, variant(name))
+    return checked(run, _CHECKED, name)
 
 
 def _runs(context: Context) -> list[Checked]:
@@ -124,11 +123,11 @@ def dying(seed: int, more: Sequence[Fault] = ()) -> Scenario:
 
 def announced_of(item: tuple[int, str]) -> Announced:
     seed, name = item
-    _, before = trace_of(dying(seed), variant(name))
+    _, before = trace_of(dying(seed), name)
     suspicion = next(rows_of(before, "suspect"))
     at, announcer = suspicion["true_time"] / MS, suspicion["process"]
     run = dying(seed, [fault("crash", at - 0.001, process=announcer, mid_broadcast=True)])
-    summary, table = trace_of(run, variant(name))
+    summary, table = trace_of(run, name)
     outcomes = verify(table, list(_CHECKED)).properties.values()
     return Announced(name or "here", len(halts(summary)), sum(outcome.violations for outcome in outcomes))
 

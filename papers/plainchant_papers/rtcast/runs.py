@@ -23,8 +23,8 @@ from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scena
 from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
 
-from ..observe import Make
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, scenario
+from .variants import VARIANTS, bare_ring
 
 BEGIN: Final = 300.0
 """By then every ring here has formed."""
@@ -89,9 +89,11 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
     }
 
 
-def trace_of(run: Scenario, make: Make | None = None) -> tuple[Summary, pa.Table]:
+def trace_of(run: Scenario, variant: str = "") -> tuple[Summary, pa.Table]:
+    """Runs a scenario, with the protocol or the bare ring in this variant."""
     trace = TraceBuffer()
-    summary = Simulation(run, trace=trace, make=make).run()
+    with VARIANTS[variant].applied():
+        summary = Simulation(run, trace=trace, make=bare_ring if variant else None).run()
     return summary, trace.table()
 
 
@@ -141,9 +143,9 @@ class Checked:
         return {**dataclasses.asdict(self), "cases": sum(self.cases.values()), "violations": sum(self.violations.values())}
 
 
-def checked(run: Scenario, properties: Sequence[str], make: Make | None = None) -> Checked:
+def checked(run: Scenario, properties: Sequence[str], variant: str = "") -> Checked:
     """Runs a scenario and verifies these properties."""
-    summary, table = trace_of(run, make)
+    summary, table = trace_of(run, variant)
     result = verify(table, list(properties))
     kinds = Counter(table["kind"].to_pylist())
     faults = Counter(row["detail"].get("fault") for row in rows_of(table, "fault"))

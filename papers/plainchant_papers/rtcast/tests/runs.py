@@ -18,7 +18,7 @@ from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scena
 from plainchant.sim import Simulation
 from plainchant.trace.writer import TraceBuffer
 
-from .variants import Maker
+from ..variants import VARIANTS, bare_ring
 
 GROUP = "g"
 PLAIN: dict[str, Any] = {
@@ -122,13 +122,16 @@ def simulate(
     members: str,
     *workload: Workload,
     parameters: Mapping[str, Any] | None = None,
-    make: Maker | None = None,
+    variant: str | None = None,
     faults: Sequence[Fault] = (),
     length: float = 300,
     network: Network | None = None,
     **settings: Any,
 ) -> RingRun:
-    """Runs one group, drained and verified; with one early message if there is no workload."""
+    """Runs one group, drained and verified; with one early message if there is no workload.
+
+    ``variant``: the bare ring with this rule taken out (empty: with none); None: the protocol.
+    """
     names = tuple(members.split())
     scenario = Scenario(
         protocol="rtcast",
@@ -143,10 +146,11 @@ def simulate(
     )
     sent: list[Sent] = []
     trace = TraceBuffer()
-    engine = make or describe("rtcast").make
-    summary = Simulation(
-        scenario, trace=trace, make=lambda host, values: _Wire(host, lambda inner: engine(inner, values), sent)
-    ).run()
+    engine = describe("rtcast").make if variant is None else bare_ring
+    with VARIANTS[variant or ""].applied():
+        summary = Simulation(
+            scenario, trace=trace, make=lambda host, values: _Wire(host, lambda inner: engine(inner, values), sent)
+        ).run()
     table = trace.table()
     violated = [name for name, outcome in verify(table).properties.items() if outcome.violations]
     return RingRun(summary, table.to_pylist(), violated, sent)

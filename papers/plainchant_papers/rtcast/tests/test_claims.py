@@ -24,7 +24,7 @@ from plainchant_papers.rtcast.promises import MINIMAL, overtaking_of
 from plainchant_papers.rtcast.rotation import SITUATIONS, Full, rotation_of
 from plainchant_papers.rtcast.runs import instrumented, ring, times_of, trace_of
 from plainchant_papers.rtcast.schedulability import Message, P, Piece, Sent, flow, possible, served
-from plainchant_papers.rtcast.variants import VARIANTS, variant
+from plainchant_papers.rtcast.variants import VARIANTS
 from plainchant_papers.tests.remembered import Altered, Remembering
 
 LONG = frozenset({65, 67, 69, 74, 76, 77, 79})
@@ -223,9 +223,8 @@ def test_deadlines_are_asked_for_with_every_r() -> None:
 
 
 def test_variants_are_known_by_name() -> None:
-    assert set(VARIANTS) == {"every omission", "all silent", "at once"}
-    assert variant("") is None
-    summary, _ = trace_of(ring(3, Workload(rate=20.0), length=400, **MINIMAL), variant("at once"))
+    assert set(VARIANTS) >= {"every omission", "all silent", "at once"}
+    summary, _ = trace_of(ring(3, Workload(rate=20.0), length=400, **MINIMAL), "at once")
     assert summary.quiet
 
 
