@@ -105,7 +105,7 @@ bench-nodes: $(STAMP)  ## two nodes of four processes beside a flat group (about
 
 pins: requirements/build.in requirements/dev.in pyproject.toml  ## refresh requirements/*.txt (needs uv; see CONTRIBUTING.md)
 	$(UV_COMPILE) --upgrade requirements/build.in --output-file requirements/build.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/dev.in --extra lab --extra observe --extra bench \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/dev.in --extra cli --extra lab --extra observe --extra bench \
 		--output-file requirements/dev.txt
 	$(UV_COMPILE) --upgrade requirements/fuzz.in --output-file requirements/fuzz.txt
 

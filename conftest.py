@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
 from tests.collector import collect_seldom
 
 if TYPE_CHECKING:

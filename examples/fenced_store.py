@@ -217,7 +217,7 @@ async def live(*, peers: Mapping[str, str], trace: str | None = None) -> tuple[W
 
 def free_peers() -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant_workbench.live.processes import free_ports
+    from plainchant.live.ports import free_ports
 
     return {name: f"127.0.0.1:{port}" for name, port in zip(WORKERS, free_ports(len(WORKERS)), strict=True)}
 

@@ -343,7 +343,7 @@ def account(outcome: Outcome) -> str:
 
 def free_peers(names: Sequence[str] = STATIONS) -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant_workbench.live.processes import free_ports
+    from plainchant.live.ports import free_ports
 
     return {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
 

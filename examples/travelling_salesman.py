@@ -502,7 +502,7 @@ async def _watch(me: str, process: asyncio.subprocess.Process, *, kill: bool) ->
 
 def free_peers(workers: int) -> dict[str, str]:
     """Addresses on this machine that nobody has now."""
-    from plainchant_workbench.live.processes import free_ports
+    from plainchant.live.ports import free_ports
 
     return {f"w{number}": f"127.0.0.1:{port}" for number, port in enumerate(free_ports(workers), 1)}
 

@@ -110,7 +110,6 @@ def check(parameters: Parameters, groups: Mapping[GroupId, Sequence[ProcessId]])
 
 PLAINSONG = Description(
     name="plainsong",
-    seed="none",
     about="For tests.",
     parameters=Parameters,
     packets=(Song, Heard),

@@ -152,7 +152,6 @@ class Salon(Engine):
 
 SALON = Description(
     name="salon",
-    seed="000",
     about="groups that are formed as people like",
     parameters=SalonParameters,
     packets=(Song, Asked, Answered, Changed),

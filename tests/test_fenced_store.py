@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from examples.fenced_store import Store, free_peers, live, simulate
 
+from examples.fenced_store import Store, free_peers, live, simulate
 from plainchant.lab.properties import verify
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect

@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "plainchant"
 PROTOCOLS = PACKAGE / "protocols"
+PAPERS = ROOT / "papers" / "plainchant_papers"
+WORKBENCH = ROOT / "workbench" / "plainchant_workbench"
 
 
 def test_the_rules_look_at_something() -> None:
@@ -55,8 +57,10 @@ def imported(source: str, module: str, *, is_package: bool) -> Iterator[tuple[in
 def import_problems(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
-    shared = ("plainchant.protocols.registry", "plainchant.protocols.buffers")
-    allowed = (*(f"plainchant.core.{name}" for name in ("engine", "memory", "model", "names")), *shared, own)
+    shared = (f"plainchant.protocols.{name}" for name in ("registry", "buffers", "story", "exploration", "variants"))
+    allowed = (*(f"plainchant.core.{name}" for name in ("engine", "memory", "model", "names", "words")), *shared, own)
+    if module == "plainchant.protocols.registry":
+        allowed = (*allowed, "plainchant.core.plugins")  # where protocols of other distributions are looked up
     problems = []
     for line, name in imported(source, module, is_package=is_package):
         top = name.split(".")[0]
@@ -163,6 +167,47 @@ def test_a_name_that_is_parsed_elsewhere_is_found(source: str) -> None:
     assert mark_problems(source) == [1]
 
 
+# --- where protocols are named --------------------------------------------------------------------------------------
+
+OTHER_MEANINGS = {("cli/doctor.py", "mailbox")}
+"""Texts that are a protocol's name and mean something else: a mailbox in shared memory."""
+
+
+def name_problems(source: str, path: str, names: frozenset[str]) -> list[str]:
+    """Where a module has a protocol's name as a text of its own: to compare it, to look it up, or as a default."""
+    found = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [
+        f"{path}, line {node.lineno}: {node.value!r}"
+        for node in found
+        if node.value in names and (path, node.value) not in OTHER_MEANINGS
+    ]
+
+
+def test_only_protocols_know_a_protocol_by_its_name() -> None:
+    names = frozenset(path.parent.name for path in PROTOCOLS.glob("*/__init__.py"))
+    assert len(names) >= 5
+    problems = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not path.is_relative_to(PROTOCOLS):
+            problems += name_problems(path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix(), names)
+    assert not problems, "ask the protocol's description or its story instead:\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if rows.protocol() == "newtop": pass',
+        'is_ring = name in ("newtop", "rtcast-like")',
+        'def join(protocol: str = "newtop"): pass',
+        'match name:\n    case "newtop":\n        pass',
+        '{"newtop": 1}[name]',
+    ],
+)
+def test_a_protocol_known_by_its_name_is_found(source: str) -> None:
+    assert len(name_problems(source, "lab/show.py", frozenset({"newtop"}))) == 1
+    assert name_problems('"""newtop is told otherwise."""', "lab/show.py", frozenset({"newtop"})) == []
+
+
 # --- requirements ---------------------------------------------------------------------------------------------------
 
 PINNED = re.compile(r"[A-Za-z0-9._-]+==[^\s;]+( ;[^\\]+?)?( --hash=sha256:[0-9a-f]{64})+")
@@ -215,6 +260,7 @@ def test_every_declared_dependency_is_pinned_at_a_version_it_allows() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].values()
     declared = [*project["project"]["dependencies"], *(each for extra in extras for each in extra)]
+    declared = [each for each in declared if Requirement(each).name != "plainchant"]  # an extra that contains another one
     declared += input_lines(ROOT / "requirements" / "dev.in")
     assert_pinned(declared, pins(ROOT / "requirements" / "dev.txt"))
 
@@ -281,17 +327,75 @@ def test_ordinary_words_are_no_machine_paths(content: str) -> None:
     assert mention_problems(content.encode()) == []
 
 
+# --- packages beside the library -----------------------------------------------------------------------------------
+
+
+def source_files() -> list[Path]:
+    """The modules of the library, the papers and the workbench, with their tests."""
+    return sorted(path for package in (PACKAGE, PAPERS, WORKBENCH) for path in package.rglob("*.py"))
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, str]]:
+    """The module of a file beside the library, or in it, and each name that it imports."""
+    root = SOURCE if path.is_relative_to(SOURCE) else ROOT / path.relative_to(ROOT).parts[0]
+    parts = path.relative_to(root).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    module = ".".join(parts[:-1] if is_package else parts)
+    yield from ((module, name) for _, name in imported(path.read_text(encoding="utf-8"), module, is_package=is_package))
+
+
+def beside_problems(module: str, name: str) -> bool:
+    """Whether an import goes the wrong way: into a package beside the library, from one to the other, or between papers."""
+    home, target = module.split("."), name.split(".")
+    beside = ("plainchant_papers", "plainchant_workbench")
+    if target[0] in beside and target[0] != home[0]:
+        return True
+    papers = {path.parent.parent.name for path in PAPERS.glob("*/tests/__init__.py")} - {PAPERS.name}
+    return home[0] == target[0] == "plainchant_papers" and home[1] in papers and target[1] in papers - {home[1]}
+
+
+def test_the_library_needs_no_package_beside_it_and_papers_not_each_other() -> None:
+    problems = [
+        f"{module}: imports {name}"
+        for path in source_files()
+        for module, name in imports_of(path)
+        if len(name.split(".")) > 1 and len(module.split(".")) > 1 and beside_problems(module, name)
+    ]
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("plainchant.cli.reproduce", "plainchant_papers.claims"),
+        ("plainchant_papers.newtop.transports", "plainchant_workbench.live.processes"),
+        ("plainchant_workbench.chaos.plan", "plainchant_papers.runs"),
+        ("plainchant_papers.mailbox.bounds", "plainchant_papers.dedos.towns"),
+    ],
+)
+def test_an_import_that_goes_the_wrong_way_is_found(module: str, name: str) -> None:
+    assert beside_problems(module, name)
+
+
+def test_every_paper_has_its_errata_its_claims_and_its_tests() -> None:
+    from plainchant_papers import NAMES
+
+    papers = {path.parent.name for path in PAPERS.glob("*/errata.md")}
+    assert papers == set(NAMES) - {"membership"}
+    for paper in papers:
+        assert (PAPERS / paper / "tests" / "test_claims.py").is_file()
+
+
 # --- docstrings -----------------------------------------------------------------------------------------------------
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
-    folders = sorted({path.parent for path in PACKAGE.rglob("*.py")})
+    folders = sorted({path.parent for path in source_files()})
     assert [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    modules = sorted(PACKAGE.rglob("*.py"))
-    silent = [path for path in modules if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    silent = [path for path in source_files() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
     assert [str(path.relative_to(ROOT)) for path in silent] == []
 
 

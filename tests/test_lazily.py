@@ -16,7 +16,7 @@ import pytest
 import plainchant
 from plainchant import sim, trace
 from plainchant.core.model import SECOND
-from plainchant.live import control
+from plainchant.live.scenarios import control
 from plainchant.scenario.model import Network
 
 HEAVY = ("aiohttp", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client", "pyarrow", "pyspark", "rich")
@@ -43,6 +43,16 @@ def loaded(code: str, given: bytes = b"") -> list[str]:
 )
 def test_a_command_loads_only_what_it_needs(arguments: list[str]) -> None:
     assert loaded(f"from plainchant.cli import main\nmain({arguments})") == []
+
+
+def test_a_member_imports_no_story_and_no_laboratory() -> None:
+    code = (
+        "import sys, plainchant; plainchant.join\n"
+        "from plainchant.protocols.registry import protocols; protocols()\n"
+        "print([name for name in sys.modules if name.endswith(('.story', '.exploration')) or name.startswith('plainchant.lab')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +86,7 @@ def test_a_worker_that_records_needs_nothing_heavy(tmp_path: Path) -> None:
         run="r0",
     )
     given = control.line(task) + control.line(control.End(drained=True))
-    assert loaded("from plainchant.live import worker; assert worker.main() == 0", given) == []
+    assert loaded("from plainchant.live.scenarios import worker; assert worker.main() == 0", given) == []
     assert list(tmp_path.rglob("*.spool"))
 
 

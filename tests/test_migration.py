@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from examples import migration
 from examples.migration import Client, Outcome, Server, problems, say, simulate
-
 from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect

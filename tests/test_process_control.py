@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from examples import process_control
 from examples.process_control import KILLED, STATIONS, VIRTUAL, Outcome, Times, account, free_peers, live, problems, simulate
-
 from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect

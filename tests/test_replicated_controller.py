@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from examples import replicated_controller
 from examples.replicated_controller import (
     CONTROLLERS,
@@ -23,7 +24,6 @@ from examples.replicated_controller import (
     problems,
     simulate,
 )
-
 from plainchant.lab.properties import verify
 from plainchant.trace import read
 from plainchant.trace.collect import collect

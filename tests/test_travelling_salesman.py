@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import plainchant
 from examples import travelling_salesman
 from examples.travelling_salesman import (
     NODE_COST,
@@ -24,8 +26,6 @@ from examples.travelling_salesman import (
     serial,
     simulate,
 )
-
-import plainchant
 from plainchant import View
 from plainchant.lab.properties import verify
 from plainchant.sim import Unfinished

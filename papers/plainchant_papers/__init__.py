@@ -1,29 +1,34 @@
-"""Re-running a document's experiments: its claims, each measured by simulations and judged by a stated rule.
+"""The papers that plainchant implements: their claims, measured by simulations and judged by stated rules, and their errata.
 
-``claims`` is the frame (what a claim is, how sweeps run as Spark tasks); ``page`` writes results with their figures;
-``baselines`` has the protocols that a document compares itself with, ``runs`` what makes scenarios, ``observe`` looks into runs.
-There is one package a document: ``sequencer`` (seed 004), ``newtop`` (seed 001, of which ``membership`` is one chapter),
-``rtcast`` (seed 003), ``mailbox`` (seed 000) and ``dedos`` (seed 002). They may import what ``lab`` may, and not each other.
-Start with ``claims``, then ``sequencer``."""
+Every source document has a folder: ``sequencer`` (paper 004), ``newtop`` (001; ``newtop.membership`` is its chapter 6),
+``rtcast`` (003), ``mailbox`` (000) and ``dedos`` (002). A folder holds the table of claims, the modules that measure them,
+variants of the engine and baselines to compare with, ``errata.md`` and ``tests``. Papers do not import each other.
+
+The modules beside the folders are what they share: ``claims`` (what a claim is, and how its runs become Spark tasks), ``runs``
+(scenarios, and what traces say), ``observe`` (runs scenarios and looks into them), ``page`` (results as files) and ``command``
+(``plainchant reproduce``). Start with ``claims``, then ``sequencer``.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from typing import Final
 
 from plainchant.core.model import UsageError
 
 from .claims import Claim
 
-NAMES = ("sequencer", "newtop", "membership", "rtcast", "mailbox", "dedos")
-"""What can be reproduced: documents, by the name of their protocol, and newtop's membership by itself."""
+NAMES: Final = ("sequencer", "newtop", "membership", "rtcast", "mailbox", "dedos")
+"""What can be reproduced: papers, by the name of their protocol, and newtop's membership by itself."""
+_CHAPTERS: Final = {"membership": "newtop.membership"}
 
 
 def claims_of(name: str, numbers: Sequence[int] = ()) -> tuple[Claim, ...]:
-    """The claims of a document, all or those of these numbers, in its order."""
+    """The claims of a paper, all or those of these numbers, in its order."""
     if name not in NAMES:
         raise UsageError(f"there is no {name!r} to reproduce; there are: {', '.join(NAMES)}")
-    claims: tuple[Claim, ...] = importlib.import_module(f".{name}", __package__).CLAIMS
+    claims: tuple[Claim, ...] = importlib.import_module(f".{_CHAPTERS.get(name, name)}", __package__).CLAIMS
     known = [claim.number for claim in claims]
     for number in numbers:
         if number not in known:

@@ -101,7 +101,8 @@ class Claim:
     """What a document states, as something that can be measured."""
 
     number: int
-    seed: str
+    paper: str
+    """Number of the source document."""
     section: str
     claim: str
     how: str
@@ -109,6 +110,18 @@ class Claim:
     expected: Verdict
     """The verdict on record (docs/reproduce.md)."""
     run: Callable[[Context], Measured]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paper:
+    """A source document, by its number: what its claims are made with."""
+
+    number: str
+
+    def claim(
+        self, number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
+    ) -> Claim:
+        return Claim(number, self.number, section, claim, how, expected, run)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +138,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         return {
             "number": self.claim.number,
-            "seed": self.claim.seed,
+            "seed": self.claim.paper,  # the published key
             "section": self.claim.section,
             "claim": self.claim.claim,
             "measured": self.measured.measured,
@@ -191,6 +204,16 @@ def measure(claims: Iterable[Claim], context: Context, begin: Callable[[Claim], 
         begin(claim)
         results.append(Result(claim, claim.run(context)))
     return results
+
+
+def totals(found: Iterable[Any], *fields: str) -> list[Any]:
+    """The sum of each of these fields over the results of a sweep.
+
+    >>> totals([Series("a", [1], [2]), Series("b", [3], [4], True)], "from_document")
+    [1]
+    """
+    results = list(found)
+    return [sum(getattr(result, field) for result in results) for field in fields]
 
 
 def judge(*, holds: bool, nearly: bool = False) -> Verdict:

@@ -1,7 +1,7 @@
-"""Looks into simulated runs: what passes between engines and network, and what engines hold, as it happens.
+"""Runs scenarios and looks into them: what passes between engines and network, and what engines hold, as it happens.
 
-An :class:`Observer` stands between every process's host and engine. It changes nothing: host calls and packets pass
-through as they are, and the run is the same with it as without.
+:func:`trace_of` runs a scenario and returns its trace. An :class:`Observer` stands between every process's host and engine. It
+changes nothing: host calls and packets pass through as they are, and the run is the same with it as without.
 """
 
 from __future__ import annotations
@@ -9,19 +9,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import Batch, GroupId, Packet, ProcessId
-from plainchant.protocols.registry import describe
+from plainchant.protocols.registry import Description, describe
+from plainchant.protocols.variants import AS_BUILT, Variant
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
-from plainchant.sim.variants import AS_BUILT, Variant
 from plainchant.trace import TraceBuffer
 
 Make: TypeAlias = Callable[[Host, Any], Engine]
 
 
+def trace_of(
+    scenario: Scenario,
+    variant: Variant = AS_BUILT,
+    make: Make | None = None,
+    *,
+    applications: Mapping[str, Any] | None = None,
+    description: Description | None = None,
+) -> tuple[Summary, pa.Table]:
+    """Runs a scenario, with the protocol or this variant of it: its summary and its trace. ``make`` replaces the protocol's
+    engine, ``description`` its whole protocol."""
+    trace = TraceBuffer()
+    with variant.applied():
+        summary = Simulation(scenario, trace=trace, make=make, applications=applications, description=description).run()
+    return summary, trace.table()
+
+
 class Observer:
-    """Told of everything; subclasses write down what they want to know."""
+    """Sees every packet and delivery of a run; subclasses record what they need."""
 
     def __init__(self) -> None:
         self.engines: dict[ProcessId, Any] = {}
@@ -31,7 +49,7 @@ class Observer:
         """Before an engine gets a packet."""
 
     def received(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
-        """After it has dealt with it."""
+        """After the engine has handled it."""
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         """An engine sends."""
@@ -42,13 +60,12 @@ class Observer:
     def run(
         self,
         scenario: Scenario,
-        *,
         variant: Variant = AS_BUILT,
         make: Make | None = None,
+        *,
         applications: Mapping[str, Any] | None = None,
-    ) -> tuple[Summary, TraceBuffer]:
-        """Runs a scenario under observation, with a variant of its protocol or another engine if one is given."""
-        trace = TraceBuffer()
+    ) -> tuple[Summary, pa.Table]:
+        """:func:`trace_of` a scenario under observation."""
         inside = make if make is not None else describe(scenario.protocol).make
 
         def observed(host: Host, parameters: Any) -> Engine:
@@ -57,9 +74,7 @@ class Observer:
             self.hosts[host.me] = host
             return layer
 
-        with variant.applied():
-            summary = Simulation(scenario, trace=trace, make=observed, applications=applications).run()
-        return summary, trace
+        return trace_of(scenario, variant, observed, applications=applications)
 
 
 class _Observed(Layer):

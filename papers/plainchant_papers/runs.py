@@ -1,4 +1,4 @@
-"""Scenarios of reproductions, and what their traces say: what the packages of all documents share. Times are in ms."""
+"""Scenarios of reproductions, and what their traces say: what all papers share. Times are in ms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plainchant.core.model import MS, Duration, GroupId, ProcessId
-from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
+from plainchant.lab.properties import verify
+from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, RandomFaults, Scenario, Workload
+from plainchant.sim import Summary
 
 ONE_MILLISECOND: Final = Network(delay=Delay("constant", Duration(1 * MS)))
 
@@ -28,7 +30,7 @@ def milliseconds(value: float) -> Duration:
 
 
 def fault(kind: str, at: float, *, length: float = 0, **settings: Any) -> Fault:
-    """A fault at a time, and for a time."""
+    """A fault that begins at a time and lasts for a time."""
     return Fault(kind=kind, at=milliseconds(at), length=milliseconds(length), **settings)
 
 
@@ -42,11 +44,13 @@ def scenario(
     groups: Mapping[str, tuple[str, ...]] | None = None,
     later: Sequence[str] = (),
     network: Network = ONE_MILLISECOND,
+    memory: Mapping[str, Any] | None = None,
+    clock: Sequence[Clock] = (),
     faults: Sequence[Fault] = (),
     random_faults: RandomFaults | None = None,
     seed: int = 0,
 ) -> Scenario:
-    """A scenario for so long, which may take ``drain`` to get quiet after that; 0: it is not drained."""
+    """A scenario of this length, which may take up to ``drain`` to get quiet after that; 0: it is not drained."""
     return Scenario(
         protocol=protocol,
         name="reproduce",
@@ -56,6 +60,8 @@ def scenario(
         groups=dict(groups or {}),
         parameters=dict(parameters),
         network=network,
+        memory=Memory(**(memory or {})),
+        clock=tuple(clock),
         workload=workload,
         fault=tuple(faults),
         random=random_faults if random_faults is not None else RandomFaults(),
@@ -64,12 +70,31 @@ def scenario(
     )
 
 
-# --- what traces say ------------------------------------------------------------------------------------------------
+# --- what runs and traces say ---------------------------------------------------------------------------------------
 
 
-def rows_of(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
-    """The rows of a kind, each with its detail as a mapping."""
-    for row in table.filter(pc.equal(table["kind"], kind)).to_pylist():
+def came_to_rest(summary: Summary) -> bool:
+    """Whether a run got quiet, or was not asked to."""
+    return summary.quiet or not summary.drained
+
+
+def violations(table: pa.Table, properties: Sequence[str]) -> int:
+    """How often a trace violates these properties, all together."""
+    return sum(outcome.violations for outcome in verify(table, properties).properties.values())
+
+
+def violated(table: pa.Table, properties: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The properties, of these or of all, that a trace violates."""
+    outcomes = verify(table, properties).properties
+    return tuple(name for name, outcome in outcomes.items() if outcome.violations)
+
+
+def rows_of(table: pa.Table, kind: str, process: str | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a kind, of one process or of all, each with its detail as a mapping."""
+    chosen = pc.equal(table["kind"], kind)
+    if process is not None:
+        chosen = pc.and_(chosen, pc.equal(table["process"], process))
+    for row in table.filter(chosen).to_pylist():
         row["detail"] = json.loads(row["detail"]) if row["detail"] else {}
         yield row
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from plainchant.blocks import Finished, WorkQueue
 from plainchant.blocks.work_queue import _Job
 from plainchant.core.model import View
-from plainchant.sim.variants import Variants
+from plainchant.protocols.variants import Variants
 
 MUTANTS: Final = Variants()
 _COUNTING = WorkQueue._counting

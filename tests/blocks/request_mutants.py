@@ -7,7 +7,7 @@ from typing import Any, Final
 from plainchant.blocks import Requests
 from plainchant.blocks.requests import _Open
 from plainchant.core.model import View
-from plainchant.sim.variants import Variants
+from plainchant.protocols.variants import Variants
 
 MUTANTS: Final = Variants()
 _CHANGED = Requests.changed

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from plainchant.lab.properties import verify
+from plainchant.live.ports import free_ports
 from plainchant.trace import read
 from plainchant.trace.collect import collect
-from plainchant_workbench.live.processes import free_ports
 
 from .live_member import JOBS
 

@@ -18,6 +18,7 @@ import pytest
 import plainchant as plainchant_package
 from plainchant import __version__
 from plainchant.cli import main, running
+from plainchant.cli import run as run_command
 from plainchant.scenario import dump, load, shipped
 from plainchant.trace import TraceWriter, read, validate
 
@@ -368,70 +369,17 @@ def test_a_malformed_trace_is_status_2_with_its_place(plainchant: Callable[..., 
     assert "mend or leave out that file" in ended.err
 
 
-@pytest.mark.usefixtures("spark")
-def test_the_demo_tells_the_story_and_replaces_only_its_own(plainchant: Callable[..., Ended], tmp_path: Path) -> None:
-    first = plainchant("demo")
-    assert first.status == 0
-    for part in (
-        "The group",
-        "What happened",
-        "crashes in the middle of a broadcast",
-        "suspects ann",
-        "is elected",
-        "ann#1",
-        "And groups that overlap?",
-        "acyclic",
-        "And if the network falls apart?",
-        "came together",
-        "And if it has to be in time?",
-        "no, but ",
-        "deadline ",
-        "And without a network?",
-        "longest delivery",
-        "And with many processes on few machines?",
-        "mailbox 1 of n3 dies",
-        "And what is it good for?",
-        "begins, and never ended",
-        "lock-exclusion",
-        "holds",
-    ):
-        assert part in first.out
-    made = files(tmp_path / "demo-out")
-    assert [file for file in made if "/" not in file] == ["report.html", "scenario.toml", "summary.json"]
-    assert {"trace/part-00000.parquet", "live/report.html", "sweep/report.html", "sweep/summary.json"} <= set(made)
-    assert {"overlapping/trace/part-00000.parquet", "overlapping/report.html"} <= set(made)
-    assert {"parted/trace/part-00000.parquet", "parted/report.html"} <= set(made)
-    assert {"timed/trace/part-00000.parquet", "timed/report.html"} <= set(made)
-    assert {"shared/trace/part-00000.parquet", "shared/report.html"} <= set(made)
-    assert {"nodes/trace/part-00000.parquet", "nodes/report.html"} <= set(made)
-    assert_one_order(first.out)
-    assert "40 runs" in first.out
-    again = plainchant("demo")
-    simulated, _, rest = first.out.partition("And for real?")
-    assert again.out.partition("And for real?")[0] == simulated
-    assert again.out.partition("And groups that overlap?")[2] == rest.partition("And groups that overlap?")[2]
-    (tmp_path / "demo-out" / "mine").write_text("mine")
-    ended = plainchant("demo")
-    assert ended.status == 2
-    assert "demo-out exists and is not empty" in ended.err
-
-
-def assert_one_order(out: str) -> None:
-    """The demo shows the one order: each process's deliveries count up, one by one, down its column."""
-    heading, *lines = out.partition("every message was:")[2].partition("property")[0].strip().splitlines()
-    columns = [heading.index(name) for name in ("ann", "ben", "cyd", "dan", "eve", "fay")]
-    assert len(lines) == 10
-    seen = 0
-    for start, end in zip(columns, [*columns[1:], None], strict=True):
-        places = [int(line[start:end]) for line in lines if line[start:end].strip()]
-        if places:
-            assert places == list(range(places[0], places[0] + len(places)))
-        seen += len(places)
-    assert seen >= 20
-
-
 def test_dumps_of_the_shipped_scenarios_read_back(tmp_path: Path) -> None:
     for name, path in shipped().items():
         scenario = load(path)
         (tmp_path / f"{name}.toml").write_text(dump(scenario))
         assert load(tmp_path / f"{name}.toml") == scenario
+
+
+def test_a_run_that_is_too_large_to_be_verified_unasked_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (run_command, running):
+        monkeypatch.setattr(module, "VERIFY_UP_TO", 100)
+    assert main(["run", "first-steps"]) == 0
+    assert "are more than are checked without being asked (100). Add --verify" in capsys.readouterr().out.replace("\n", " ")

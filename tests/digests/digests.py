@@ -21,7 +21,7 @@ from plainchant.lab.show import lines
 from plainchant.scenario import dump, load
 from plainchant.scenario.shipped import shipped
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 PATH: Final = Path(__file__).with_name("digests.toml")
 SWEEPS: Final = {

@@ -21,9 +21,9 @@ from plainchant.protocols.newtop import Parameters, Process
 from plainchant.protocols.newtop.packets import Data
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.newtop.vectors import Keyed, Need
+from plainchant.protocols.variants import AS_BUILT, Replacement, Variant
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.sim.variants import AS_BUILT, Replacement, Variant
 from plainchant.trace import TraceBuffer
 
 PICTURE: Final = Path(__file__).resolve().parents[2] / "docs" / "figures" / "five-messages.svg"

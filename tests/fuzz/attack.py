@@ -29,7 +29,7 @@ from plainchant.core.wire import Codec
 from plainchant.lab.properties import verify
 from plainchant.sim import Simulation, Summary
 from plainchant.sim.host import SimHost
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .courses import Course
 from .dice import Dice

@@ -228,8 +228,8 @@ def trace(shape: str, order: str, rows: int, seed: int = 0, name: str = "r0", **
 
 def _measure(events: int, shapes: Sequence[str], orders: Sequence[str]) -> None:
     from plainchant.lab.session import session
-    from plainchant.lab.session.memory import Peak
     from plainchant.lab.verify import verify
+    from plainchant_workbench.lab.memory import Peak
 
     with tempfile.TemporaryDirectory() as directory, session("local[2]") as spark:
         for shape, order in product(shapes, orders):

@@ -26,7 +26,7 @@ from plainchant.core.memory import (
     Step,
 )
 from plainchant.core.model import MS, SECOND, Batch, Failure, Form, GroupId, Join, ProcessId, Propose, Reason, View, parameter
-from plainchant.protocols.registry import Description
+from plainchant.protocols.registry import Description, Placement
 
 POLL: Final = 1 * MS
 
@@ -189,7 +189,6 @@ def _age(found: tuple[int, Entry]) -> tuple[int, int]:
 
 BOARD: Final = Description(
     name="board",
-    seed="",
     about="a toy",
     parameters=Parameters,
     packets=(),
@@ -197,8 +196,10 @@ BOARD: Final = Description(
     promises=lambda parameters, groups: (),
     faults=(),
     settle=lambda parameters: 100 * MS,
-    memory=layout,
-    only_send=lambda parameters: frozenset({parameters.mute}) if parameters.mute else frozenset(),
     views=False,
-    room=lambda parameters: 4096,
+    placement=Placement(
+        memory=layout,
+        only_send=lambda parameters: frozenset({parameters.mute}) if parameters.mute else frozenset(),
+        room=lambda parameters: 4096,
+    ),
 )

@@ -105,7 +105,6 @@ class Guildsman(Engine):
 
 GUILD: Final = Description(
     name="guild",
-    seed="none",
     about="For tests.",
     parameters=Parameters,
     packets=(Word,),

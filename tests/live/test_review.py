@@ -105,7 +105,7 @@ def test_a_node_that_could_not_open_may_try_again() -> None:
     ("options", "problem"),
     [
         ({"members": ["a", "b", "a"]}, "named twice"),
-        ({"members": []}, "nobody"),
+        ({"members": []}, "no process forms"),
         ({"members": "ab"}, "a list"),
         ({"parameters": {"resilience": 5}}, "at most"),
         ({"state": True, "listen": False}, "listen"),

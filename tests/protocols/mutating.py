@@ -1,7 +1,7 @@
 """Mutants: variants of a protocol with one rule taken out, and the table that says what catches each.
 
-A :class:`Mutants` has the variants of one protocol (:mod:`plainchant.sim.variants`), how one is tried, and the table beside the
-module that defines it. A row of the table has the run that catches the mutant (``seed``: one of the sweep; ``scenario`` or
+A :class:`Mutants` has the variants of one protocol (:mod:`plainchant.protocols.variants`), how one is tried, and the table beside
+the module that defines it. A row of the table has the run that catches the mutant (``seed``: one of the sweep; ``scenario`` or
 ``course``: one made for the rule) and the property that does not hold there; or why the mutant ``survives``. After a change of
 the protocol or the sweep, ``python -m`` that module looks for seeds that catch, and rewrites the table.
 """
@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from plainchant.core.model import PlainchantError
-from plainchant.sim.variants import AS_BUILT, Replacement, Variant
+from plainchant.protocols.variants import AS_BUILT, Replacement, Variant
 
 from .sweeping import processes
 

@@ -23,7 +23,7 @@ from plainchant.core.model import MS, Batch, Duration, GroupId, ProcessId, View
 from plainchant.lab.properties import Verification, verify
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 from tests.collector import collect_seldom
 
 Make: TypeAlias = Callable[[Host, Any], Engine]

@@ -40,7 +40,6 @@ def check(parameters: Parameters, groups: Mapping[str, Sequence[str]]) -> str | 
 
 CHANT = registry.Description(
     name="chant",
-    seed="none",
     about="For tests.",
     parameters=Parameters,
     packets=(Note, Rest),

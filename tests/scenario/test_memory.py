@@ -9,6 +9,7 @@ import pytest
 from plainchant.core.memory import Layout
 from plainchant.core.model import MS, US, ScenarioError
 from plainchant.protocols import registry
+from plainchant.protocols.registry import Placement
 from plainchant.scenario import dump, parse
 from plainchant.scenario.model import Fault, Memory
 
@@ -18,8 +19,10 @@ SHARED = dataclasses.replace(
     CHANT,
     name="shared",
     packets=(),
-    memory=lambda parameters: Layout(2, 16, 4, 65536),
-    remote=lambda parameters: {"p3": "p1"} if parameters.mode == "hasty" else {},
+    placement=Placement(
+        memory=lambda parameters: Layout(2, 16, 4, 65536),
+        remote=lambda parameters: {"p3": "p1"} if parameters.mode == "hasty" else {},
+    ),
 )
 FULL = """
 protocol = "shared"

@@ -11,6 +11,7 @@ from plainchant.core import model
 from plainchant.core.memory import Layout
 from plainchant.core.model import ScenarioError
 from plainchant.protocols import registry
+from plainchant.protocols.registry import Placement
 from plainchant.scenario import dump, parse
 from plainchant.scenario.model import Fault
 
@@ -20,11 +21,13 @@ MS: Any = model.MS
 NODED = dataclasses.replace(
     CHANT,
     name="noded",
-    memory=lambda parameters: Layout(2, 16, 4, 65536),
-    idle=True,
-    lans=lambda parameters: 2,
-    node_of=lambda parameters, process: process.partition(".")[0],
-    processor_of=lambda parameters, process: process[:4] if process.count(".") > 1 else process,
+    placement=Placement(
+        memory=lambda parameters: Layout(2, 16, 4, 65536),
+        idle=True,
+        lans=lambda parameters: 2,
+        node_of=lambda parameters, process: process.partition(".")[0],
+        processor_of=lambda parameters, process: process[:4] if process.count(".") > 1 else process,
+    ),
 )
 FIXED = dataclasses.replace(NODED, name="fixed", changes=lambda parameters: False)
 FULL = """

@@ -11,8 +11,8 @@ from plainchant.core import model
 from plainchant.core.engine import Engine
 from plainchant.scenario.model import Network, Scenario, Workload
 from plainchant.sim import Simulation, Summary
+from plainchant.trace import TraceBuffer
 from plainchant.trace.validation import validate
-from plainchant.trace.writer import TraceBuffer
 
 from .toy import Flood, describe_toy
 

@@ -9,11 +9,11 @@ from typing import Any
 from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Copy, Entry, Layout, Operate, Procedure
 from plainchant.core.model import MS, US, Failure, Form, Join, Propose, Reason, View
-from plainchant.protocols.registry import Description, Promise
+from plainchant.protocols.registry import Description, Placement, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
+from plainchant.trace import TraceBuffer
 from plainchant.trace.validation import validate
-from plainchant.trace.writer import TraceBuffer
 
 from .conftest import Run
 
@@ -62,7 +62,6 @@ def describe_memory(script: Script, failures: list[tuple[int, str, str]]) -> Des
 
     return Description(
         name="scripted",
-        seed="000",
         about="a toy",
         parameters=MemoryParameters,
         packets=(),
@@ -70,11 +69,14 @@ def describe_memory(script: Script, failures: list[tuple[int, str, str]]) -> Des
         promises=lambda parameters, groups: (Promise("integrity", "always"),),
         faults=(),
         settle=lambda parameters: parameters.settle,
-        memory=layout,
-        remote=lambda parameters: dict.fromkeys(parameters.elsewhere, "p1"),
-        only_send=lambda parameters: frozenset(parameters.senders),
         views=False,
-        room=lambda parameters: 1000,
+        placement=Placement(
+            memory=layout,
+            remote=lambda parameters: dict.fromkeys(parameters.elsewhere, "p1"),
+            skew=lambda parameters: int(parameters.skew),
+            only_send=lambda parameters: frozenset(parameters.senders),
+            room=lambda parameters: 1000,
+        ),
     )
 
 

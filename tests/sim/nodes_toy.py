@@ -9,11 +9,11 @@ from typing import Any
 from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Copy, Layout, Operate, Procedure
 from plainchant.core.model import MS, US, Failure, Form, Join, Packet, Pressure, Propose, View
-from plainchant.protocols.registry import Description, Promise
+from plainchant.protocols.registry import Description, Placement, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
+from plainchant.trace import TraceBuffer
 from plainchant.trace.validation import validate
-from plainchant.trace.writer import TraceBuffer
 
 from .conftest import Run
 
@@ -76,7 +76,6 @@ def processor_of(parameters: NodeParameters, process: str) -> str:
 def describe_nodes(script: Script, lines: list[Line]) -> Description:
     return Description(
         name="noded",
-        seed="000",
         about="a toy",
         parameters=NodeParameters,
         packets=(Word,),
@@ -84,13 +83,15 @@ def describe_nodes(script: Script, lines: list[Line]) -> Description:
         promises=lambda parameters, groups: (Promise("integrity", "always"),),
         faults=(),
         settle=lambda parameters: parameters.settle,
-        memory=lambda parameters: LAYOUT,
-        node_of=node_of,
-        processor_of=processor_of,
-        timely=False,
-        lans=lambda parameters: parameters.lans,
-        idle=True,
         views=False,
+        placement=Placement(
+            memory=lambda parameters: LAYOUT,
+            node_of=node_of,
+            processor_of=processor_of,
+            timely=False,
+            lans=lambda parameters: parameters.lans,
+            idle=True,
+        ),
     )
 
 

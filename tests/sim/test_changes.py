@@ -13,8 +13,8 @@ from plainchant import Group, Lost, Message, Refused, State, StateRequest, View,
 from plainchant.lab.properties import verify
 from plainchant.scenario import parse
 from plainchant.sim import Simulation, Summary
+from plainchant.trace import TraceBuffer
 from plainchant.trace.validation import validate
-from plainchant.trace.writer import TraceBuffer
 
 ORDERS = ("total", "slow", "fast", "relative", "cbcast")
 HALVES = {"kind": "partition", "at": "300ms", "length": "900ms", "parts": [["p1", "p2"], ["p3", "p4"]]}

@@ -17,9 +17,10 @@ from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
 from plainchant.core.model import Form, GroupId, Join, Propose, Reason, UsageError, View
 from plainchant.lab.properties import verify
-from plainchant.sim.explore.case import GROUP, Case, mailbox_case
+from plainchant.protocols.exploration import GROUP, Case
+from plainchant.protocols.mailbox.exploration import mailbox_case
+from plainchant.protocols.mailbox.variants import VALUES
 from plainchant.sim.explore.memory import ExploredMemory
-from plainchant.sim.explore.rules import VALUES
 from plainchant.sim.explore.search import Result, explore, replay, retell
 from plainchant.sim.explore.state import digest
 from plainchant.sim.explore.story import timeline, write

@@ -12,8 +12,8 @@ from plainchant.core.model import Duration, Invitation, Join, Reason, ScenarioEr
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Fault, Network, Scenario, Workload
 from plainchant.sim import ApplicationError, Member, Simulation, functions
+from plainchant.trace import TraceBuffer
 from plainchant.trace.validation import validate
-from plainchant.trace.writer import TraceBuffer
 from tests.salon import SALON, Salon, Song
 
 from .conftest import MS, Run

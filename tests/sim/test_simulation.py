@@ -16,7 +16,7 @@ from plainchant.core.engine import Host
 from plainchant.core.model import Batch, ProtocolError, Reason, UsageError
 from plainchant.scenario.model import Clock, Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .conftest import MS, SECOND, run_toy
 from .toy import Data, Flood, Sequencer, ToyParameters, describe_toy

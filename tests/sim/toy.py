@@ -236,7 +236,6 @@ class Echo(Flood):
 def describe_toy(engine: type[Engine]) -> Description:
     return Description(
         name=engine.__name__.lower(),
-        seed="000",
         about="a toy",
         parameters=ToyParameters,
         packets=(Data, Request, Ordered, Hello, Copy),

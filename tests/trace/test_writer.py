@@ -13,7 +13,7 @@ import pytest
 
 from plainchant.core.model import TraceError, UsageError
 from plainchant.trace import SCHEMA, TraceBuffer, TraceWriter
-from plainchant.trace.writer import Row
+from plainchant.trace.history import Row
 
 FIELDS = ("kind", "time", "true_time", "group", "view", "sender", "seq", "sent", "rank", "digest", "size", "extra")
 

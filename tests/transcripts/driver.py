@@ -41,6 +41,7 @@ from plainchant.core.model import MS, US, Batch, GroupId, Packet, ProcessId, Rea
 from plainchant.lab.properties import Verification, verify
 from plainchant.protocols.dedos import packets as dedos_packets
 from plainchant.protocols.dedos.box import CHANGE, Element
+from plainchant.protocols.mailbox.variants import variant_of
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
@@ -50,8 +51,7 @@ from plainchant.protocols.rtcast.packets import Change, Data, Decided, Query, Re
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
-from plainchant.sim.explore.rules import variant_of
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 from plainchant_papers.dedos.variants import without as dedos_without
 from plainchant_papers.rtcast.variants import VARIANTS, bare_ring
 from tests.protocols.newtop.members_by_hand import pairs

@@ -14,7 +14,7 @@ from plainchant.core.model import US, Duration
 from plainchant.scenario.model import Fault, Workload
 
 from ..runs import fault
-from .runs import Plan, message, plan
+from .towns import Plan, message, plan
 
 AT: Final = 500.0
 CRASH: Final = 505.0

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from ..claims import Context, Measured, judge
 from ..runs import rows_of
 from . import cases, variants
-from .runs import Plan, Run
+from .metered import Run
+from .towns import Plan
 
 _ATTEMPTS = 3
 """With so many seeds: operations take other times."""

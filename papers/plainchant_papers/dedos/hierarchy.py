@@ -16,7 +16,8 @@ from plainchant.core.model import MS, US, Duration
 
 from ..claims import Context, Figure, Series, Table
 from ..runs import fault, rows_of
-from .runs import FORMED, LOADED, Plan, Run, load, node, plan, town
+from .metered import Run
+from .towns import FORMED, LOADED, Plan, load, node, plan, town
 
 RATE: Final = 200.0
 """Messages a second, of all senders together."""

@@ -36,7 +36,8 @@ from plainchant.scenario.model import Delay, Network
 
 from ..claims import Context, Figure, Series, Table
 from ..runs import rows_of
-from .runs import FORMED, LOADED, Plan, Run, frame_time, load, plan, town
+from .metered import Run
+from .towns import FORMED, LOADED, Plan, frame_time, load, plan, town
 
 DELAY: Final = 100.0
 """One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes."""

@@ -15,7 +15,8 @@ from plainchant.scenario.model import Delay, Fault, Network, RandomFaults
 from ..claims import Context, Measured, Table, judge
 from ..runs import fault
 from . import cases
-from .runs import LAN, Plan, Run, load, plan, town
+from .metered import Run
+from .towns import LAN, Plan, load, plan, town
 
 INVARIANTS: Final = (
     "flags_in_order", "flags_mean_read", "read_is_kept", "sent_is_there", "acknowledged_is_read", "history_consecutive",
@@ -93,10 +94,9 @@ def asked_of(one: Plan) -> Asked:
     run = Run(one)
     ends = [end.state for end in run.summary.processes.values()]
     modules = sum(each.kind == "module" for each in one.scenario.fault)
-    return Asked(
-        one.label, dict(run.asked), tuple(run.broken), run.holes, run.violated, ends.count("crashed"), modules,
-        run.summary.messages_sent,
-    )  # fmt: skip
+    asked, broken = dict(run.lemmas.asked), tuple(run.lemmas.broken)
+    crashed, sent = ends.count("crashed"), run.summary.messages_sent
+    return Asked(one.label, asked, broken, run.lemmas.holes, run.violated, crashed, modules, sent)
 
 
 def _runs_between(context: Context) -> list[Asked]:

@@ -12,7 +12,8 @@ from plainchant.scenario.model import Delay, Network
 from ..claims import Context, Measured, judge
 from ..runs import fault, rows_of
 from . import variants
-from .runs import LOADED, Plan, Run, load, node, plan, town
+from .metered import Run
+from .towns import LOADED, Plan, load, node, plan, town
 
 # --- 107: nodes -------------------------------------------------------------------------------------------------------
 

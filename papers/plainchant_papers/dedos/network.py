@@ -10,7 +10,8 @@ from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..runs import rows_of
 from . import hierarchy, installation
 from .hierarchy import cost_of, steady
-from .runs import FORMED, LAN, LOADED, Plan, Run, load, node, plan, town
+from .metered import Run
+from .towns import FORMED, LAN, LOADED, Plan, load, node, plan, town
 
 # --- 103: latency -----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from plainchant.protocols.dedos.nodes import Appeared, Gone, Nodes, NodesEvent
 from plainchant.protocols.dedos.packets import Held, Said
 from plainchant.protocols.dedos.ports import Ports
 from plainchant.protocols.dedos.relay import Relay
-from plainchant.sim.variants import Variant, Variants
+from plainchant.protocols.variants import Variant, Variants
 
 RULES: Final = Variants()
 """By the name of the rule that is taken out."""

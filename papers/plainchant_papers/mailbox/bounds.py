@@ -19,7 +19,7 @@ from plainchant.lab.draw.timing import timing_diagram
 from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Picture, Series, Table, judge
-from .runs import (
+from .scripted import (
     DECIDE,
     FINISH,
     FLAG,

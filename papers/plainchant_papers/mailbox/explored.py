@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from plainchant.protocols.mailbox.exploration import mailbox_case
 from plainchant.sim.explore import explore
-from plainchant.sim.explore.case import mailbox_case
 
 from ..claims import Table
 

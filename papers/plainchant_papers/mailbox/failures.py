@@ -11,7 +11,7 @@ from plainchant.core.model import US
 from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Series, Table, judge
-from .runs import (
+from .scripted import (
     AS_BUILT,
     DECIDE,
     FLAG,

@@ -12,9 +12,9 @@ from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.scenario.model import Delay, Network
 from plainchant.sim.scripted import Script
 
-from ..claims import Context, Figure, Measured, Series, Table, judge
+from ..claims import Context, Figure, Measured, Series, Table, judge, totals
 from .bounds import worst_runs
-from .runs import (
+from .scripted import (
     AS_BUILT,
     DECIDE,
     FINISH,
@@ -113,9 +113,7 @@ def join_and_leave(context: Context) -> Measured:
         for at in context.of((5000.0,), (5000.0, 5013.0, 5037.0, 5050.0, 5071.0, 5090.0))
     ]
     found = context.sweep(flags_of, plans)
-    within, missing, after, remaining, before = (
-        sum(getattr(one, name) for one in found) for name in ("within", "missing", "after", "remaining", "before")
-    )
+    within, missing, after, remaining, before = totals(found, "within", "missing", "after", "remaining", "before")
     violated = sum(bool(one.violated or one.untimely) for one in found)
     return Measured(
         f"{len(found)} runs in which somebody joins and leaves while two processes send: {within:,} entries of messages with "

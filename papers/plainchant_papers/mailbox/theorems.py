@@ -12,7 +12,7 @@ from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Series, judge
 from .explored import Explored, Small, explored_of, small, table
-from .runs import DECIDE, SKEW, Found, Plan, fault, found_of, load, message, plan
+from .scripted import DECIDE, SKEW, Found, Plan, fault, found_of, load, message, plan
 
 _DELAYS: Final = {"none": "no delay", "printed": "e", "corrected": "2 dd"}
 """The extra delay for a dead copy: as a rule, and in words."""

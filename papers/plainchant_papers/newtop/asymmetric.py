@@ -12,9 +12,9 @@ from plainchant.core.model import MS, SECOND, Duration
 from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Figure, Measured, Series, judge
-from ..observe import Observer
+from ..observe import trace_of
 from ..runs import names
-from .runs import scenario
+from .structures import static
 
 _MEMBERS: Final = 10
 _RARELY: Final = 20.0
@@ -46,13 +46,12 @@ def scenario_of(active: int, rate: float, rule: str, messages: int) -> Scenario:
         Workload(senders=(sender,), rate=rate, count=messages, size=32, start=Duration(round(number * SECOND / rate / active)))
         for number, sender in enumerate(senders)
     )
-    return scenario({"g": members}, *workload, seconds=messages / rate + 0.2, order="total", **_RULES[rule])
+    return static({"g": members}, *workload, seconds=messages / rate + 0.2, order="total", **_RULES[rule])
 
 
 def cost_of(item: tuple[int, float, str, int]) -> Cost:
     active, rate, rule, messages = item
-    summary, trace = Observer().run(scenario_of(active, rate, rule, messages))
-    table = trace.table()
+    summary, table = trace_of(scenario_of(active, rate, rule, messages))
     rows = table.filter(pc.equal(table["kind"], "deliver"))
     delay = pc.mean(pc.subtract(rows["true_time"], rows["sent"])).as_py() / MS
     return Cost(active, rate, rule, delay, summary.interrupts / summary.messages_sent)

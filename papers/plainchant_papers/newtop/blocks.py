@@ -14,13 +14,12 @@ from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Data, Null
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Measured, Table, judge
-from ..observe import Observer
-from .runs import Causes, Groups, Relay, delayed, random_run, scenario
+from ..claims import Context, Measured, Table, judge, totals
+from ..observe import Observer, trace_of
+from ..runs import rows_of
+from .causes import Causes, Relay
+from .structures import ORDERS, Groups, delayed, random_run, static
 from .variants import VARIANTS, advances
-
-_ORDERS: Final = ("total", "slow", "fast", "relative")
-
 
 # --- 23 and 31: numbers of messages ---------------------------------------------------------------------------------
 
@@ -93,14 +92,13 @@ def numbers_of(run: Scenario) -> Numbers:
 
 def numbers(context: Context) -> list[Numbers]:
     """The runs of claims 23 and 31."""
-    runs = [random_run(seed, order) for order in _ORDERS for seed in range(context.of(6, 60))]
+    runs = [random_run(seed, order) for order in ORDERS for seed in range(context.of(6, 60))]
     return context.sweep(numbers_of, runs)
 
 
 def properties(context: Context) -> Measured:
     runs = context.once("numbers", numbers)
-    messages, equal = sum(run.messages for run in runs), sum(run.equal for run in runs)
-    own, delivered, related = (sum(getattr(run, name) for run in runs) for name in ("own", "delivered", "related"))
+    messages, equal, own, delivered, related = totals(runs, "messages", "equal", "own", "delivered", "related")
     return Measured(
         f"{messages:,} messages in {len(runs)} runs (total, slow, fast, relative): {own} break pr1, {delivered} pr2; of "
         f"{equal:,} pairs with equal numbers {related} are causally related (pr3)",
@@ -113,8 +111,7 @@ def properties(context: Context) -> Measured:
 
 def lemmas(context: Context) -> Measured:
     runs = context.once("numbers", numbers)
-    multicasts, nulls, messages = (sum(getattr(run, name) for run in runs) for name in ("multicasts", "nulls", "messages"))
-    first, second = sum(run.in_group for run in runs), sum(run.across for run in runs)
+    multicasts, nulls, messages, first, second = totals(runs, "multicasts", "nulls", "messages", "in_group", "across")
     return Measured(
         f"{multicasts:,} multicasts, {nulls:,} of them null, in {len(runs)} runs: {first} not above the one before of their "
         f"sender in their group (Lemma I); of {messages:,} messages {second} not above the one before in any group (Lemma II)",
@@ -234,12 +231,12 @@ def in_order(context: Context) -> Measured:
     seeds = context.of(6, 60)
     fifo = context.once("completion", completions)
     lossy = context.sweep(completion_of, [random_run(seed, "total", lossy=True) for seed in range(seeds)])
-    arrivals, late, differs = (sum(getattr(run, name) for run in fifo) for name in ("arrivals", "late", "differs"))
-    overtaken = sum(run.late for run in lossy)
+    arrivals, late, differs = totals(fifo, "arrivals", "late", "differs")
+    arrived, overtaken = totals(lossy, "arrivals", "late")
     return Measured(
         f"{arrivals:,} multicasts arrived in {len(fifo)} runs over FIFO links: {late} with a number up to which all blocks "
         f"were complete; the engine's matrix differed from the definition {differs} times. Over links that lose and overtake "
-        f"it would have been {overtaken:,} of {sum(run.arrivals for run in lossy):,}",
+        f"it would have been {overtaken:,} of {arrived:,}",
         judge(holds=bool(arrivals and overtaken) and not late and not differs),
         "each member's numbers grow, and arrive as they were sent, so that the smallest of the last ones bounds all that is "
         "to come; where they are overtaken, the number of the message before (m.pb, 3.7) has to be looked at",
@@ -254,7 +251,7 @@ def completions(context: Context) -> list[Completion]:
 
 def every_block(context: Context) -> Measured:
     runs = context.once("completion", completions)
-    blocks, incomplete, nulls = (sum(getattr(run, name) for run in runs) for name in ("blocks", "incomplete", "nulls"))
+    blocks, incomplete, nulls = totals(runs, "blocks", "incomplete", "nulls")
     not_quiet = sum(not run.quiet for run in runs)
     return Measured(
         f"{blocks:,} blocks (member by member and group by group) in {len(runs)} runs with silent members: {incomplete} "
@@ -277,14 +274,14 @@ class Advances:
 
 def advances_of(run: Scenario) -> Advances:
     observer = Observer()
-    summary, _ = observer.run(run, variant=VARIANTS["counting advances"])
+    summary, _ = observer.run(run, VARIANTS["counting advances"])
     return Advances(summary.messages_delivered, sum(advances(engine) for engine in observer.engines.values()))
 
 
 def redundant(context: Context) -> Measured:
     seeds = range(context.of(6, 60))
     found = {order: context.sweep(advances_of, [random_run(seed, order) for seed in seeds]) for order in ("total", "slow")}
-    total, slow = ((sum(run.deliveries for run in runs), sum(run.advanced for run in runs)) for runs in found.values())
+    total, slow = (totals(runs, "deliveries", "advanced") for runs in found.values())
     return Measured(
         f"total order: {total[1]} of {total[0]:,} deliveries advanced a block counter; slow causal order: {slow[1]:,} of "
         f"{slow[0]:,}",
@@ -304,7 +301,7 @@ _FIG_4_2A: Final[Groups] = {"g1": ("p", "q", "r"), "g2": ("p", "q", "s")}
 def fig_4_2a(seed: int = 0) -> Scenario:
     """r's messages in g1 arrive at once; s's message with the same number is long under way to p, and quickly at q."""
     network = delayed({("s", "p"): 80.0, ("p", "s"): 2.0, ("s", "q"): 0.5 + seed, ("r", "p"): 0.5, ("r", "q"): 0.5 + seed / 2})
-    return scenario(
+    return static(
         _FIG_4_2A,
         Workload(senders=("r",), group="g1", rate=500.0, count=4, size=16),
         Workload(senders=("s",), group="g2", rate=500.0, count=1, size=16),
@@ -325,8 +322,8 @@ class Verified:
 def verified(item: tuple[Scenario, str, tuple[str, ...]]) -> Verified:
     """Runs a scenario with a variant of the engine (its name; empty: as it is), and verifies properties."""
     run, variant, wanted = item
-    summary, trace = Observer().run(run, variant=VARIANTS[variant])
-    result = verify(trace.table(), list(wanted))
+    summary, table = trace_of(run, VARIANTS[variant])
+    result = verify(table, wanted)
     violations = sum(result.properties[name].violations for name in wanted)
     return Verified(violations, summary.quiet, str(result.violations[0]) if result.violations else "")
 
@@ -354,7 +351,7 @@ _FIG_4_2B: Final[Groups] = {"g1": ("p", "q"), "g2": ("p", "r"), "g3": ("q", "r")
 def fig_4_2b() -> Scenario:
     """p sends m1 to r, which is long under way, and m2 to q, which sends m3 to r."""
     network = delayed({("p", "r"): 60.0})
-    return scenario(
+    return static(
         _FIG_4_2B,
         Workload(senders=("p",), group="g2", rate=1000.0, count=1, size=16),
         Workload(senders=("p",), group="g1", rate=1000.0, count=1, size=16, start=Duration(1 * MS)),
@@ -375,8 +372,8 @@ class Cycle:
 
 def cycle_of(variant: str) -> Cycle:
     relay = Relay("g1", "g3", b"m3")
-    summary, trace = Observer().run(fig_4_2b(), variant=VARIANTS[variant], applications={"q": relay})
-    rows = [row for row in trace.table().to_pylist() if row["kind"] == "deliver" and row["process"] == "r"]
+    summary, table = trace_of(fig_4_2b(), VARIANTS[variant], applications={"q": relay})
+    rows = list(rows_of(table, "deliver", "r"))
     return Cycle(
         tuple(f"{row['sender']} in {row['group']}" for row in rows), tuple(row["true_time"] / MS for row in rows), summary.quiet
     )

@@ -8,38 +8,20 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from plainchant.core.model import MS, Duration
-from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, Table, judge
-from ..observe import Observer
-from ..runs import names
-from .runs import Causes, Groups, Relay, Sent, delayed, random_run, scenario, uneven
+from ..claims import Context, Figure, Measured, Series, Table, judge, totals
+from ..observe import trace_of
+from ..runs import names, rows_of, violations
+from .causes import Causes, Relay, Sent
+from .structures import EVERY_ORDER, Groups, delayed, random_run, static, uneven
 from .variants import VARIANTS
 
 _SILENCE: Final = Duration(20 * MS)
 _TIMED: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": _SILENCE}
-_EVERY_ORDER: Final[Mapping[str, Mapping[str, Any]]] = {
-    "total": {"order": "total"},
-    "slow": {"order": "slow"},
-    "relative": {"order": "relative"},
-    "fast, compact": {"order": "fast", "vectors": "compact"},
-    "fast, keyed": {"order": "fast", "vectors": "keyed"},
-    "cbcast": {"order": "cbcast"},
-}
-
-
-def _rows(table: pa.Table, kind: str, process: str | None = None) -> list[dict[str, Any]]:
-    chosen = pc.equal(table["kind"], kind)
-    if process is not None:
-        chosen = pc.and_(chosen, pc.equal(table["process"], process))
-    return list(table.filter(chosen).to_pylist())
-
-
 # --- 33: LDV and vector clocks --------------------------------------------------------------------------------------
 
 
@@ -83,14 +65,12 @@ def one_group(seed: int, **parameters: Any) -> Scenario:
     draw = random.Random(f"{seed}/one group")
     members = names(draw.randrange(3, 8))
     load = Workload(rate=draw.choice((20.0, 60.0)), arrivals="poisson", size=16)
-    return scenario({"g": members}, load, seed=seed, network=uneven(draw, members), seconds=0.3, **{**_TIMED, **parameters})
+    return static({"g": members}, load, seed=seed, network=uneven(draw, members), seconds=0.3, **{**_TIMED, **parameters})
 
 
 def precise(context: Context) -> Measured:
     runs = context.sweep(precision_of, [one_group(seed, order="fast", vectors="keyed") for seed in range(context.of(6, 60))])
-    pairs, related, missed, invented = (
-        sum(getattr(run, name) for run in runs) for name in ("pairs", "related", "missed", "invented")
-    )
+    pairs, related, missed, invented = totals(runs, "pairs", "related", "missed", "invented")
     return Measured(
         f"{pairs:,} pairs of messages in {len(runs)} runs of one group, {related:,} of them related: LDV misses {missed} "
         f"relations and invents {invented}",
@@ -122,29 +102,29 @@ class Ring:
 
 def ring_of(item: tuple[str, str]) -> Ring:
     order, variant = item
-    run = scenario(
+    run = static(
         _FIG_5_1,
         Workload(senders=("p1",), group="g1", rate=1000.0, count=1, size=16),
         network=delayed({("p1", "p2"): 200.0}),
         **_TIMED,
-        **_EVERY_ORDER[order],
+        **EVERY_ORDER[order],
     )
     relays = {"p3": Relay("g1", "g2", b"m2"), "p6": Relay("g2", "g3", b"m3"), "p7": Relay("g3", "g4", b"m4")}
-    summary, trace = Observer().run(run, variant=VARIANTS[variant], applications=relays)
-    rows = _rows(trace.table(), "deliver", "p2")
+    summary, table = trace_of(run, VARIANTS[variant], applications=relays)
+    rows = list(rows_of(table, "deliver", "p2"))
     got = [{"g1": "m1", "g4": "m4"}[row["group"]] for row in rows]
     return Ring(", ".join(got), tuple(row["true_time"] / MS for row in rows), summary.quiet)
 
 
 def four_groups(context: Context) -> Measured:
-    cases = [(order, "") for order in _EVERY_ORDER] + [("fast, compact", "truncated GLDV"), ("fast, keyed", "truncated vectors")]
+    cases = [(order, "") for order in EVERY_ORDER] + [("fast, compact", "truncated GLDV"), ("fast, keyed", "truncated vectors")]
     runs = context.sweep(ring_of, cases)
-    right = [run for run in runs[: len(_EVERY_ORDER)] if run.first == "m1, m4" and run.quiet]
-    truncated = runs[len(_EVERY_ORDER) :]
+    right = [run for run in runs[: len(EVERY_ORDER)] if run.first == "m1, m4" and run.quiet]
+    truncated = runs[len(EVERY_ORDER) :]
     return Measured(
-        f"p2 delivers m1 before m4 in {len(right)} of {len(_EVERY_ORDER)} orders; if numbers of processes, or groups, that "
+        f"p2 delivers m1 before m4 in {len(right)} of {len(EVERY_ORDER)} orders; if numbers of processes, or groups, that "
         f"one shares nothing with are not passed on, {' and '.join(run.first for run in truncated)} (compact and keyed)",
-        judge(holds=len(right) == len(_EVERY_ORDER) and all(run.first == "m4, m1" for run in truncated)),
+        judge(holds=len(right) == len(EVERY_ORDER) and all(run.first == "m4, m1" for run in truncated)),
         "p6 shares no group with p1, but p1's number has to pass through it to p7 and back to p2; the update rule of 5.5 as "
         "printed names only processes that one shares a group with, and would lose it there",
         tables=(
@@ -172,8 +152,7 @@ class Latency:
 
 
 def latency_of(run: Scenario) -> Latency:
-    _, trace = Observer().run(run)
-    table = trace.table()
+    _, table = trace_of(run)
     others = table.filter(pc.and_(pc.equal(table["kind"], "deliver"), pc.not_equal(table["process"], table["sender"])))
     times = pc.subtract(others["true_time"], others["sent"])
     return Latency(others.num_rows, pc.mean(times).as_py() / MS, len(run.groups))
@@ -181,7 +160,7 @@ def latency_of(run: Scenario) -> Latency:
 
 def delays(context: Context) -> Measured:
     seeds = range(context.of(8, 60))
-    orders = list(_EVERY_ORDER)
+    orders = list(EVERY_ORDER)
     timed, at_once = (_latencies(context, seeds, silence) for silence in (_TIMED, {"silence_by": "adaptive"}))
     means = {
         order: sum(run.mean * run.deliveries for run in found) / sum(run.deliveries for run in found)
@@ -224,9 +203,9 @@ def delays(context: Context) -> Measured:
 
 def _latencies(context: Context, seeds: range, silence: Mapping[str, Any]) -> dict[str, list[Latency]]:
     runs = context.sweep(
-        latency_of, [random_run(seed, **{**silence, **given}) for given in _EVERY_ORDER.values() for seed in seeds]
+        latency_of, [random_run(seed, **{**silence, **given}) for given in EVERY_ORDER.values() for seed in seeds]
     )
-    return {order: runs[place * len(seeds) : (place + 1) * len(seeds)] for place, order in enumerate(_EVERY_ORDER)}
+    return {order: runs[place * len(seeds) : (place + 1) * len(seeds)] for place, order in enumerate(EVERY_ORDER)}
 
 
 def _ordered(found: Mapping[str, Sequence[Latency]]) -> int:
@@ -252,7 +231,7 @@ class Wait:
 def foreign_of(item: tuple[str, str]) -> Wait:
     """k multicasts in g3; j delivers that and multicasts in g1; i, which is in g1 alone and far from k, gets the latter."""
     vectors, variant = item
-    run = scenario(
+    run = static(
         _FOREIGN,
         Workload(senders=("k",), group="g3", rate=1000.0, count=1, size=16),
         network=delayed({("k", "i"): 50.0}),
@@ -262,11 +241,9 @@ def foreign_of(item: tuple[str, str]) -> Wait:
         vectors=vectors,
         **_TIMED,
     )
-    summary, trace = Observer().run(run, variant=VARIANTS[variant], applications={"j": Relay("g3", "g1", b"m")})
-    table = trace.table()
-    rows = _rows(table, "deliver", "i")
-    late = verify(table, ["prompt"]).properties["prompt"].violations
-    return Wait(rows[0]["true_time"] / MS if rows else -1.0, late, summary.quiet)
+    summary, table = trace_of(run, VARIANTS[variant], applications={"j": Relay("g3", "g1", b"m")})
+    at = next((row["true_time"] / MS for row in rows_of(table, "deliver", "i")), -1.0)
+    return Wait(at, violations(table, ["prompt"]), summary.quiet)
 
 
 def early(context: Context) -> Measured:
@@ -303,24 +280,15 @@ class Promptness:
 
 
 def promptness_of(run: Scenario) -> Promptness:
-    summary, trace = Observer().run(run)
-    table = trace.table()
-    result = verify(table, ["prompt", "causal"])
-    waited = sum(1 for row in _rows(table, "block") if row["seq"] is not None)
-    return Promptness(
-        summary.messages_delivered,
-        waited,
-        result.properties["prompt"].violations,
-        result.properties["causal"].violations,
-    )
+    summary, table = trace_of(run)
+    waited = sum(row["seq"] is not None for row in rows_of(table, "block"))
+    return Promptness(summary.messages_delivered, waited, violations(table, ["prompt"]), violations(table, ["causal"]))
 
 
 def one_group_early(context: Context) -> Measured:
     seeds = range(context.of(8, 80))
     relative = context.sweep(promptness_of, [one_group(seed, order="relative") for seed in seeds])
-    deliveries, waited, late, causal = (
-        sum(getattr(run, name) for run in relative) for name in ("deliveries", "waited", "violations", "causal")
-    )
+    deliveries, waited, late, causal = totals(relative, "deliveries", "waited", "violations", "causal")
     return Measured(
         f"{deliveries:,} deliveries in {len(relative)} runs of one group: {waited:,} waited, {late} of them for something "
         f"that had not happened before; {causal} violations of causal order",
@@ -346,7 +314,7 @@ class Crossed:
 
 def crossed_of(variant: str) -> Crossed:
     """a delivers seven messages of y and sends in x; c delivers six of x and sends in y; neither has seen the other's."""
-    run = scenario(
+    run = static(
         _CROSSED,
         Workload(senders=("d",), group="y", rate=1000.0, burst=7, count=7, size=16),
         Workload(senders=("e",), group="x", rate=1000.0, burst=6, count=6, size=16),
@@ -358,8 +326,8 @@ def crossed_of(variant: str) -> Crossed:
         order="relative",
         **_TIMED,
     )
-    summary, trace = Observer().run(run, variant=VARIANTS[variant])
-    delivered = len(_rows(trace.table(), "deliver", "i"))
+    summary, table = trace_of(run, VARIANTS[variant])
+    delivered = sum(1 for _ in rows_of(table, "deliver", "i"))
     return Crossed(delivered, tuple(summary.not_quiet.values()), summary.quiet)
 
 

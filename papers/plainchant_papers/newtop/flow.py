@@ -13,10 +13,10 @@ from plainchant.protocols.newtop.packets import Data
 from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Measured, judge
-from ..observe import Observer
+from ..observe import Observer, trace_of
 from ..runs import names
-from .runs import LOSSY, members_of, scenario, structure, uneven
 from .stations import Experiment, scenario_of
+from .structures import LOSSY, members_of, static, structure, uneven
 from .variants import VARIANTS
 
 _SHORT: Final = {"silence_by": "timeout", "silence": Duration(5 * MS)}
@@ -75,7 +75,7 @@ def pressed(seed: int, blocks: int, *, lossy: bool = False) -> Scenario:
     network = LOSSY if lossy else uneven(draw, members)
     senders = tuple(name for name in members if draw.random() < 0.6) or members[:1]
     parameters: dict[str, Any] = {**_SHORT, "blocks": blocks, "transport": "lossy" if lossy else "fifo"}
-    return scenario(groups, Workload(senders=senders, count=60, size=16), seed=seed, network=network, seconds=0.3, **parameters)
+    return static(groups, Workload(senders=senders, count=60, size=16), seed=seed, network=network, seconds=0.3, **parameters)
 
 
 def bounded(context: Context) -> Measured:
@@ -116,7 +116,7 @@ def liveness_of(item: tuple[int, int, str]) -> Liveness:
     draw = random.Random(f"{seed}/liveness")
     members = names(draw.randrange(2, 6))
     count = 40
-    run = scenario(
+    run = static(
         {"g": members},
         Workload(count=count, size=16),
         seed=seed,
@@ -126,7 +126,7 @@ def liveness_of(item: tuple[int, int, str]) -> Liveness:
         blocks=blocks,
         **_SHORT,
     )
-    summary, _ = Observer().run(run, variant=VARIANTS[variant])
+    summary, _ = trace_of(run, VARIANTS[variant])
     return Liveness(summary.messages_sent, count * len(members), summary.quiet)
 
 
@@ -198,7 +198,7 @@ class Extra:
 
 
 def extra_of(item: Experiment) -> Extra:
-    summary, _ = Observer().run(scenario_of(item))
+    summary, _ = trace_of(scenario_of(item))
     counts = dict(summary.packets_by_type)
     data, nulls = counts.pop("Data", 0), counts.pop("Null", 0)
     return Extra(data, nulls, sum(counts.values()))

@@ -27,34 +27,13 @@ from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..observe import Observer
-from .runs import Groups, clique, ring, scenario
+from .structures import EVERY_ORDER, Groups, clique, ring, static
 
-ORDERS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "total": {"order": "total"},
-    "slow": {"order": "slow"},
-    "relative": {"order": "relative"},
-    "fast, compact": {"order": "fast", "vectors": "compact"},
-    "fast, keyed": {"order": "fast", "vectors": "keyed"},
-    "cbcast": {"order": "cbcast"},
-}
 ONE: Final = "one on another"
 _WAVE: Final = 20 * MS
 """Between two waves: longer than it takes until everything of one is delivered."""
 _SILENCE: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": Duration(1 * MS)}
-_FIELDS: Final = (
-    "group",
-    "block",
-    "previous",
-    "flow",
-    "complete",
-    "stable",
-    "delivered",
-    "vector",
-    "floor",
-    "sender",
-    "request",
-    "form",
-)
+_FIELDS: Final = tuple(name for name in Data.__struct_fields__ if name != "batch")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,8 +92,8 @@ def scenario_of(shape: Shape) -> Scenario:
         for name, group in wave
     )
     never = Duration(3600 * SECOND)
-    parameters = {"blocks": 0, "stability_after": never, "probe_after": never, **_SILENCE, **ORDERS[shape.order]}
-    return scenario(groups, *workload, seconds=len(waves) * _WAVE / SECOND, drain=0, **parameters)
+    parameters = {"blocks": 0, "stability_after": never, "probe_after": never, **_SILENCE, **EVERY_ORDER[shape.order]}
+    return static(groups, *workload, seconds=len(waves) * _WAVE / SECOND, drain=0, **parameters)
 
 
 def _waves(shape: Shape, groups: Groups) -> list[list[tuple[str, str]]]:
@@ -172,7 +151,7 @@ def table(context: Context) -> list[Bytes]:
         for structure in (ONE, "ring")
         for size in sizes
         for count in groups
-        for order in ORDERS
+        for order in EVERY_ORDER
         if structure != "ring" or (count > 2 and count * (size - 1) <= most)
     ]
     return context.sweep(bytes_of, shapes)
@@ -183,7 +162,7 @@ def _rows(found: Sequence[Bytes], structure: str, value: str) -> list[tuple[Any,
     for one in found:
         if one.shape.structure == structure:
             cells.setdefault((one.shape.size, one.shape.groups), {})[one.shape.order] = getattr(one, value)
-    return [(size, groups, *(row[order] for order in ORDERS)) for (size, groups), row in cells.items()]
+    return [(size, groups, *(row[order] for order in EVERY_ORDER)) for (size, groups), row in cells.items()]
 
 
 def constant(context: Context) -> Measured:
@@ -195,7 +174,7 @@ def constant(context: Context) -> Measured:
     sizes = [one.shape.size for one in total]
     groups = [one.shape.groups for one in total]
     largest = max(found, key=lambda one: one.for_order)
-    columns = ("members", "groups", *ORDERS)
+    columns = ("members", "groups", *EVERY_ORDER)
     return Measured(
         f"groups of {min(sizes)} to {max(sizes)}, {min(groups)} to {max(groups)} of them: a message in total order carries "
         f"{max(numbers)} numbers besides its block ({max(vector)} byte says so); the block takes {max(block)} here, and more as "
@@ -214,7 +193,7 @@ def constant(context: Context) -> Measured:
                 "Bytes for a message's order: groups of the same 16 members",
                 "groups",
                 "bytes of block and vector",
-                tuple(_line(found, order) for order in ORDERS),
+                tuple(_line(found, order) for order in EVERY_ORDER),
             ),
         ),
         (
@@ -222,7 +201,7 @@ def constant(context: Context) -> Measured:
             Table("bytes for the order (block and vector), groups in a ring", columns, _rows(found, "ring", "for_order")),
             Table(
                 "field by field, the largest group and most groups on one another",
-                ("field", *ORDERS),
+                ("field", *EVERY_ORDER),
                 _by_field(found),
             ),
         ),
@@ -238,8 +217,10 @@ def _by_field(found: Sequence[Bytes]) -> list[tuple[Any, ...]]:
     one_on_another = [one for one in found if one.shape.structure == ONE]
     most = max((one.shape.size, one.shape.groups) for one in one_on_another)
     chosen = {one.shape.order: one for one in one_on_another if (one.shape.size, one.shape.groups) == most}
-    rows: list[tuple[Any, ...]] = [(field, *(chosen[order].fields[field] for order in ORDERS)) for field in ("header", *_FIELDS)]
-    return [*rows, ("whole packet, without content", *(chosen[order].whole for order in ORDERS))]
+    rows: list[tuple[Any, ...]] = [
+        (field, *(chosen[order].fields[field] for order in EVERY_ORDER)) for field in ("header", *_FIELDS)
+    ]
+    return [*rows, ("whole packet, without content", *(chosen[order].whole for order in EVERY_ORDER))]
 
 
 def overlapping(context: Context) -> Measured:
@@ -253,7 +234,7 @@ def overlapping(context: Context) -> Measured:
     equal = all(row["fast, compact"].numbers == row["cbcast"].numbers for row in alone)
     exact = all(one.numbers == one.formula for one in found)
     larger = [row for row in several.values() if row["fast, compact"].fields["vector"] >= row["cbcast"].fields["vector"]]
-    columns = ("members", "groups", *ORDERS)
+    columns = ("members", "groups", *EVERY_ORDER)
     return Measured(
         f"GLDV has fewer numbers than CBCAST's vectors in {smaller} of {len(several)} structures of several groups, as many "
         f"in single groups: {'yes' if equal else 'no'}; numbers are as 5.5 to 5.7 count them: "

@@ -219,10 +219,9 @@ def perform(experiment: Experiment) -> Outcome:
     total = experiment.messages * len(scenario.workload)
     users = {name: _User(name, total, len(members)) for name in members}
     meter = _Meter()
-    summary, trace = meter.run(scenario, applications=users)
+    summary, table = meter.run(scenario, applications=users)
     if not summary.quiet or not users["p1"].finished:
         raise LabError(f"an experiment did not come to its end: {experiment}: {summary.not_quiet}")
-    table = trace.table()
     sends = pc.min(table.filter(pc.equal(table["kind"], "send"))["true_time"]).as_py()
     return Outcome(
         experiment,

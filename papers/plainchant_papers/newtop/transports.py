@@ -20,7 +20,7 @@ from typing import Any, Final
 from plainchant.core.model import US
 from plainchant.group import Message
 from plainchant.live.node import join
-from plainchant_workbench.live.processes import free_ports
+from plainchant.live.ports import free_ports
 
 from ..claims import Context, Measured, judge
 

@@ -18,7 +18,7 @@ from plainchant.protocols.newtop.packets import Confirmed, Data, Refute, Say
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.newtop.process import Process
 from plainchant.protocols.newtop.vectors import Compact, Keyed, Need, Relative
-from plainchant.sim.variants import Variants
+from plainchant.protocols.variants import Variants
 
 VARIANTS: Final = Variants()
 

@@ -23,8 +23,9 @@ from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Summary
 
 from ..claims import Context, Figure, Measured, Series, judge
+from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of
-from .runs import BEGIN, FULL, instrumented, ring, times_of, trace_of
+from .rings import BEGIN, FULL, instrumented, ring, times_of
 
 SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 _FIVE: Final = 5

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from plainchant.core.model import MS, Packet, ProcessId
-from plainchant.lab.properties import verify
 from plainchant.protocols.rtcast.packets import Beat, Change, Data
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
-from ..claims import Context, Measured, judge
-from ..observe import Observer
-from ..runs import fault, milliseconds, names, rows_of, views_of
-from .runs import BEGIN, halts, instrumented, ring, trace_of
-from .variants import VARIANTS, bare_ring
+from ..claims import Context, Measured, judge, totals
+from ..observe import Observer, trace_of
+from ..runs import fault, milliseconds, names, rows_of, views_of, violations
+from .rings import BEGIN, halts, instrumented, ring
+from .variants import variant
 
 _FIVE: Final = 5
 _ATOMIC: Final = ("view-atomicity", "agreement", "total")
@@ -73,18 +72,17 @@ def stayed_of(item: tuple[Scenario, str]) -> Stayed:
     run, name = item
     crashed = run.fault[0].process
     observer = _Packets()
-    summary, trace = observer.run(run, variant=VARIANTS[name], make=bare_ring if name else None)
+    summary, table = observer.run(run, *variant(name))
     stopped = set(halts(summary))
     survivors = [process for process in run.members if process != crashed]
     behind = {process for process in survivors if observer.heard.get((process, crashed)) != observer.last.get(crashed)}
-    outcomes = verify(trace.table(), list(_ATOMIC)).properties.values()
     return Stayed(
         run.fault[0].mid_broadcast,
         survivors=len(survivors),
         stayed=len(survivors) - len(stopped),
         behind=len(behind),
         stopped=len(stopped & behind),
-        violations=sum(outcome.violations for outcome in outcomes),
+        violations=violations(table, _ATOMIC),
     )
 
 
@@ -94,22 +92,18 @@ def false_omission(context: Context) -> Measured:
     ours = context.sweep(stayed_of, [(run, "") for run in clean])
     short = context.sweep(stayed_of, [(run, "") for run in cut])
     without = context.sweep(stayed_of, [(run, "every omission") for run in clean])
-    survivors, stayed = sum(run.survivors for run in ours), sum(run.stayed for run in ours)
-    behind, stopped = sum(run.behind for run in short), sum(run.stopped for run in short)
-    kept = sum(run.stayed for run in without)
-    up_to_date = sum(run.survivors - run.behind for run in short)
-    violations = sum(run.violations for run in (*ours, *short))
+    survivors, stayed = totals(ours, "survivors", "stayed")
+    alive, behind, stopped, short_stayed = totals(short, "survivors", "behind", "stopped", "stayed")
+    (kept,) = totals(without, "stayed")
+    up_to_date = alive - behind
+    (broken,) = totals((*ours, *short), "violations")
     return Measured(
         f"{len(ours)} crashes between broadcasts: {stayed} of {survivors} survivors, all of whom miss the dead member's turn, "
         f"stay; if every omission counts, {kept} do. {len(short)} crashes within a broadcast: {behind} survivors lack a packet "
         f"that the elimination counts, {stopped} of them stop; of the {up_to_date} who have all, "
-        f"{sum(run.stayed for run in short) - (behind - stopped)} stay; violations of atomicity and order: {violations}",
+        f"{short_stayed - (behind - stopped)} stay; violations of atomicity and order: {broken}",
         judge(
-            holds=stayed == survivors
-            and kept < survivors
-            and behind == stopped > 0
-            and not violations
-            and sum(run.stayed for run in short) == up_to_date,
+            holds=stayed == survivors > kept and behind == stopped > 0 and not broken and short_stayed == up_to_date,
         ),
         "the elimination says how far the dead member had come: who is just there has missed nothing; who is not would be "
         "different from the others if it stayed",
@@ -170,7 +164,7 @@ def silent_members(seed: int) -> Scenario:
 
 def eliminated_of(item: tuple[Scenario, str]) -> Eliminated:
     run, name = item
-    summary, table = trace_of(run, name)
+    summary, table = trace_of(run, *variant(name))
     crashed = {one.process for one in run.fault if one.kind == "crash"}
     by: dict[ProcessId, tuple[ProcessId, ...]] = {}
     for row in rows_of(table, "suspect"):
@@ -198,8 +192,8 @@ def closure_only(context: Context) -> Measured:
         if "D" in other.by.get("H", ()) and run.by == {"H": ("G", "F")} and run.views == (tuple("ABCDEH"),)
     ]
     hit = sum("D" in run.by.get("H", ()) for run in theirs)
-    live, all_live = sum(run.live for run in (*ours, *often)), sum(run.live for run in (*theirs, *rashly))
-    stopped = sum(run.stopped for run in (*ours, *often))
+    live, stopped = totals((*ours, *often), "live", "stopped")
+    (all_live,) = totals((*theirs, *rashly), "live")
     return Measured(
         f"F and G crash and H misses the heartbeat of D, at {len(figure)} moments of a rotation: in {hit} of them H has not "
         f"heard D, F and G when it times out; in {len(meant)} of these it eliminates F and G, and A, B, C, D, E and H go on. "
@@ -264,9 +258,9 @@ def turns_of(run: Scenario) -> Turns:
 
 def changes_first(context: Context) -> Measured:
     runs = context.sweep(turns_of, [instrumented(seed) for seed in range(context.of(2, 20))])
-    changes, others, before = (sum(getattr(run, name) for run in runs) for name in ("changes", "others", "before"))
+    turns, changes, others, before = totals(runs, "turns", "changes", "others", "before")
     return Measured(
-        f"{sum(run.turns for run in runs):,} turns in {len(runs)} runs with crashes, omissions and joins: {changes:,} begin "
+        f"{turns:,} turns in {len(runs)} runs with crashes, omissions and joins: {changes:,} begin "
         f"with a change; {others:,} other ordered packets are in the same turns, {before} of them before the change",
         judge(holds=changes > 0 and others > 0 and not before),
         "a turn is made up at once, and the change first",

@@ -11,9 +11,10 @@ import pyarrow as pa
 from plainchant.core.model import MS, SECOND, ProcessId
 from plainchant.scenario.model import Fault, Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, Series, judge, totals
+from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
-from .runs import BEGIN, halts, ring, rotations, trace_of
+from .rings import BEGIN, halts, ring, rotations
 
 SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 RULES: Final = ("immediate", "safe")
@@ -82,14 +83,13 @@ def _deliveries(table: pa.Table) -> dict[tuple[ProcessId, ProcessId, int], int]:
 def only_the_requester(context: Context) -> Measured:
     seeds = range(context.of(1, 8))
     ours, safe = (context.sweep(missed_of, [(rule, seed) for seed in seeds]) for rule in RULES)
-    lost = sum(run.lost for run in ours)
-    later, of = sum(run.others_later for run in ours), sum(run.deliveries for run in ours)
-    safe_later = sum(run.others_later for run in safe)
-    halted = sum(run.halted for run in (*ours, *safe))
+    lost, later, of = totals(ours, "lost", "others_later", "deliveries")
+    safe_later, safe_of = totals(safe, "others_later", "deliveries")
+    (halted,) = totals((*ours, *safe), "halted")
     return Measured(
         f"{lost} packets that one of five members misses, in {len(ours)} runs: it delivers up to "
         f"{max(run.most for run in ours):.1f} ms late, the others {later} of {of:,} messages later than without the loss; with "
-        f"safe delivery {safe_later:,} of {sum(run.deliveries for run in safe):,}, by up to "
+        f"safe delivery {safe_later:,} of {safe_of:,}, by up to "
         f"{max(run.others_most for run in safe):.1f} ms",
         judge(holds=lost > 0 and not later and not halted and max(run.most for run in ours) > 0 and safe_later > 0),
         "nobody waits to hear that others have a message; the retransmission itself takes time of its sender's turn, which is "

@@ -12,8 +12,9 @@ from plainchant.core.model import MS, SECOND, Duration
 from plainchant.scenario.model import Fault, Scenario, Workload
 
 from ..claims import Context, Figure, Measured, Series, judge
+from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
-from .runs import BEGIN, FULL, Checked, checked, halts, reasons, ring, rotations, times_of, trace_of
+from .rings import BEGIN, FULL, Checked, checked, halts, reasons, ring, rotations, times_of
 
 RETRANSMISSIONS: Final = (0, 1, 2, 3)
 LOSSES: Final = (0.001, 0.003, 0.01, 0.03, 0.1)

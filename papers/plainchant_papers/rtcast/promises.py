@@ -8,34 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from plainchant.core.model import MS
-from plainchant.lab.properties import verify
 from plainchant.scenario.model import Fault, Network, Scenario, Workload
 
-from ..claims import Context, Measured, judge
-from ..runs import ONE_MILLISECOND, fault, milliseconds, rows_of
-from .runs import BANDWIDTH, BEGIN, HEADER, Checked, checked, halts, instrumented, ring, trace_of
+from ..claims import Context, Measured, judge, totals
+from ..observe import trace_of
+from ..runs import ONE_MILLISECOND, fault, milliseconds, rows_of, violations
+from .rings import BANDWIDTH, BEGIN, HEADER, Checked, checked, halts, instrumented, ring
+from .variants import variant
 
-_CHECKED: Final = (
-    "integrity",
-    "fifo",
-    "causal",
-    "identical",
-    "total",
-    "agreement",
-    "view-order",
-    "view-atomicity",
-    "view-exclusion",
-    "sender-in-view",
-)
 _ORDER: Final = ("fifo", "causal", "identical", "total")
 _ATOMICITY: Final = ("agreement", "view-atomicity", "sender-in-view")
+_VIEWS: Final = ("view-order", "view-exclusion")
+_CHECKED: Final = ("integrity", *_ORDER, *_ATOMICITY, *_VIEWS)
 MINIMAL: Final[Mapping[str, Any]] = {"admission": False, "retransmissions": 0, "overtaking": False, "clocks": "none"}
 LAN: Final = Network(delay=ONE_MILLISECOND.delay, bandwidth=BANDWIDTH, header=HEADER)
 
 
 def checked_of(item: tuple[Scenario, str]) -> Checked:
     run, name = item
-    return checked(run, _CHECKED, name)
+    return checked(run, _CHECKED, *variant(name))
 
 
 def _runs(context: Context) -> list[Checked]:
@@ -59,10 +50,10 @@ def overtaking_of(item: tuple[int, bool]) -> int:
 
 
 def _told(runs: list[Checked]) -> str:
-    counts = [sum(getattr(run, name) for run in runs) for name in ("crashes", "omissions", "halted", "views", "deliveries")]
+    crashes, omissions, halted, views, deliveries = totals(runs, "crashes", "omissions", "halted", "views", "deliveries")
     return (
-        f"{len(runs)} runs, {counts[0]} crashes, {counts[1]} packets dropped, {counts[2]} members that stopped themselves, "
-        f"{counts[3]:,} views, {counts[4]:,} deliveries"
+        f"{len(runs)} runs, {crashes} crashes, {omissions} packets dropped, {halted} members that stopped themselves, "
+        f"{views:,} views, {deliveries:,} deliveries"
     )
 
 
@@ -123,13 +114,12 @@ def dying(seed: int, more: Sequence[Fault] = ()) -> Scenario:
 
 def announced_of(item: tuple[int, str]) -> Announced:
     seed, name = item
-    _, before = trace_of(dying(seed), name)
+    _, before = trace_of(dying(seed), *variant(name))
     suspicion = next(rows_of(before, "suspect"))
     at, announcer = suspicion["true_time"] / MS, suspicion["process"]
     run = dying(seed, [fault("crash", at - 0.001, process=announcer, mid_broadcast=True)])
-    summary, table = trace_of(run, name)
-    outcomes = verify(table, list(_CHECKED)).properties.values()
-    return Announced(name or "here", len(halts(summary)), sum(outcome.violations for outcome in outcomes))
+    summary, table = trace_of(run, *variant(name))
+    return Announced(name or "here", len(halts(summary)), violations(table, _CHECKED))
 
 
 def atomicity(context: Context) -> Measured:
@@ -137,7 +127,7 @@ def atomicity(context: Context) -> Measured:
     seeds = context.of((10, 14), tuple(range(20)))
     ours, printed = (context.sweep(announced_of, [(seed, name) for seed in seeds]) for name in ("", "at once"))
     broken = _violations(runs, _ATOMICITY)
-    views = _violations(runs, ("view-order", "view-exclusion"))
+    views = _violations(runs, _VIEWS)
     cases = sum(run.cases["view-atomicity"] for run in runs)
     here, there = (sum(run.violations for run in found) for found in (ours, printed))
     return Measured(

@@ -17,8 +17,9 @@ from plainchant.core.model import MS, Duration
 from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Figure, Measured, Series, judge
+from ..observe import trace_of
 from ..runs import fault, milliseconds, names
-from .runs import BEGIN, DELAY, FULL, ring, rotations, times_of, trace_of
+from .rings import BEGIN, DELAY, FULL, ring, rotations, times_of
 
 SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 SITUATIONS: Final = ("nothing else", "somebody asks to join", "a crash")

@@ -27,10 +27,11 @@ from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.regulator import Plan, Regulator
 from plainchant.scenario.model import Workload
 
-from ..claims import Context, Measured, Table, judge
+from ..claims import Context, Measured, Table, judge, totals
+from ..observe import trace_of
 from ..runs import milliseconds, names, rows_of
 from .guarantees import timely
-from .runs import BEGIN, FULL, parameters_of, ring, times_of, trace_of
+from .rings import BEGIN, FULL, parameters_of, ring, times_of
 
 P: Final = 1000
 _ROTATIONS: Final = 60
@@ -330,8 +331,7 @@ def _either(values: Iterable[int]) -> str:
 def lemma_2(context: Context) -> Measured:
     both = context.sweep(both_of, context.of((3,), (2, 3, 5, 8)))
     runs = context.once("message sets", _sets)
-    over, misses, impossible = (sum(getattr(run, name) for run in runs) for name in ("over", "over_missed", "over_impossible"))
-    fit = sum(run.fit for run in runs)
+    fit, over, misses, impossible = totals(runs, "fit", "over", "over_missed", "over_impossible")
     example = min((run.example for run in runs if run.example), key=lambda text: (text.count(";"), len(text), text), default="")
     return Measured(
         f"{fit + over:,} message sets with C1, C2 and C3, all members of a set coming at once: {misses:,} send some message "
@@ -426,10 +426,9 @@ def theorem_1(context: Context) -> Measured:
     simulated = context.once("timely", timely)
     delivered = sum(run.cases["deadline"] for run in simulated)
     overdue = sum(run.violations["deadline"] for run in simulated)
-    fit, wrong, wrong_early = (sum(getattr(run, name) for run in runs) for name in ("fit", "fit_missed", "fit_missed_early"))
-    over, possible_sets = (sum(getattr(run, name) for run in runs) for name in ("over", "over_possible"))
-    late, misses = sum(run.late for run in regulated), sum(run.missed for run in regulated)
-    packets = sum(run.packets for run in regulated)
+    fit, wrong, wrong_early = totals(runs, "fit", "fit_missed", "fit_missed_early")
+    over, possible_sets = totals(runs, "over", "over_possible")
+    late, misses, packets = totals(regulated, "late", "missed", "packets")
     return Measured(
         f"sufficient: of {fit:,} sets with sum of C/n <= T {wrong} send a message too late ({wrong_early} with early release, "
         f"by more than T); {packets:,} packets of {len(regulated)} sets that admission control takes, through its regulator: "

@@ -15,7 +15,9 @@ from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.packets import Ask, Change, Data, Here
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
-from plainchant.sim.variants import Variants
+from plainchant.protocols.variants import Variant, Variants
+
+from ..observe import Make
 
 VARIANTS: Final = Variants()
 
@@ -32,6 +34,11 @@ def bare_ring(host: Host, parameters: Any) -> Engine:
         return inside(outer)
 
     return PerGroup(host, one)
+
+
+def variant(name: str) -> tuple[Variant, Make | None]:
+    """What :func:`..observe.trace_of` takes: the variant of this name on the bare ring; empty: the protocol itself."""
+    return VARIANTS[name], bare_ring if name else None
 
 
 # --- claims -------------------------------------------------------------------------------------------------------------

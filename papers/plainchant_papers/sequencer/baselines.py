@@ -186,7 +186,7 @@ class TokenSite(_Baseline):
 def _describe(name: str, about: str, engine: type[_Baseline], packets: tuple[type[Packet], ...]) -> Description:
     return Description(
         name=name,
-        seed="004",
+        paper="004",
         about=about,
         parameters=Parameters,
         packets=packets,

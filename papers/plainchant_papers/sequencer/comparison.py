@@ -9,13 +9,13 @@ from typing import Final
 import pyarrow.compute as pc
 
 from plainchant.core.model import MS, Batch, Duration, GroupId, Packet, ProcessId
-from plainchant.lab.properties import verify
 from plainchant.protocols.sequencer.packets import Broadcast, Elected, Request
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
-from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
+from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge, totals
 from ..observe import Observer
-from .runs import baseline, count, deliveries, group, member, one_sender
+from ..runs import violated
+from .broadcasts import baseline, count, deliveries, group, member, one_sender
 
 # --- 16 and 17: the history's size ----------------------------------------------------------------------------------
 
@@ -105,10 +105,11 @@ def on_arrival(context: Context) -> Measured:
         )
 
     calm, lossy = sweep(Network()), sweep(Network(loss=0.05))
-    total, waited = sum(run.deliveries for run in calm), sum(run.waited for run in calm)
-    share = sum(run.waited for run in lossy) / sum(run.deliveries for run in lossy)
+    total, waited = totals(calm, "deliveries", "waited")
+    lossy_total, lossy_waited = totals(lossy, "deliveries", "waited")
     return Measured(
-        f"{waited} of {total:,} deliveries waited after their packet had come; with 5 % of packets lost {share:.0%} do",
+        f"{waited} of {total:,} deliveries waited after their packet had come; with 5 % of packets lost "
+        f"{lossy_waited / lossy_total:.0%} do",
         HOLDS if total and not waited else FAILS,
         "where nothing is lost or overtaken every number is the next one; with resilience r > 0, which the paper does not have, "
         "delivery waits for acknowledgements",
@@ -243,9 +244,7 @@ class _Seen(Observer):
 
 def crash(context: Context) -> Measured:
     runs = context.sweep(_crash, [_crash_scenario(seed) for seed in range(context.of(24, 600))])
-    others = sum(run.lost_of_others for run in runs)
-    lost, seen, behind, in_vain = (sum(getattr(run, name) for run in runs) for name in ("lost", "seen", "behind", "in_vain"))
-    differs = sum(run.differs for run in runs)
+    others, lost, seen, behind, in_vain, differs = totals(runs, "lost_of_others", "lost", "seen", "behind", "in_vain", "differs")
     quiet = all(run.quiet for run in runs)
     return Measured(
         f"{len(runs)} crashes: lost were {lost} messages of the sequencer's node and {others} of others; of the {lost}, {seen} "
@@ -276,8 +275,7 @@ def _crash_scenario(seed: int) -> Scenario:
 
 def _crash(scenario: Scenario) -> _Crash:
     observer = _Seen()
-    summary, trace = observer.run(scenario)
-    table = trace.table()
+    summary, table = observer.run(scenario)
     kept = set(zip(*deliveries(table, "p2", "sender", "seq"), strict=True))
     sends = table.filter(pc.equal(table["kind"], "send"))
     sent = list(zip(sends["sender"].to_pylist(), sends["seq"].to_pylist(), strict=True))
@@ -287,7 +285,6 @@ def _crash(scenario: Scenario) -> _Crash:
     holes = [number for number in observer.numbers if number not in observer.seen]
     seen = [number for number in numbers.values() if number in observer.seen]
     behind = [number for number in seen if any(hole < number for hole in holes)]
-    differs = bool(verify(table, ["uniform"]).properties["uniform"].violations)
     return _Crash(
         own=sum(1 for sender, _ in sent if sender == "p1"),
         lost=len(own),
@@ -295,6 +292,6 @@ def _crash(scenario: Scenario) -> _Crash:
         behind=len(behind),
         in_vain=sum(1 for number in seen if number not in behind and number <= observer.reach),
         lost_of_others=len(lost) - len(own),
-        differs=differs,
+        differs=bool(violated(table, ["uniform"])),
         quiet=summary.quiet,
     )

@@ -29,13 +29,13 @@ from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.lab.errors import LabError
 from plainchant.scenario import find, load
 from plainchant.scenario.model import Scenario, Workload
-from plainchant.sim import Simulation, Summary
+from plainchant.sim import Summary
 from plainchant.sim.network import ESTIMATED_OVERHEAD
-from plainchant.trace import TraceBuffer
 
 from ..claims import Context
+from ..observe import trace_of
 from ..runs import names
-from .runs import CALM, deliveries
+from .broadcasts import CALM, deliveries
 
 HISTORY: Final = 20
 """HISTORY_SIZE in both figures."""
@@ -151,9 +151,7 @@ def scenario_of(load_: Load) -> Scenario:
 
 def perform(scenario: Scenario) -> Performance:
     """Runs an experiment."""
-    trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace).run()
-    table = trace.table()
+    summary, table = trace_of(scenario)
     delays = {}
     for sender in (workload.senders[0] for workload in scenario.workload):
         times, senders = deliveries(table, sender, "true_time", "sender")

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from plainchant.core.model import MS, US, Duration, Packet, ProcessId
-from plainchant.lab.properties import verify
 from plainchant.protocols.sequencer.packets import Broadcast, Phase2
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
-from plainchant.sim import Simulation
-from plainchant.trace import TraceBuffer
 
-from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
-from ..observe import Observer
-from ..runs import names
+from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge, totals
+from ..observe import Observer, trace_of
+from ..runs import names, violated
+from .broadcasts import CALM, Counts, baseline, count, delays, deliveries, group, member, one_sender
 from .ethernet import Load, calibration, scenario_of
-from .runs import CALM, Counts, baseline, count, delays, deliveries, group, member, one_sender
 
 _ROOMY: Final = 1_000_000
 """A history that is never full: nobody acknowledges explicitly."""
@@ -165,13 +162,12 @@ def duplicates(context: Context) -> Measured:
         for seed in seeds
     ]
     runs = context.sweep(_duplicates, scenarios)
-    again = sum(run.again for run in runs)
-    violated = sum(1 for run in runs if run.violated)
-    repeated = sum(run.repeated for run in runs)
+    again, repeated, messages = totals(runs, "again", "repeated", "messages")
+    broken = sum(1 for run in runs if run.violated)
     return Measured(
-        f"{again} of {sum(run.messages for run in runs):,} messages broadcast a second time, {violated} of {len(runs)} runs with "
+        f"{again} of {messages:,} messages broadcast a second time, {broken} of {len(runs)} runs with "
         f"a violation, {repeated:,} packets doubled or repeated",
-        HOLDS if not again and not violated and repeated else FAILS,
+        HOLDS if not again and not broken and repeated else FAILS,
         "a request that is not newer than its sender's last is known, also after its original is purged "
         "(Fig. 4's test for equality would not do: docs/errata.md)",
         [dataclasses.asdict(run) for run in runs],
@@ -195,14 +191,11 @@ class _Numbers(Observer):
 
 def _duplicates(scenario: Scenario) -> _Duplicates:
     observer = _Numbers()
-    summary, trace = observer.run(scenario)
-    table = trace.table()
+    summary, table = observer.run(scenario)
     twice = sum(1 for numbers in observer.numbers.values() if len(numbers) > 1)
     twice += sum(1 for times in observer.broadcasts.values() if times > 1)
     retransmitted = sum(1 for kind in table["kind"].to_pylist() if kind == "retransmit")
-    outcomes = verify(table).properties
-    violated = [name for name, outcome in outcomes.items() if outcome.violations]
-    return _Duplicates(summary.messages_sent, summary.packets_duplicated + retransmitted, twice, tuple(violated))
+    return _Duplicates(summary.messages_sent, summary.packets_duplicated + retransmitted, twice, violated(table))
 
 
 # --- 6: a miss ------------------------------------------------------------------------------------------------------
@@ -253,10 +246,8 @@ def _steady(network: Network, seed: int) -> Scenario:
 
 
 def _miss(scenario: Scenario) -> _Miss:
-    lossy, calm = TraceBuffer(), TraceBuffer()
-    summary = Simulation(scenario, trace=lossy).run()
-    Simulation(dataclasses.replace(scenario, network=dataclasses.replace(scenario.network, link=())), trace=calm).run()
-    before, after = calm.table(), lossy.table()
+    summary, after = trace_of(scenario)
+    _, before = trace_of(dataclasses.replace(scenario, network=dataclasses.replace(scenario.network, link=())))
     later = {}
     for process in scenario.members:
         usual = dict(zip(deliveries(before, process, "seq")[0], delays(before, process), strict=True))
@@ -316,8 +307,7 @@ def second_phase(context: Context) -> Measured:
         for seed in range(context.of(1, 10))
     ]
     runs = context.sweep(_phases, scenarios)
-    phases = sum(run.phases for run in runs)
-    not_empty, behind = sum(run.not_empty for run in runs), sum(run.behind for run in runs)
+    phases, not_empty, behind = totals(runs, "phases", "not_empty", "behind")
     quiet = all(run.quiet for run in runs)
     return Measured(
         f"{phases:,} phases in {len(runs)} runs with up to 20 % loss: the history was not empty in {not_empty}, somebody was "

@@ -6,6 +6,7 @@ from typing import Final
 
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
 from ..runs import names
+from .broadcasts import count, one_sender
 from .ethernet import (
     FIG_6,
     FIG_7_DELAY,
@@ -20,7 +21,6 @@ from .ethernet import (
     run_all,
     slope,
 )
-from .runs import count, one_sender
 
 PAPER_SLOPE: Final = 25.0
 """µs a node."""

@@ -138,7 +138,7 @@ def test_claims_are_numbered_and_say_everything(name: str) -> None:
     numbers = [claim.number for claim in claims]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     for claim in claims:
-        assert len(claim.seed) == 3
+        assert len(claim.paper) == 3
         assert claim.section
         assert claim.claim.endswith(".")
         assert claim.how.endswith(".")

@@ -97,6 +97,9 @@ BENCHMARKS: Final = (
 )
 
 
+_BENCH: Final = "Measure speed beside a peer, in one run: the simulator, verification, sweeps."
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"plainchant {__version__}")
@@ -123,7 +126,8 @@ def _make_app() -> TyperGroup:
     )
     bench = TyperGroup(
         name="bench",
-        help="Measure speed beside a peer, in one run: the simulator, verification, sweeps.",
+        help=_BENCH,
+        short_help=_BENCH,
         commands=BENCHMARKS,
         no_args_is_help=True,
         rich_markup_mode=None,

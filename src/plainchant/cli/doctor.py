@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..core.model import UsageError, format_duration
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .options import JsonOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,7 @@ def doctor(
     clean: Annotated[
         bool, typer.Option("--clean", help="With --memory: remove mailboxes whose processes have all died.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look whether this machine has what groups and the laboratory need, and say what to change.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..core.model import MS, UsageError
-from ..lab.explain.explainer import Story
+from ..lab.explain.explainer import Explanation
 from ..lab.show import parse_message
 from .console import guarded
 
@@ -84,7 +84,7 @@ def _parse_view(text: str) -> tuple[str, int | None]:
     return group, int(number) if number else None
 
 
-def _print(story: Story, origin: int) -> None:
+def _print(story: Explanation, origin: int) -> None:
     print(f"{story.title}\n")
     before: str | None = None
     for step in story.steps:

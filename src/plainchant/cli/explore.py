@@ -1,9 +1,8 @@
-"""``plainchant explore``: every run of a small case of a protocol on common memory that its bounds allow."""
+"""``plainchant explore``: every run of a small case of a protocol on shared memory that its bounds allow."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,14 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from ..core.model import UsageError
-from ..sim.explore.case import UNITS, Case, mailbox_case
+from ..protocols import registry
+from ..protocols.exploration import Case, Exploration
 from ..sim.explore.checks import PROMISES
-from ..sim.explore.rules import VALUES
 from ..sim.explore.search import Result, replay
 from ..sim.explore.search import explore as search
 from ..sim.explore.story import timeline, write
 from .console import EXIT_UNEXPECTED, guarded
-from .output import refuse_occupied, staged
+from .options import JsonOption
+from .output import json_text, refuse_occupied, staged
 
 _PROGRESS_SECONDS = 5.0
 
@@ -63,12 +63,18 @@ def explore(
     ] = None,
     detections: Annotated[
         list[int] | None,
-        typer.Option("--detection", help="How long after a crash all are told; each is tried.", show_default="1, delivery bound"),
+        typer.Option(
+            "--detection",
+            metavar="UNITS",
+            help="How long after a crash all are told; each is tried.",
+            show_default="1, delivery bound",
+        ),
     ] = None,
     phases: Annotated[
         list[int] | None,
         typer.Option(
             "--phase",
+            metavar="UNITS",
             help="When sends begin, from the last moment that is early enough for a look; each is tried.",
             show_default="0, 1",
         ),
@@ -94,7 +100,7 @@ def explore(
     promise: Annotated[
         str, typer.Option(help="Look for a run that breaks this promise, whatever others it breaks.", show_default=False)
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="New directory for the trace of a run that breaks a promise.")
     ] = None,
@@ -114,8 +120,7 @@ def explore(
 
       plainchant explore mailbox --tolerate timing --receivers 3 --early r1=70 --crashes 0
     """
-    if protocol != "mailbox":
-        raise UsageError(f"{protocol!r} cannot be explored; what can is a protocol on common memory: mailbox")
+    exploration = _exploration(protocol)
     if promise and promise not in PROMISES:
         raise UsageError(f"there is no promise {promise!r}; there are: {', '.join(PROMISES)}")
     if trace is not None:
@@ -125,15 +130,15 @@ def explore(
         chosen["detections"] = tuple(detections)
     if phases:
         chosen["phases"] = tuple(phases)
-    case = mailbox_case(
+    case = exploration.case(
         receivers=receivers,
         senders=senders,
         both=both,
-        rules=_rules(rules or ()),
-        parameters={"copies": copies, "tolerate": tolerate, **_numbers(settings or (), "--set")},
+        rules=_rules(rules or (), exploration),
+        parameters={"copies": copies, "tolerate": tolerate, **_numbers(settings or (), "--set", exploration)},
         crashes=crashes,
-        early=_numbers(early or (), "--early"),
-        late=_numbers(late or (), "--late"),
+        early=_numbers(early or (), "--early", exploration),
+        late=_numbers(late or (), "--late", exploration),
         messages=messages,
         varied=frozenset(vary or ()),
         struck=frozenset(strike or ()),
@@ -150,31 +155,43 @@ def explore(
             with staged(trace) as directory, TraceWriter(directory) as writer:
                 write(world, writer)
     if as_json:
-        print(json.dumps(_document(found, lines), indent=2, ensure_ascii=False))
+        print(json_text(_document(found, lines)), end="")
     else:
         _tell(case, found, lines)
     if found.violation is not None:
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
-def _numbers(pairs: Sequence[str], option: str) -> dict[str, int]:
+def _exploration(protocol: str) -> Exploration:
+    known = registry.protocols()
+    explored = [name for name, description in known.items() if description.exploration is not None]
+    description = known.get(protocol)
+    if description is None or description.exploration is None:
+        raise UsageError(f"{protocol!r} cannot be explored; protocols that can be: {', '.join(explored)}")
+    return description.exploration()
+
+
+def _numbers(pairs: Sequence[str], option: str, exploration: Exploration) -> dict[str, int]:
     numbers = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not value.isdigit():
-            raise UsageError(f"{option} {pair}: write a name, =, and a whole number of units, such as {next(iter(UNITS))}=2")
+            raise UsageError(
+                f"{option} {pair}: write a name, =, and a whole number of units, such as {next(iter(exploration.units))}=2"
+            )
         numbers[name] = int(value)
     return numbers
 
 
-def _rules(pairs: Sequence[str]) -> dict[str, Any]:
+def _rules(pairs: Sequence[str], exploration: Exploration) -> dict[str, Any]:
     """Rules by their names, each with one of its values."""
+    known = exploration.rules
     rules: dict[str, Any] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        values = VALUES.get(name)
+        values = known.get(name)
         if values is None:
-            raise UsageError(f"--rules {pair}: there is no rule {name!r}; there are: {', '.join(VALUES)}")
+            raise UsageError(f"--rules {pair}: there is no rule {name!r}; there are: {', '.join(known)}")
         if value not in values:
             raise UsageError(f"--rules {pair}: {name} is one of: {', '.join(values)}")
         rules[name] = values[value]

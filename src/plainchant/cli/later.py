@@ -9,6 +9,8 @@ command needs is loaded for that command only, and everything else (help, option
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -18,6 +20,8 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from ..core.plugins import missing
+from ..core.shipped import with_pages
 from .console import EXIT_WRONG_INPUT, complain
 
 BESIDE: Final = {"plainchant_papers": "papers", "plainchant_workbench": "workbench"}
@@ -32,7 +36,7 @@ class Later(TyperCommand):
     """
 
     def __init__(self, name: str, line: str, *, home: str = "", function: str = "") -> None:
-        super().__init__(name, help=line, rich_markup_mode=None)
+        super().__init__(name, help=line, short_help=line, rich_markup_mode=None)
         self.home = home or name
         self.function = function or self.home.rpartition(".")[2]
 
@@ -40,12 +44,22 @@ class Later(TyperCommand):
         """The command itself."""
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name)(getattr(self._import(), self.function))
-        return get_command(alone)
+        command = get_command(alone)
+        command.help = _as_written(_with_places(command.help or ""))
+        for parameter in command.params:
+            setattr(parameter, "get_help_record", _readable(parameter.get_help_record))  # noqa: B010 - mypy forbids assignment
+        return command
 
     def _import(self) -> ModuleType:
         beside = self.home.partition(".")[0]
         if beside not in BESIDE:
-            return import_module(f"{__package__}.{self.home}")
+            try:
+                return import_module(f"{__package__}.{self.home}")
+            except ModuleNotFoundError as error:
+                if (error.name or "").startswith("plainchant"):
+                    raise
+                complain(str(missing(error, f"`plainchant {self.name}` needs", "cli")))
+                raise SystemExit(EXIT_WRONG_INPUT) from None
         if find_spec(beside) is None:
             package, folder = beside.replace("_", "-"), BESIDE[beside]
             complain(
@@ -58,3 +72,29 @@ class Later(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Where the arguments of a command are read: from here on it is the command itself."""
         return self.load().make_context(info_name, args, parent, **extra)
+
+
+def _with_places(text: str) -> str:
+    """A command's help, and at its end where the pages are that it cites."""
+    pages = dict.fromkeys(re.findall(r"\bdocs/[a-z-]+\.md\b", text))
+    return "\n\n".join([text, "Pages:", *(f"  {with_pages(page)}" for page in pages)]) if pages else text
+
+
+def _as_written(text: str) -> str:
+    r"""A command's help, in which indented paragraphs (commands, files) are printed line by line instead of being wrapped.
+
+    >>> _as_written("Wrapped.\n\n  as it\n  is")
+    'Wrapped.\n\n\x08\n  as it\n  is'
+    """
+    paragraphs = re.split(r"\n{2,}", text)
+    return "\n\n".join(f"\b\n{each}" if each.startswith("  ") else each for each in paragraphs)
+
+
+def _readable(record: Callable[[Any], tuple[str, str] | None]) -> Callable[[Any], tuple[str, str] | None]:
+    """A parameter's line of help, without Python's types: ``<path>`` instead of ``<list[Path]>``; dots say that it repeats."""
+
+    def shown(context: Any) -> tuple[str, str] | None:
+        found = record(context)
+        return None if found is None else (re.sub(r"<list\[(\w+)\]>", lambda kind: f"<{kind[1].lower()}>", found[0]), found[1])
+
+    return shown

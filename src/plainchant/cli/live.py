@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import tempfile
 from collections import Counter
@@ -16,20 +15,20 @@ import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from .. import __version__
 from ..core.model import format_duration, parse_duration
 from ..lab.properties import Verification, verify
-from ..live.crew import COMPLAINTS
-from ..live.supervisor import DRAIN_AT_MOST, LiveSummary, supervise
+from ..live.scenarios.crew import COMPLAINTS
+from ..live.scenarios.supervisor import DRAIN_AT_MOST, LiveSummary, supervise
 from ..scenario import Scenario, dump, find, load
 from ..scenario.load import apply_option, parse_document
 from ..trace import read
 from ..trace.collect import CollectSummary, collect
 from ..trace.validation import validate
 from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
-from .output import staged
+from .options import SetOption
+from .output import json_text, staged
 from .run import tell_verification
-from .running import VERIFY_UP_TO
+from .running import VERIFY_UP_TO, VerifyOption, headline
 
 _HEADER: Final = (
     "# The scenario of a live run, with the parameters that its processes worked with. Again: plainchant live scenario.toml\n"
@@ -83,14 +82,7 @@ class LiveResult:
         run |= {f"messages_{word}": events.get(kind, 0) for word, kind in _MESSAGES.items()}
         run["packets_sent"] = self.packets
         return {
-            "plainchant": __version__,
-            "command": "live",
-            "scenario": self.scenario.name,
-            "protocol": self.scenario.protocol,
-            "seed": self.scenario.seed,
-            "expect": self.scenario.expect,
-            "as_expected": self.as_expected,
-            "trace_events": self.events,
+            **headline("live", self),
             "malformed": list(self.malformed),
             "run": run,
             "verification": self.verification.to_json() if self.verification is not None else None,
@@ -104,15 +96,9 @@ _MESSAGES: Final = {"accepted": "accept", "sent": "send", "delivered": "deliver"
 def live(
     file: Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)],
     seed: Annotated[int | None, typer.Option(help="Decides which random faults happen.", min=0)] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed."),
-    ] = None,
+    sets: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="New directory for the trace, the scenario and the summary.")] = None,
-    verify_it: Annotated[
-        bool | None,
-        typer.Option("--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."),
-    ] = None,
+    verify_it: VerifyOption = None,
     namespaces: Annotated[
         bool, typer.Option("--namespaces", help="A network namespace for each process; partitions are made by the kernel.")
     ] = False,
@@ -162,7 +148,7 @@ def live(
     with staged(out) if out is not None else _temporary() as directory, _watched(directory / "spools", watch_at):
         result = execute(scenario, directory, verify_it=verify_it, options=options)
     if as_json:
-        print(json.dumps(result.to_json(), indent=2, ensure_ascii=False))
+        print(json_text(result.to_json()), end="")
     else:
         console = output()
         tell(result, console)
@@ -235,8 +221,7 @@ def execute(
     result = LiveResult(scenario, summary, collected, _packets(directory / "trace"), verification, malformed)
     used = dataclasses.replace(scenario, parameters=summary.parameters)
     (directory / "scenario.toml").write_text(_HEADER + dump(used), encoding="utf-8")
-    text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
-    (directory / "summary.json").write_text(text + "\n", encoding="utf-8")
+    (directory / "summary.json").write_text(json_text(result.to_json()), encoding="utf-8")
     return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from rich.console import Console
 from ..core.model import MS, SECOND, US, UsageError
 from ..scenario.read import nearest
 from .console import guarded, output, plain_table
-from .output import OutputError, remedy, staged
+from .output import json_text, staged, write_or_print
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 
 if TYPE_CHECKING:
@@ -189,26 +188,15 @@ def _of_group(table: pa.Table, group: str) -> pa.Table:
 
 def _write(table: pa.Table, name: str, json_file: Path | None, csv_file: Path | None, out: Path | None) -> None:
     if json_file is not None:
-        text = json.dumps({name: table.to_pylist()}, indent=2, ensure_ascii=False) + "\n"
-        _write_text(json_file, text)
+        write_or_print(json_file, json_text({name: table.to_pylist()}))
     if csv_file is not None:
         sink = io.BytesIO()
         pyarrow.csv.write_csv(table, sink)
-        _write_text(csv_file, sink.getvalue().decode())
+        write_or_print(csv_file, sink.getvalue().decode())
     if out is not None:
         with staged(out) as directory:
             (directory / "metrics").mkdir()
             pq.write_table(table, directory / "metrics" / "part-00000.parquet", compression="zstd")
-
-
-def _write_text(file: Path, text: str) -> None:
-    if str(file) == "-":
-        print(text, end="")
-        return
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror or error}; {remedy(error, 'file')}") from error
 
 
 # --- for people -------------------------------------------------------------------------------------------------------

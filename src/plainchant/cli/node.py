@@ -13,10 +13,12 @@ from typing import Annotated, Final, TextIO
 import typer
 
 from ..core.model import SECOND, Reason, UsageError
+from ..core.shipped import with_pages
 from ..group import Group, GroupError, Halted, JoinTimeout
 from ..live.config import EXAMPLE, NodeConfig, load_config
 from ..live.pipe import UNREAD, Format, Input, JsonLines, Output, OutputClosed, Text, pass_in, pass_out
 from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded
+from .options import SetOption
 
 EXIT_NOT_LET_IN: Final = 3
 _STANDARD_INPUT: Final = 0
@@ -49,10 +51,7 @@ def node(
         typer.Option(metavar="FILE", help="The group's key: every packet is sealed. See `plainchant key`.", show_default=False),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Run where other machines reach us, without a key.")] = False,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed.", show_default=False),
-    ] = None,
+    sets: SetOption = None,
     example: Annotated[bool, typer.Option("--example", help="Print a configuration to begin with and exit.")] = False,
 ) -> None:
     """Be a member of a group: lines from standard input are sent to it, what it delivers comes out.
@@ -80,7 +79,7 @@ def node(
       plainchant node bank.toml --me b --json --trace spools --set parameters.resilience=1
     """
     if example:
-        print(EXAMPLE, end="")
+        print(with_pages(EXAMPLE), end="")
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")

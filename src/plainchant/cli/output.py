@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ..core.model import PlainchantError
 
@@ -47,6 +49,26 @@ def write_whole(file: Path, text: str) -> None:
     except BaseException:
         hidden.unlink(missing_ok=True)
         raise
+
+
+def write_new(file: Path, text: str, option: str) -> None:
+    """Writes a file that does not exist yet, which the user named with ``option``."""
+    if file.exists():
+        raise OutputError(f"{file} exists; name another file with {option}, or remove it first")
+    write_whole(file, text)
+
+
+def write_or_print(file: Path, text: str) -> None:
+    """Writes a file, or standard output if its name is ``-``."""
+    if str(file) == "-":
+        print(text, end="")
+    else:
+        write_whole(file, text)
+
+
+def json_text(document: Any) -> str:
+    """A document as a JSON file has it, for people and programs."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -15,6 +14,8 @@ from ..core.model import Duration, declarations, format_duration
 from ..protocols import registry
 from ..scenario.read import hints
 from .console import guarded, output, plain_table
+from .options import JsonOption
+from .output import json_text
 
 
 @guarded
@@ -22,7 +23,7 @@ def protocols(
     name: Annotated[
         str | None, typer.Argument(help="A protocol; without it, all of them are listed.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List protocols, or show what one promises.
 
@@ -39,7 +40,7 @@ def protocols(
     chosen = [registry.describe(name)] if name is not None else list(registry.protocols().values())
     if as_json:
         described = [facts(description) for description in chosen]
-        print(json.dumps(described[0] if name is not None else described, indent=2, ensure_ascii=False))
+        print(json_text(described[0] if name is not None else described), end="")
     elif name is None:
         _list(chosen)
     else:
@@ -51,7 +52,7 @@ def facts(description: registry.Description) -> dict[str, Any]:
     return {
         "name": description.name,
         "about": description.about,
-        "seed": description.seed,
+        "seed": description.paper,
         "parameters": [
             {
                 "name": field.name,
@@ -136,5 +137,6 @@ def _show(description: registry.Description) -> None:
         console.print("Groups can be proposed to others, closed and renamed while processes run.")
     if not description.changes(description.parameters()):
         console.print("Its groups do not change: they are formed once, nobody joins or leaves, and no member may crash.")
-    first = next(field.name for field, _ in declarations(description.parameters))
-    console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")
+    first = next((field.name for field, _ in declarations(description.parameters)), None)
+    if first is not None:
+        console.print(f"Set a parameter in a scenario file under \\[parameters], or with --set parameters.{first}=...")

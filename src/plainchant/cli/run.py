@@ -13,8 +13,9 @@ from ..core.model import UsageError, format_duration
 from ..lab.properties import Verification
 from ..scenario import find, load, shipped
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .options import SetOption
 from .output import staged
-from .running import VERIFY_UP_TO, Result, execute
+from .running import VERIFY_UP_TO, Result, VerifyOption, execute
 
 _TOLD: Final = 3
 """So many violations of a property are told; the others are counted."""
@@ -29,15 +30,9 @@ def run(
         str | None, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything that is drawn at random.", min=0)] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed."),
-    ] = None,
+    sets: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="New directory for the trace, the complete scenario and the summary.")] = None,
-    verify: Annotated[
-        bool | None,
-        typer.Option("--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."),
-    ] = None,
+    verify: VerifyOption = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
 ) -> None:
     """Run a scenario in the simulator and verify what it did.

@@ -7,14 +7,14 @@ enough to be verified. The verdict compares what was found with what the scenari
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import pyarrow as pa
+import typer
 from rich.console import Console
 
 from .. import __version__
@@ -23,11 +23,46 @@ from ..lab.properties import Verification, verify
 from ..scenario import Scenario, dump
 from ..sim import Simulation, Summary
 from ..trace import TraceBuffer, TraceWriter, read
+from .output import json_text
 
 VERIFY_UP_TO: Final = 200_000
 """Events that are verified at once without being asked to: some seconds' work for the reference verifier."""
 
 _HEADER: Final = "# Complete: every value that decided this run. It replays with: plainchant run scenario.toml\n"
+
+
+VerifyOption = Annotated[
+    bool | None,
+    typer.Option("--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."),
+]
+
+
+class Judged(Protocol):
+    """A run that a command has judged."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def as_expected(self) -> bool | None: ...
+
+    @property
+    def events(self) -> int: ...
+
+
+def headline(command: str, result: Judged) -> dict[str, Any]:
+    """The first keys of the JSON of a run: which run it was, and whether it was as expected."""
+    scenario = result.scenario
+    return {
+        "plainchant": __version__,
+        "command": command,
+        "scenario": scenario.name,
+        "protocol": scenario.protocol,
+        "seed": scenario.seed,
+        "expect": scenario.expect,
+        "as_expected": result.as_expected,
+        "trace_events": result.events,
+    }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,14 +99,7 @@ class Result:
 
     def to_json(self, command: str) -> dict[str, Any]:
         return {
-            "plainchant": __version__,
-            "command": command,
-            "scenario": self.scenario.name,
-            "protocol": self.scenario.protocol,
-            "seed": self.scenario.seed,
-            "expect": self.scenario.expect,
-            "as_expected": self.as_expected,
-            "trace_events": self.events,
+            **headline(command, self),
             "run": self.summary.to_dict(),
             "verification": self.verification.to_json() if self.verification is not None else None,
         }
@@ -91,8 +119,7 @@ def execute(scenario: Scenario, directory: Path | None = None, *, verify_it: boo
     result = Result(scenario, summary, trace.events, table, verification)
     if directory is not None:
         (directory / "scenario.toml").write_text(_HEADER + dump(scenario))
-        text = json.dumps(result.to_json(command), indent=2, ensure_ascii=False)
-        (directory / "summary.json").write_text(text + "\n")
+        (directory / "summary.json").write_text(json_text(result.to_json(command)), encoding="utf-8")
     return result
 
 

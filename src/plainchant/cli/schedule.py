@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ import typer
 from ..protocols.rtcast.analysis import Demand, Turn, Verdict, enough, readable
 from ..protocols.rtcast.interface import Interface
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
-from .output import OutputError, write_whole
+from .output import json_text, write_new
 from .schedule_file import MessageSet, load
 
 if TYPE_CHECKING:
@@ -105,23 +104,15 @@ def schedule(
     A message set is a TOML file:
 
       [ring]
-
-      members = ["sensor", "valve"]      # in the order of the ring
-
-      hold = "4ms"                       # T; for some nodes: holds = { valve = "6ms" }
-
-      retransmissions = 1                # and all other parameters of rtcast: plainchant protocols rtcast
+      members = ["sensor", "valve"]  # in the order of the ring
+      hold = "4ms"                   # T; by node: holds = { valve = "6ms" }
+      retransmissions = 1            # and any other parameter of rtcast
 
       [[message]]
-
       name = "temperature"
-
       node = "sensor"
-
-      size = 64                          # bytes; or cost = "120us", how long it takes to send
-
-      period = "250ms"                   # leave it out for one message alone
-
+      size = 64                      # bytes; or cost = "120us", time to send it
+      period = "250ms"               # leave it out for one message alone
       deadline = "200ms"
 
     In a CSV file the first row names the columns: name, node, size or cost, period, deadline; the ring is given by --set.
@@ -138,21 +129,15 @@ def schedule(
     if draw is not None:
         from .schedule_picture import picture
 
-        _write(draw, picture(verdict), "--draw")
+        write_new(draw, picture(verdict), "--draw")
     if json_file is not None and str(json_file) != "-":
-        _write(json_file, _json(verdict), "--json")
+        write_new(json_file, _json(verdict), "--json")
     if str(json_file) == "-":
         print(_json(verdict), end="")
     else:
         _tell(verdict, output())
     if not verdict.is_schedulable:
         raise typer.Exit(EXIT_UNEXPECTED)
-
-
-def _write(file: Path, text: str, option: str) -> None:
-    if file.exists():
-        raise OutputError(f"{file} exists; name another file with {option}, or remove it first")
-    write_whole(file, text)
 
 
 # --- for programs -------------------------------------------------------------------------------------------------------
@@ -167,7 +152,7 @@ def _json(verdict: RingVerdict) -> str:
         "retransmissions": verdict.given.parameters.retransmissions,
         "nodes": [_node_json(node) for node in verdict.nodes],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_text(document)
 
 
 def _node_json(node: NodeVerdict) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..lab.draw.svg import Drawing, short, steps_between, width_of
+from ..core.words import short
+from ..lab.draw.svg import Drawing, steps_between, width_of
 from ..protocols.rtcast.analysis import readable
 
 if TYPE_CHECKING:

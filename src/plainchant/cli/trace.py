@@ -13,11 +13,11 @@ import typer
 
 from ..core.model import UsageError, parse_duration
 from ..lab.export import to_chrome, to_shiviz
-from ..lab.show import between, lines, parse_message, select
+from ..lab.show import between, lines, parse_message, select, stories_in
 from ..scenario.read import nearest
 from ..trace import KINDS, MalformedTrace, read, validate
 from .console import guarded
-from .output import OutputError, write_whole
+from .output import write_new
 
 
 class Export(StrEnum):
@@ -94,7 +94,7 @@ def trace(
 
         shown = select(table, {"run": run}) if run is not None else table
         most = MESSAGES if messages is None else messages
-        _write(diagram, draw(shown, group=group, first=first, last=last, messages=most, nulls=nulls), "--diagram")
+        write_new(diagram, draw(shown, group=group, first=first, last=last, messages=most, nulls=nulls), "--diagram")
         print(f"drawn in {diagram}")
         return
     if timing is not None:
@@ -104,14 +104,14 @@ def trace(
         about = None if names is None else (names["group"], names["sender"], names["seq"])
         shown = select(table, {"run": run}) if run is not None else table
         drawn = timing_diagram(shown, group=group, process=process, message=about, first=first, last=last)
-        _write(timing, drawn, "--timing")
+        write_new(timing, drawn, "--timing")
         print(f"drawn in {timing}")
         return
     if export is not None and out is not None:
         wanted: dict[str, Any] = {"process": process, "kind": kind, "group": group, "run": run}
         wanted.update(parse_message(message) if message is not None else {})
         chosen = select(between(table, first, last), {name: value for name, value in wanted.items() if value is not None})
-        _write(out, to_shiviz(chosen) if export is Export.shiviz else to_chrome(chosen), "--out")
+        write_new(out, to_shiviz(chosen, stories_in(table)) if export is Export.shiviz else to_chrome(chosen), "--out")
         print(f"{chosen.num_rows} events written to {out}")
         return
     listing = lines(table, process=process, kind=kind, group=group, message=message, run=run, first=first, last=last)
@@ -137,9 +137,3 @@ def _refuse_unknown_message(table: pa.Table, message: str) -> None:
         last = pc.max(known).as_py()
         hint = f"{sender} has none in {group}" if last is None else f"the last of {sender} is {group}/{sender}/{last}"
         raise UsageError(f"there is no message {message} in this trace; {hint}")
-
-
-def _write(file: Path, text: str, option: str) -> None:
-    if file.exists():
-        raise OutputError(f"{file} exists; name another file with {option}, or remove it first")
-    write_whole(file, text)

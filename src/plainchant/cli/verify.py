@@ -13,11 +13,12 @@ import typer
 from rich.console import Console
 
 from ..core.model import UsageError
-from ..lab.properties import Verification, known
-from ..lab.properties.report import MOST_SHOWN
+from ..lab.properties import Verification
+from ..lab.properties.reference import require_known
+from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
-from .output import write_whole
+from .output import json_text, write_or_print
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 from .verdict import print_outcomes, print_violations
 
@@ -67,20 +68,20 @@ def verify(
     """
     from ..lab.tables import violation_rows
 
-    known(properties or ())
+    require_known(properties or ())
     if violations is not None and violations.suffix not in (".parquet", ".jsonl"):
         raise UsageError(f"--violations writes .parquet or .jsonl, not {violations.name!r}; name such a file")
     quick = _bytes(paths) <= _SMALL
     with spark_for(master, remote, memory, quick=quick) as spark, _progress() as progress:
         from ..lab.verify import verify as verify_on_spark
 
-        described = None if violations is not None else MOST_SHOWN
+        described = None if violations is not None else MAX_SHOWN
         found = verify_on_spark(spark, paths, properties or None, most=described, progress=progress)
     if json_file is not None:
-        _write(json_file, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+        write_or_print(json_file, json_text(found.to_json()))
     if violations is not None:
         if violations.suffix == ".jsonl":
-            _write(violations, "".join(json.dumps(v.to_json(), ensure_ascii=False) + "\n" for v in found.violations))
+            write_or_print(violations, "".join(json.dumps(v.to_json(), ensure_ascii=False) + "\n" for v in found.violations))
         else:
             import pyarrow.parquet as pq
 
@@ -124,13 +125,6 @@ def _bytes(paths: list[str]) -> int:
         filesystem, files = find_files(path)
         total += sum(info.size or 0 for info in filesystem.get_file_info(files))
     return total
-
-
-def _write(file: Path, text: str) -> None:
-    if str(file) == "-":
-        print(text, end="")
-        return
-    write_whole(file, text)
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ class Host(Protocol):
 
     def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
         """Sends a packet to processes (to nobody: does nothing); the host makes it a multicast where it can. One's own name
-        is queued like any. Where there are several networks (``Description.lans``), over this one."""
+        is queued like any. Where there are several networks (``Placement.lans``), over this one."""
 
     def set_timer(self, timer: Timer, at: int) -> None:
         """Calls ``expire(timer)`` at ``at``; setting it again moves it."""

@@ -14,6 +14,7 @@ _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*([^;
 _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 _COMPARISON: Final = re.compile(r"(==|>=|<=|<|>|!=)\s*([\w.*+!-]+)")
 EXTRAS: Final = {
+    "cli": "this command, traces in files, and the verifier in plain Python",
     "lab": "verify, sweep, metrics and report of large runs, on Spark",
     "observe": "metrics for Prometheus, spans for OpenTelemetry, and the page of `plainchant watch`",
 }
@@ -80,8 +81,8 @@ def _needs(machine: Machine) -> dict[str, dict[str, str]]:
     needs: dict[str, dict[str, str]] = {}
     for line in machine.requirements():
         found = _REQUIREMENT.match(line)
-        if found is None:
-            continue
+        if found is None or found[1] == "plainchant":
+            continue  # an extra that contains another one names plainchant itself
         extra = _EXTRA.search(found[3] or "")
         needs.setdefault(extra[1] if extra else "", {})[found[1]] = found[2]
     return needs

@@ -1,9 +1,12 @@
-"""The laboratory: sweeps of simulations, verification, metrics, reproduction and reports, on Spark.
+"""The laboratory: what is done with the traces of runs.
 
-It may import everything but ``cli``; nothing but ``cli`` imports it. ``pyspark`` is imported inside functions or in modules
-that only lab commands load, so that the product works without the ``lab`` extra.
+- ``properties``: what it means for a run to be correct, and every check of it. Start here: ``verify(table)``.
+- ``verify``: the same for traces of any size, on Spark. ``session`` starts Spark or finds it.
+- ``sweep``: thousands of simulated runs, verified and measured where they run. ``tables`` has the schemas of what it writes.
+- ``metrics``: figures about runs, detected failures, and how groups recover.
+- ``explain``, ``draw``, ``show``, ``export``: stories, diagrams, lines and other formats of a run.
+- ``report``: a page about a run or a sweep. ``watch``: a page about runs that are under way, with a verdict so far.
 
-- ``session*`` and ``java`` start Spark or find it; ``tables`` has the schemas of what sweeps write.
-- Verification, bottom up: ``columns``, ``agreed``, ``certificates`` (stage 1), ``evidence``, ``order``, ``proof`` (stage 2),
-  ``check`` (whole runs in a task), ``parts`` (what there is to read), ``verify`` (the job). Start with ``verify``.
-- ``sweep*``: simulations as tasks; ``metrics*``; ``report/``; ``reproduce/``; ``bench_*`` and ``memory``."""
+``pyspark`` is imported inside functions or in modules that only commands with Spark load, so that everything else works without
+the ``lab`` extra.
+"""

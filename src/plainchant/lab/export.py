@@ -1,4 +1,4 @@
-"""A trace for other people's tools: ShiViz (who knew what) and Chrome's trace viewer or Perfetto (when it happened).
+"""A trace for other people's tools: ShiViz (which process knew what) and Chrome's trace viewer or Perfetto (when it happened).
 
 ShiViz draws happened-before from vector clocks: each event counts one at its process, and a ``deliver`` also knows all
 that its ``send`` knew. Those are the only edges between processes, as everywhere in this project. To compute them a
@@ -14,7 +14,7 @@ ns) is a span above the row, named for the ``fault`` in the detail.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
@@ -22,8 +22,9 @@ import msgspec
 import pyarrow as pa
 
 from ..core.model import US
+from ..protocols.story import Story
 from ..trace.schema import MESSAGE_KINDS
-from .show import about, decode, moments, name_of
+from .show import about, decode, moments, name_of, stories_in
 
 SHIVIZ_EVENT: Final = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 """The expression by which ShiViz reads an event: first line of the file."""
@@ -37,21 +38,23 @@ _Event = dict[str, Any]
 _Message = tuple[str, str, int]
 
 
-def to_shiviz(table: pa.Table) -> str:
+def to_shiviz(table: pa.Table, stories: Mapping[str, type[Story]] | None = None) -> str:
     """The log for ShiViz (https://bestchai.bitbucket.io/shiviz/).
 
     Write it to a file, choose "Upload log" there and select the file: its first two lines tell ShiViz how to read it.
-    ShiViz is made for hundreds of events rather than millions: filter the table first, whole runs or kinds.
+    ShiViz is made for hundreds of events rather than millions: filter the table first, whole runs or kinds. ``stories`` are
+    those of its runs (``show.stories_in``), if the table has lost its ``start`` rows.
     """
     out = [SHIVIZ_EVENT, SHIVIZ_RUN, ""]
     rows = table.sort_by(_PLACE).to_pylist()
+    stories = stories_in(table) if stories is None else stories
     for run, of_run in groupby(rows, key=lambda row: row["run"]):
         out.append(f"=== {_one_line(run)} ===")
         histories = {name: list(events) for name, events in groupby(of_run, key=lambda row: row["process"])}
         for row, clock in vector_clocks(histories):
             known = {_host(name): count for name, count in sorted(clock.items())}
             out.append(f"{_host(row['process'])} {msgspec.json.encode(known).decode()}")
-            out.append(_one_line(f"{row['kind']} {name_of(row)} {about(row)}"))
+            out.append(_one_line(f"{row['kind']} {name_of(row)} {about(row, stories.get(run, Story))}"))
     return "\n".join(out) + "\n"
 
 
@@ -173,7 +176,7 @@ def _chrome_event(pid: int, tid: int, row: _Event) -> _Event:
 
 
 def _chrome_args(row: _Event) -> _Event:
-    """Everything that the row says, for whoever clicks on it."""
+    """Everything that the row says, shown when it is selected."""
     args = {key: value for key, value in row.items() if value is not None and key not in ("run", "process", "_moment")}
     if "detail" in args:
         args["detail"] = decode(args["detail"])

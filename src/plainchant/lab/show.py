@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.model import MS, UsageError
-from .explain.ring_words import act, ground
+from ..protocols.registry import story_of
+from ..protocols.story import Story
 
 _DETAIL_MAX: Final = 120
 _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "ascending")]
@@ -61,6 +62,7 @@ def lines(
     chosen = select(between(table, first, last), {name: value for name, value in wanted.items() if value is not None})
     chosen = in_order(chosen)
     several = pc.count_distinct(chosen.column("run")).as_py() > 1
+    stories = stories_in(table)
     widths = {name: _width(chosen, name) for name in ("process", "kind")}
     current = None
     for batch in chosen.to_batches(max_chunksize=8192):
@@ -68,7 +70,24 @@ def lines(
             if several and row["run"] != current:
                 current = row["run"]
                 yield f"run {current}"
-            yield line(row, process_width=widths["process"], kind_width=widths["kind"], begin=begins.get(row["run"], 0))
+            yield line(
+                row,
+                process_width=widths["process"],
+                kind_width=widths["kind"],
+                begin=begins.get(row["run"], 0),
+                story=stories.get(row["run"], Story),
+            )
+
+
+def stories_in(table: pa.Table) -> dict[str, type[Story]]:
+    """The story of each run's protocol, by the first of its ``start`` rows."""
+    starts = table.filter(pc.equal(table.column("kind"), "start")).select(["run", "detail"])
+    found: dict[str, type[Story]] = {}
+    for run, detail in zip(starts.column("run").to_pylist(), starts.column("detail").to_pylist(), strict=True):
+        if run not in found:
+            decoded = decode(detail)
+            found[run] = story_of(decoded.get("protocol") if isinstance(decoded, dict) else None)
+    return found
 
 
 def beginnings(table: pa.Table) -> dict[str, int]:
@@ -132,8 +151,8 @@ def moments(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     return times
 
 
-def line(row: dict[str, Any], *, process_width: int = 0, kind_width: int = 0, begin: int = 0) -> str:
-    """One event as one line."""
+def line(row: dict[str, Any], *, process_width: int = 0, kind_width: int = 0, begin: int = 0, story: type[Story] = Story) -> str:
+    """One event as one line, in the words of its protocol's story."""
     moment = (row["time"] if row["true_time"] is None else row["true_time"]) - begin
     where = row["group"] or ""
     if row["view"] is not None:
@@ -144,7 +163,7 @@ def line(row: dict[str, Any], *, process_width: int = 0, kind_width: int = 0, be
         f"{row['kind']:<{kind_width}}",
         f"{where:<8}",
         name_of(row),
-        about(row),
+        about(row, story),
     ]
     return "  ".join(field for field in fields if field).rstrip()
 
@@ -156,8 +175,8 @@ def name_of(row: dict[str, Any]) -> str:
     return f"of {row['sender']}" if row["sender"] is not None else ""
 
 
-def about(row: dict[str, Any]) -> str:
-    """Everything else that a person may want to know of a row, short."""
+def about(row: dict[str, Any], story: type[Story]) -> str:
+    """The rest of a row for people, short."""
     parts = []
     if row["members"] is not None:
         parts.append("members " + " ".join(str(name) for name in row["members"]))
@@ -169,16 +188,16 @@ def about(row: dict[str, Any]) -> str:
     if row["deadline"] is not None:
         parts.append(f"deadline {row['deadline'] / MS:.3f} ms")
     if row["detail"] is not None:
-        parts.append(_of_a_ring(row) or summarise(row["detail"]))
+        parts.append(_particular(row, story) or summarise(row["detail"]))
     return ", ".join(part for part in parts if part)
 
 
-def _of_a_ring(row: dict[str, Any]) -> str | None:
-    """What a row of a token ring says, and why."""
+def _particular(row: dict[str, Any], story: type[Story]) -> str | None:
+    """What its protocol's story says about a row, and why."""
     detail = decode(row["detail"])
     if not isinstance(detail, dict):
         return None
-    does, because = act(row["kind"], detail, row["sender"]), ground(row["kind"], detail)
+    does, because = story.act(row["kind"], detail, row["sender"]), story.ground(row["kind"], detail)
     return _cut(f"{does} ({because})" if does is not None and because is not None else does or "") or None
 
 

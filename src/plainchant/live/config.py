@@ -20,15 +20,15 @@ from ..protocols import registry
 from ..scenario.load import DEFAULT_GROUP, apply_option, parse_document, read_text
 from ..scenario.locate import Path
 from ..scenario.read import Reader, dotted, hints, nearest
+from .joining import Joining
 from .lans import check_lans
 from .multicast import DEFAULT_GROUP as MULTICAST_GROUP
 from .names import format_address, parse_address
-from .node import Joining, MakeTransport, join
+from .node import join
 from .observe.endpoint import where
 from .observe.spans import MESSAGES, Spans
-from .transport import Address, Transport
-
-TRANSPORTS: Final = ("udp", "tcp", "multicast")
+from .transport import Address, MakeTransport, Transport
+from .transports import transports
 
 _NAME: Final = re.compile(r"[\w.-]+")
 
@@ -64,12 +64,12 @@ class NodeConfig:
     backup: dict[str, str] = parameter(
         about="addresses of the same peers on a second network, where the protocol has two", factory=dict
     )
-    protocol: str = parameter("sequencer", "how the group agrees on an order; `plainchant protocols` lists them")
+    protocol: str = parameter(registry.DEFAULT_PROTOCOL, "how the group agrees on an order; `plainchant protocols` lists them")
     group: str = parameter(DEFAULT_GROUP, "name of the group")
     members: tuple[str, ...] = parameter(
         (), "peers that form the group together if it does not exist yet; without it, all of them", example='["a", "b"]'
     )
-    transport: str = parameter("udp", "what carries packets", choices=TRANSPORTS)
+    transport: str = parameter("udp", "what carries packets: udp, tcp, multicast, or the name of an installed one")
     multicast: MulticastConfig = parameter(MulticastConfig(), "where multicasts go, with the transport multicast")
     packet: int = parameter(
         0, "size of packets; 0: as large as the network takes them whole", unit="bytes", minimum=0, maximum=16 << 20
@@ -175,7 +175,10 @@ class _Assembly:
             self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
         values |= {key: self._addresses(key) for key in ("peers", "backup") if key in self._document}
         self._check_names(values)
-        if values.get("transport") == "multicast":
+        transport = values.get("transport", "udp")
+        if transport not in transports():
+            self._reader.fail(("transport",), f'transport cannot be "{transport}"; {nearest(transport, transports())}')
+        if transport == "multicast":
             self._check_multicast(values.get("multicast", MulticastConfig()))
         self._check_observe(values.get("observe", ObserveConfig()))
         config = NodeConfig(**values)
@@ -255,7 +258,7 @@ class _Assembly:
         if problem is not None:
             self._reader.fail(path, problem)
         try:
-            check_lans(description.lans(complete), _parsed(config.peers), _parsed(config.backup))
+            check_lans(description.placement.lans(complete), _parsed(config.peers), _parsed(config.backup))
         except UsageError as error:
             self._reader.fail(("backup",) if config.backup else path, str(error))
         return given
@@ -265,13 +268,13 @@ def _parsed(addresses: Mapping[str, str]) -> dict[str, Address]:
     return {name: parse_address(address) for name, address in addresses.items()}
 
 
-EXAMPLE: Final = """\
+EXAMPLE: Final = f"""\
 # One member of a group, as a process: plainchant node THIS-FILE
 # The same file serves all members if each is told who it is: plainchant node THIS-FILE --me b
 
 me = "a"
 group = "bank"
-protocol = "sequencer"          # `plainchant protocols` lists them
+protocol = "{registry.DEFAULT_PROTOCOL}"          # `plainchant protocols` lists them
 
 # More that can be set; each line shows what holds without it.
 # members = ["a", "b", "c"]     # who forms the group together while it does not exist; who comes later is let in

@@ -83,6 +83,10 @@ class Transport(Protocol):
         """Lets go what still waits, as far as the network takes it at once, and closes."""
 
 
+MakeTransport: TypeAlias = Callable[[Address, int], Transport]
+"""Makes the transport of a node from its address and the size of its packets (bytes)."""
+
+
 def senders_of(transport: Transport) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
     """What sends on each network: one, unless the transport has several (:mod:`.lans`)."""
     senders = getattr(transport, "senders", None)

@@ -1,24 +1,36 @@
-"""What protocols there are: name to engine, parameters, promised properties and their fault assumptions.
+"""Which protocols there are: each name with its engine, its parameters, what it promises and under which faults.
 
-A protocol is described once, here, by a :class:`Description` that its package exports. Hosts build engines from it,
-scenario files and ``--help`` are validated and written from its parameters, runs are verified for what it promises.
+A protocol is described once, by the :class:`Description` that its package exports. Hosts build engines from it, scenario files
+and ``--help`` are validated and written from its parameters, and runs are verified for what it promises. What explanations,
+listings and diagrams say about its runs is its *story* (:mod:`.story`), which a description only refers to: a live member never
+imports it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..core.engine import Engine, Host
 from ..core.memory import Layout
 from ..core.model import GroupId, Packet, ProcessId, UsageError
+from ..core.plugins import PluginError, PluginWarning, part, parts, plugins
+
+if TYPE_CHECKING:
+    from .exploration import Exploration
+    from .story import Story
+
+DEFAULT_PROTOCOL: Final = "sequencer"
+"""The protocol of a node or a run that names none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promise:
-    """A property that a protocol keeps, and as long as what."""
+    """A property that a protocol keeps, and the condition under which it does."""
 
     name: str
     provided: str
@@ -26,19 +38,54 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where an engine is about to run, as far as its parameters should fit to it."""
+    """Where an engine is about to run, as far as its parameters should fit it."""
 
     members: int
-    """How many processes the group is meant to have."""
+    """Expected number of processes in the group."""
     packet: int
     """Bytes of a full packet."""
     buffer: int
-    """Bytes of packets that wait at a receiver before any are lost, as its system counts them; 0: none are lost, the transport
-    has back-pressure of its own. Who is in several groups has one buffer for all of them: give each its share."""
+    """Bytes of packets that a receiver's system buffers before it drops any; 0: the transport has backpressure of its own and
+    drops none. A process in several groups has one buffer for all of them: give each group its share."""
     given: frozenset[str] = frozenset()
-    """Parameters that the user has set himself: they stay."""
+    """Parameters that the user has set; they are not changed."""
     live: bool = True
     """Whether time is real: processors are shared, and processes wait for them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a protocol's processes run and what they share: nodes, processors, networks, shared memory.
+
+    A protocol whose processes need only a network says nothing about it: all defaults.
+    """
+
+    memory: Callable[[Any], Layout] | None = None
+    """The size of its mailboxes in shared memory, with these parameters; None: it uses no shared memory. Processes run where the
+    memory is, except those that ``remote`` names."""
+    remote: Callable[[Any], Mapping[ProcessId, ProcessId]] = lambda parameters: {}
+    """Processes without access to the shared memory, each with the process that acts for it."""
+    node_of: Callable[[Any, ProcessId], str] | None = None
+    """The node of a process, whose name may have an incarnation. Each node has its own shared memory. None: there is one node."""
+    processor_of: Callable[[Any, ProcessId], str] = lambda parameters, process: process
+    """The processor of a process; processes on one processor fail together."""
+    timely: bool = True
+    """Missing a shared-memory deadline counts as a failure: the trace has a timing fault, and promises no longer cover that
+    process."""
+    skew: Callable[[Any], int] = lambda parameters: 0
+    """Largest difference (ns) between two clocks that it tolerates, where it is ``timely``: a larger one counts as a failure."""
+    lans: Callable[[Any], int] = lambda parameters: 1
+    """Number of networks (``Host.send``), each with its own faults."""
+    idle: bool = False
+    """Whether a process may be in no group at all and only serve the others."""
+    only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
+    """Processes (without their incarnations) that are in groups but receive nothing there."""
+    room: Callable[[Any], int] | None = None
+    """Bytes of messages that travel together, where that is not a packet's capacity."""
+
+    def copies(self, parameters: Any) -> int:
+        """Copies of each mailbox in shared memory; 0 without shared memory."""
+        return self.memory(parameters).copies if self.memory is not None else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,11 +93,10 @@ class Description:
     """Everything the rest of the system knows about a protocol."""
 
     name: str
-    seed: str
     about: str
     parameters: type[Any]
     """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError. A field
-    of type ``Mapping[str, ...]`` is a parameter with several values: by group, or by whatever its declaration says (``keys``)."""
+    of type ``Mapping[str, ...]`` is a parameter with several values: one for each group, or whatever ``keys`` declares."""
     packets: tuple[type[Packet], ...]
     make: Callable[[Host, Any], Engine]
     """Builds a process's engine from its host and an instance of ``parameters``."""
@@ -59,69 +105,118 @@ class Description:
     faults: tuple[str, ...]
     """Kinds of fault under which the promises hold."""
     settle: Callable[[Any], int]
-    """The longest time (ns) that a fault can go unnoticed: a drained run stays quiet for so long before it ends."""
+    """The longest time (ns) for which a fault can go unnoticed: a drained run stays quiet for this long before it ends."""
+    paper: str = ""
+    """Number of the paper that it implements, such as ``"002"``; empty: none."""
     conditional: tuple[Promise, ...] = ()
-    """What is promised only with other parameters than the defaults, for people to read."""
+    """What is promised only with parameters other than the defaults, for people to read."""
     check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
     """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
     bounds: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Mapping[str, int]] = lambda parameters, groups: {}
-    """Times (ns) that are promised by ``bounded``, by name, if no group ever has more members than these."""
+    """Times (ns) that ``bounded`` promises, by name, as long as no group has more members than these."""
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
-    """The same parameters, fitted to where the engine is to run; what the user has set is not changed."""
+    """The same parameters, fitted to where the engine is to run; those that the user has set are not changed."""
     changes: Callable[[Any], bool] = lambda parameters: True
     """Whether, with these parameters, groups can change: members join, leave and crash. If not, a group is formed once and ends
     as a whole."""
     proposes: Callable[[Any], bool] = lambda parameters: False
     """Whether, with these parameters, processes can propose groups to others (``model.Propose``), close and rename them."""
     lossless: Callable[[Mapping[str, Any]], bool] = lambda given: False
-    """Whether, with these parameters, it takes the network for one that loses nothing and overtakes nothing."""
+    """Whether, with these parameters, it requires a network that neither loses nor reorders packets."""
     admits: Callable[[Any], bool] = lambda parameters: False
     """Whether, with these parameters, deadlines can be guaranteed (``model.Admit``)."""
     loopback: bool = False
-    """Whether what a process sends to itself goes over the network like what it sends to others, and can be lost there."""
-    memory: Callable[[Any], Layout] | None = None
-    """Of a protocol on common memory: how large its mailboxes are, with these parameters. Processes have to be where the memory
-    is, but for those that ``remote`` names."""
-    remote: Callable[[Any], Mapping[ProcessId, ProcessId]] = lambda parameters: {}
-    """Of a protocol on common memory: processes that are elsewhere, and who acts for each of them."""
-    node_of: Callable[[Any, ProcessId], str] | None = None
-    """Of a protocol whose processes are on nodes, each with its own common memory: the node of a process (its name may have an
-    incarnation). None: all are on one."""
-    processor_of: Callable[[Any, ProcessId], str] = lambda parameters, process: process
-    """The processor of a process: processes on one fail together."""
-    timely: bool = True
-    """Whether who is late on common memory has failed: a timing fault in the trace, of whom promises ask nothing."""
-    lans: Callable[[Any], int] = lambda parameters: 1
-    """How many networks there are (``Host.send``), each with its own faults."""
-    idle: bool = False
-    """Whether there may be processes that are in no group: they serve the others."""
-    only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
-    """Processes (without their incarnations) that are in groups without receiving anything there."""
+    """Whether what a process sends to itself goes over the network like any packet, and can be lost there."""
     views: bool = True
-    """Whether its views are written into the trace and are what promises go by. If not, a member owes what was sent between its
-    ``join`` and its ``leave``, by rank; views tell applications who is there, at the same point of the order for all."""
-    room: Callable[[Any], int] | None = None
-    """Bytes of messages that go together, where that is not what a packet carries."""
+    """Whether its views are written into the trace and promises refer to them. If not, a member must deliver what was sent
+    between its ``join`` and its ``leave``, by rank; views only tell applications the members, at the same point of the order
+    everywhere."""
     recorded: frozenset[str] = frozenset()
-    """Kinds of row, of those that a protocol may leave out (``lab.metrics.OPTIONAL``), that it writes whenever they happen."""
+    """Optional kinds of row (``lab.metrics.OPTIONAL``) that it always writes when they happen."""
+    placement: Placement = Placement()
+    """Where its processes run and what they share besides a network."""
+    story: Callable[[], type[Story]] = lambda: _plain_story()
+    """Imports and returns its story; the default tells what is common to all protocols."""
+    exploration: Callable[[], Exploration] | None = None
+    """Imports and returns its small cases for the explorer (``plainchant explore``); None: it cannot be explored."""
+
+
+def _plain_story() -> type[Story]:
+    from .story import Story
+
+    return Story
+
+
+ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
+"""The order in which people should meet the protocols of this package; others follow in alphabetical order."""
+ENTRY_POINTS: Final = "plainchant.protocols"
+"""Installed distributions declare their protocols here: name -> :class:`Description`."""
 
 
 def protocols() -> dict[str, Description]:
-    """All protocols by name, in the order in which people should meet them."""
-    from .dedos import DESCRIPTION as dedos
-    from .mailbox import DESCRIPTION as mailbox
-    from .newtop import DESCRIPTION as newtop
-    from .rtcast import DESCRIPTION as rtcast
-    from .sequencer import DESCRIPTION as sequencer
+    """All protocols by name: ours, in the order in which people should meet them, then those of other distributions.
 
-    return {description.name: description for description in (sequencer, newtop, rtcast, mailbox, dedos)}
+    A protocol that cannot be loaded is left out with a warning; :func:`describe` raises the error.
+    """
+    known = {name: _own(name) for name in _own_names()}
+    for name in plugins(ENTRY_POINTS):
+        if name in known:
+            continue
+        try:
+            known[name] = _load(name)
+        except PluginError as error:
+            warnings.warn(str(error), PluginWarning, stacklevel=2)
+    return known
 
 
 def describe(name: str) -> Description:
     """The protocol of that name, or an error that names the nearest."""
+    if name in _own_names():
+        return _own(name)
+    if name in plugins(ENTRY_POINTS):
+        return _load(name)
     known = protocols()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-        raise UsageError(f"there is no protocol {name!r}; {hint}")
-    return known[name]
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    raise UsageError(f"there is no protocol {name!r}; {hint}")
+
+
+@functools.cache
+def _own_names() -> tuple[str, ...]:
+    """The protocols in this package: every folder is one."""
+    folders = parts(__package__)
+    return (*(name for name in ORDER if name in folders), *(name for name in folders if name not in ORDER))
+
+
+def _own(name: str) -> Description:
+    description = part(__package__, name).DESCRIPTION
+    assert isinstance(description, Description), name
+    assert description.name == name
+    return description
+
+
+def _load(name: str) -> Description:
+    """A protocol of another distribution."""
+    plugin = plugins(ENTRY_POINTS)[name]
+    loaded = plugin.load()
+    if not isinstance(loaded, Description):
+        raise plugin.error(f"expected a Description, got {type(loaded).__name__}; point the entry point to one")
+    if loaded.name != name:
+        raise plugin.error(f"its description has the name {loaded.name!r}; use one name for both")
+    return loaded
+
+
+def known(name: object) -> Description | None:
+    """The protocol that a trace names; None if it names none, or one that cannot be used here."""
+    try:
+        return describe(name) if isinstance(name, str) else None
+    except UsageError:
+        return None
+
+
+def story_of(name: object) -> type[Story]:
+    """The story of the protocol that a trace names; the plain one if it names none, or one that cannot be used here."""
+    description = known(name)
+    return description.story() if description is not None else _plain_story()

@@ -112,7 +112,7 @@ class _Check:
         self.reader = reader
         self.parameters = description.parameters(**scenario.parameters)
         self.processes = (*scenario.members, *scenario.later)
-        node_of = description.node_of
+        node_of = description.placement.node_of
         self.nodes = dict.fromkeys(node_of(self.parameters, name) for name in self.processes) if node_of is not None else {}
         self.groups = groups_ever(scenario.groups, scenario.fault)
 
@@ -131,10 +131,10 @@ class _Check:
         self._packet(self.scenario.random.omit_packet, ("random", "omit_packet"))
         for number, name in enumerate(self.scenario.random.steady):
             self._process(name, ("random", "steady", number))
-        if self.description.memory is None:
+        if self.description.placement.memory is None:
             self._no_memory()
         else:
-            self._memory(self.description.memory(self.parameters).copies)
+            self._memory(self.description.placement.memory(self.parameters).copies)
         self._units()
         if not self.description.changes(self.parameters):
             self._no_changes()
@@ -153,7 +153,7 @@ class _Check:
                 if name not in members:
                     hint = nearest(name, self.scenario.members)
                     self.reader.fail(("groups", group, number), f'"{name}" of group {group} is not among the members; {hint}')
-        if self.description.idle:
+        if self.description.placement.idle:
             return
         in_groups = {name for names in self.scenario.groups.values() for name in names}
         for number, name in enumerate(self.scenario.members):
@@ -231,7 +231,9 @@ class _Check:
             if fault.module > copies:
                 path = ("fault", number, "module")
                 self.reader.fail(path, f"there is no module {fault.module}; with these parameters there are {copies}")
-        if self.description.remote(self.parameters) or (self.nodes and self.description.lans(self.parameters)):
+        if self.description.placement.remote(self.parameters) or (
+            self.nodes and self.description.placement.lans(self.parameters)
+        ):
             return
         only = f"with these parameters nobody sends packets with {self.description.name}"
         for number, fault in enumerate(self.scenario.fault):
@@ -245,8 +247,8 @@ class _Check:
     def _units(self) -> None:
         """Nodes, processors and networks: those that exist, and where there are any."""
         description, parameters = self.description, self.parameters
-        processors = dict.fromkeys(description.processor_of(parameters, name) for name in self.processes)
-        lans = description.lans(parameters)
+        processors = dict.fromkeys(description.placement.processor_of(parameters, name) for name in self.processes)
+        lans = description.placement.lans(parameters)
         for number, fault in enumerate(self.scenario.fault):
             path: Path = ("fault", number)
             if not self.nodes and (fault.kind in _ON_NODES or fault.node):
@@ -318,9 +320,9 @@ class _Check:
 
     def _fits(self, workload: Workload, path: Path) -> None:
         """Who only sends gets nothing back, and so does not see when a piece of a message has arrived."""
-        room = self.description.room
+        room = self.description.placement.room
         most = room(self.parameters) if room is not None else self.scenario.network.max_packet
-        only_send = self.description.only_send(self.parameters)
+        only_send = self.description.placement.only_send(self.parameters)
         names = [name for name in workload.senders or self.processes if name in only_send]
         if names and workload.size > most:
             self.reader.fail(

@@ -25,7 +25,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 def dump(scenario: Scenario) -> str:
     """The scenario as TOML text."""
     parts = [_top(scenario), _groups(scenario), _parameters(scenario), _network(scenario)]
-    if registry.describe(scenario.protocol).memory is not None:
+    if registry.describe(scenario.protocol).placement.memory is not None:
         parts.append(_table("[memory]", scenario.memory, _keys(scenario.memory)))
     parts += [_table("[[workload]]", workload, _all_but_zero(workload)) for workload in scenario.workload]
     parts += [_table("[[clock]]", clock, _keys(clock)) for clock in scenario.clock]

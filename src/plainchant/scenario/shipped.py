@@ -1,25 +1,17 @@
-"""The scenarios that come with plainchant, by name.
-
-In a checkout they are the files in ``scenarios/`` at the top; in an installed wheel the same files lie in the package,
-as ``plainchant/scenarios/``. Both places are looked up, so that ``plainchant run first-steps`` works either way.
-"""
+"""The scenarios that come with plainchant, by name: the files of ``scenarios/`` in a checkout, or of the installed package."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ..core.model import ScenarioError
+from ..core.shipped import shipped_folder
 from .read import nearest
 
 
 def shipped() -> dict[str, Path]:
     """Every shipped scenario: name to file, in the order of their names."""
-    package = Path(__file__).resolve().parent.parent
-    places = [package / "scenarios"]
-    if package.parent.name == "src":
-        places.append(package.parent.parent / "scenarios")
-    found = {file.stem: file for place in places for file in place.glob("*.toml")}
-    return dict(sorted(found.items()))
+    return {file.stem: file for file in sorted(shipped_folder("scenarios").glob("*.toml"), key=lambda file: file.stem)}
 
 
 def find(name: str) -> Path:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..core.model import Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
+from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
+from ..scenario.outcome import EndState
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -119,7 +120,7 @@ class Member:
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that it may send to: those it is in, without those it is leaving."""
-        return tuple(group for group in self._host.groups if group not in self._host.leaving)
+        return tuple(group for group in self._host.entered if group not in self._host.leaving)
 
     def send(self, group: str, payload: bytes, *, stream: str = "", deadline: int = 0) -> str:
         """Sends a message to a group of this process: without a deadline, in a ``stream`` that was admitted, or on its own with a
@@ -133,13 +134,13 @@ class Member:
         if deadline:
             self._check_admits()
             stream = self._host.new_stream_name()
-            self._host.later(self._host.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
+            self._host.request(self._host.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
         elif stream:
             self._host.check_stream(group, stream, len(payload))
-            self._host.later(self._host.accept_in, group, stream, bytes(payload))
+            self._host.request(self._host.accept_in, group, stream, bytes(payload))
         else:
             self._host.check_size(len(payload))
-            self._host.later(self._attendant.accept, group, bytes(payload))
+            self._host.request(self._attendant.accept, group, bytes(payload))
         return stream
 
     def ask(self, group: str, stream: Stream) -> None:
@@ -150,12 +151,12 @@ class Member:
             raise UsageError(f"{stream} is no periodic stream: it needs a name of its own, a size, a deadline and a period")
         if stream.deadline > stream.period:
             raise UsageError(f"{stream} has a deadline after its next message; make it at most the period")
-        self._host.later(self._host.ask, group, stream)
+        self._host.request(self._host.ask, group, stream)
 
     def release(self, group: str, stream: str) -> None:
         """There will be no more messages in a stream."""
         self._check_in(group)
-        self._host.later(self._host.release, group, stream)
+        self._host.request(self._host.release, group, stream)
 
     def admission(self, group: str) -> Mapping[str, Any] | None:
         """What the protocol guarantees in a group, and how much room it has left."""
@@ -164,24 +165,24 @@ class Member:
 
     def propose(self, group: str, members: Sequence[str]) -> None:
         """Proposes a group to these processes; those who agree form it, and ``on_view`` or ``on_refused`` follows."""
-        if group in self._host.groups:
+        if group in self._host.entered:
             raise UsageError(f"{self.name} is in {group!r} already; propose a group of another name")
-        self._host.later(self._host.propose, group, tuple(members))
+        self._host.request(self._host.propose, group, tuple(members))
 
     def leave(self, group: str) -> None:
         """Leaves a group; ``on_left`` follows."""
         self._check_in(group)
-        self._host.later(self._host.leave, group)
+        self._host.request(self._host.leave, group)
 
     def close(self, group: str) -> None:
         """Closes a group for all its members; ``on_left`` follows at each."""
         self._check_in(group)
-        self._host.later(self._host.close, group)
+        self._host.request(self._host.close_group, group)
 
     def rename(self, group: str, name: str) -> None:
         """Gives a group another name; ``on_renamed`` follows at each member."""
         self._check_in(group)
-        self._host.later(self._host.rename, group, name)
+        self._host.request(self._host.rename, group, name)
 
     def _check_may_send(self, group: str) -> None:
         self._check_in(group)
@@ -195,76 +196,41 @@ class Member:
             )
 
     def _check_in(self, group: str) -> None:
-        if group not in self._host.groups:
-            groups = ", ".join(self._host.groups) or "none"
+        if group not in self._host.entered:
+            groups = ", ".join(self._host.entered) or "none"
             raise UsageError(f"{self.name} is not in group {group!r}; it is in: {groups}")
 
 
 class Attendant:
-    """Stands between a process and those who watch it: its application and the sources of its workload."""
+    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.host.Listener`).
+
+    What it is told becomes calls that run when the effects of the engine's turn are performed. While the application takes
+    nothing (``host.unread``), they wait with everything else that is unread.
+    """
 
     def __init__(self, host: SimHost, application: Any | None) -> None:
         self._host = host
-        self._application = application
         self._member = Member(host, self)
-        self._on_deliver = getattr(application, "on_deliver", None)
-        self._on_view = getattr(application, "on_view", None)
-        self._on_left = getattr(application, "on_left", None)
-        self._on_refused = getattr(application, "on_refused", None)
-        self._on_renamed = getattr(application, "on_renamed", None)
-        self._on_admitted = getattr(application, "on_admitted", None)
-        self._on_rejected = getattr(application, "on_rejected", None)
+        self._callbacks: dict[str, Callable[..., Any]] = {
+            name: function for name in METHODS if (function := getattr(application, name, None)) is not None
+        }
+        self._on_deliver = self._callbacks.get("on_deliver")
         self.numbering: dict[str, Numbering] = {}
         self.sources: list[Source] = []
+        if application is not None:
+            host.watch(self, all_messages=self._on_deliver is not None)
 
     def attach(self, group: str, sources: list[Source]) -> None:
-        """Attends to the workload of a group that the process enters. A process that nobody watches is faster."""
-        host = self._host
+        """Attends to the workload of a group that the process enters. A process that is not watched is faster."""
         for source in self.sources:
             # One from before the process left this group must not go on beside its successor.
             source.stopped = source.stopped or source.group == group
         self.sources = [source for source in self.sources if source.group != group] + sources
-        host.watch_all = self._on_deliver is not None
-        if self._application is not None or any(source.watches for source in self.sources):
-            host.watcher = self
-
-    def started(self) -> None:
-        on_start = getattr(self._application, "on_start", None)
-        if on_start is not None:
-            self._call(on_start, self._member)
-
-    def delivered(self, group: str, sender: str, seq: int, payload: bytes) -> None:
-        if sender == self._host.me and group in self.numbering:
-            source = self.numbering[group].owners.pop(seq, None)
-            if source is not None:
-                source.done()
-        if self._on_deliver is not None:
-            self._call(self._on_deliver, self._member, group, sender, payload, seq)
-
-    def installed(self, view: View) -> None:
-        if self._on_view is not None:
-            self._call(self._on_view, self._member, view)
-
-    def left(self, group: str) -> None:
-        if self._on_left is not None:
-            self._call(self._on_left, self._member, group)
-
-    def refused(self, group: str, reason: Reason) -> None:
-        if self._on_refused is not None:
-            self._call(self._on_refused, self._member, group, reason)
-
-    def renamed(self, group: str, view: View) -> None:
-        if self._on_renamed is not None:
-            self._call(self._on_renamed, self._member, group, view)
-
-    def why_not(self, invitation: Invitation) -> str:
-        """Why the application does not agree to an invitation; nothing if it does."""
-        on_invited = getattr(self._application, "on_invited", None)
-        agrees = on_invited is None or self._call(on_invited, self._member, invitation)
-        return "" if agrees else f"the application of {self._host.me} does not agree"
+        if any(source.watches for source in self.sources):
+            self._host.watch(self)
 
     def rename(self, old: str, new: str, shift: int) -> None:
-        """The workload of a group goes on under its new name; messages that wait get numbers that are so much larger."""
+        """The workload of a group goes on under its new name; messages that wait get numbers that are larger by ``shift``."""
         numbering = self.numbering.pop(old, None)
         if numbering is None:
             return
@@ -276,38 +242,110 @@ class Attendant:
                 source.group = new
                 source.taken()
 
-    def taken_from(self, group: str, stream: str, first: int, count: int) -> None:
-        if group in self.numbering:
-            self.numbering[group].inserted(first, count)
-
-    def admitted(self, group: str, stream: str) -> None:
-        for source in self._sources_of(group, stream):
-            source.admitted()
-        if self._on_admitted is not None:
-            self._call(self._on_admitted, self._member, group, stream)
-
-    def rejected(self, group: str, stream: str, reason: Reason) -> None:
-        for source in self._sources_of(group, stream):
-            source.rejected(reason)
-        if self._on_rejected is not None:
-            self._call(self._on_rejected, self._member, group, stream, reason)
-
-    def _sources_of(self, group: str, stream: str) -> list[Source]:
-        return [source for source in self.sources if source.group == group and source.stream == stream]
-
-    def taken(self, group: str) -> None:
-        for source in self.sources:
-            if source.group == group:
-                source.taken()
-
     def accept(self, group: str, payload: bytes) -> None:
         """A message of the application itself."""
         if self._host.accept(group, [payload]) and group in self.numbering:
             self.numbering[group].count += 1
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    # --- what the process tells ---------------------------------------------------------------------------------------
+
+    def started(self) -> None:
+        self._call("on_start")
+
+    def took(self, group: str, stream: str, batch: Batch) -> None:
+        if stream:
+            if group in self.numbering:
+                self.numbering[group].inserted(batch.first, batch.count)
+            return
+        for source in self.sources:
+            if source.group == group:
+                source.taken()
+
+    def delivered(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None, rank: int | None) -> None:
+        self._host.calls.append((self._deliver, (group, sender, batch.first, payloads or [batch.body])))
+
+    def _deliver(self, group: str, sender: str, first: int, payloads: list[bytes]) -> None:
+        host = self._host
+        if host.unread is not None:
+            host.unread.calls.append((self._deliver, (group, sender, first, payloads)))
+            return
+        owners = self.numbering[group].owners if sender == host.me and group in self.numbering else None
+        for seq, payload in enumerate(payloads, first):
+            source = owners.pop(seq, None) if owners is not None else None
+            if source is not None:
+                source.done()
+            if self._on_deliver is not None:
+                self._call("on_deliver", group, sender, payload, seq)
+
+    def stable(self, group: str, rank: int) -> None:
+        """Callbacks are not told of stability."""
+
+    def installed(self, view: View) -> None:
+        self._tell("on_view", view)
+
+    def left(self, group: str) -> None:
+        self._tell("on_left", group)
+
+    def refused(self, group: str, reason: Reason) -> None:
+        self._tell("on_refused", group, reason)
+
+    def renamed(self, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None:
+        self._tell("on_renamed", group, view)
+
+    def admitted(self, group: str, stream: str) -> None:
+        self._host.calls.append((self._admitted, (group, stream)))
+
+    def _admitted(self, group: str, stream: str) -> None:
+        for source in self._sources_of(group, stream):
+            source.admitted()
+        self._call("on_admitted", group, stream)
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        self._host.calls.append((self._rejected, (group, stream, reason)))
+
+    def _rejected(self, group: str, stream: str, reason: Reason) -> None:
+        for source in self._sources_of(group, stream):
+            source.rejected(reason)
+        self._call("on_rejected", group, stream, reason)
+
+    def stopped(self, state: EndState, reason: Reason) -> None:
+        """Callbacks are not told that their process has stopped."""
+
+    # --- what it is asked ---------------------------------------------------------------------------------------------
+
+    def invited(self, invitation: Invitation) -> str:
+        agrees = "on_invited" not in self._callbacks or self._call("on_invited", invitation)
+        return "" if agrees else f"the application of {self._host.me} does not agree"
+
+    def asked_to_leave(self, group: str) -> None:
+        for name in [group] if group else list(self._host.entered):
+            self._host.leave(name)
+
+    @property
+    def is_going(self) -> bool:
+        host = self._host
+        return bool(host.entered) and all(group in host.leaving for group in host.entered)
+
+    def _sources_of(self, group: str, stream: str) -> list[Source]:
+        return [source for source in self.sources if source.group == group and source.stream == stream]
+
+    def _tell(self, callback: str, *arguments: Any) -> None:
+        """Calls back when the effects are performed, or when the application takes messages again."""
+        if callback in self._callbacks:
+            self._host.calls.append((self._tell_now, (callback, *arguments)))
+
+    def _tell_now(self, callback: str, *arguments: Any) -> None:
+        if self._host.unread is None:
+            self._call(callback, *arguments)
+        else:
+            self._host.unread.calls.append((self._call, (callback, *arguments)))
+
+    def _call(self, callback: str, *arguments: Any) -> Any:
+        function = self._callbacks.get(callback)
+        if function is None:
+            return None
         try:
-            return function(*arguments)
+            return function(self._member, *arguments)
         except Exception as error:
             where = f"{self._host.me} at {format_duration(self._host.now)}"
             raise ApplicationError(f"the application of {where} raised {type(error).__name__}: {error}") from error

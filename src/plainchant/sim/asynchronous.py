@@ -25,10 +25,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..core.engine import Engine, Host
 from ..core.model import (
@@ -43,20 +42,25 @@ from ..core.model import (
     format_duration,
     parse_duration,
 )
-from ..group import OUTGOING, UNREAD, Guarantees
-from ..lab.properties import Verification, Violation, verify
-from ..layers.state import STATE_PACKETS, StateTransfer
-from ..protocols.registry import describe
+from ..core.plugins import need
+from ..group import OUTGOING, UNREAD, Buffers, Guarantees
+from ..layers.state import StateTransfer
+from ..layers.state_parts import STATE_PACKETS
+from ..protocols.registry import DEFAULT_PROTOCOL, describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
 from ..scenario.read import Reader, as_document
 from ..scenario.shipped import find
-from ..trace import History as TraceHistory
-from ..trace import TraceBuffer, TraceWriter, read
+from ..trace.history import History as TraceHistory
+from ..trace.history import TraceBuffer
+from ..trace.verifier import Verification, Violation, verifier
 from .host import History, SimHost
-from .program import Main, MemberHost, Outcome, Program, Terms
+from .program import Main, Outcome, Program, State, Terms
 from .simulation import Simulation, Trace
 from .summary import Summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SHUTDOWN: Final = 30 * SECOND
 """What a program gets, besides the time to leave, to end after it was cancelled."""
@@ -75,23 +79,47 @@ class Unfinished(PlainchantError):
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run came to. ``outcomes`` has every incarnation by name (``p1``, then ``p1#1``), in the order of their beginning."""
+    """What a run came to. ``outcomes`` has every incarnation by name (``p1``, then ``p1#1``), in the order of their beginning.
+
+    The run is kept as Python rows. ``trace``, ``verification``, ``verdict`` and ``violations`` convert them when first asked for,
+    which needs the extra ``cli``; without it they raise UsageError.
+    """
 
     scenario: Scenario
     outcomes: dict[str, Outcome]
     summary: Summary
-    verification: Verification | None
-    """None if it was not asked for."""
-    trace: pa.Table
+    _verify: bool
+    _rows: TraceBuffer = dataclasses.field(repr=False)
+    _written: Path | None
+    """Where the trace was written, if it was."""
+
+    @cached_property
+    def trace(self) -> pa.Table:
+        """The trace as an Arrow table."""
+        if self._written is not None:
+            from ..trace import read
+
+            return read(self._written).table
+        table = self._rows.table()
+        self._rows.abort()  # nothing reads the rows after this
+        return table
+
+    @cached_property
+    def verification(self) -> Verification | None:
+        """What was found about the properties that the protocol promises; None if ``run`` was called with ``verify=False``."""
+        if not self._verify:
+            return None
+        verify = verifier("verifying a run needs")
+        return verify(self.trace, self.scenario.verify or None)
 
     @property
     def returned(self) -> dict[str, Any]:
-        """What each ``main`` returned that did."""
+        """The value of each ``main`` that returned."""
         return {name: outcome.value for name, outcome in self.outcomes.items() if outcome.state == "returned"}
 
     @property
     def verdict(self) -> Literal["holds", "violated", "malformed"] | None:
-        """Whether the protocol kept what it promises; None if nobody looked."""
+        """Whether the protocol kept its promises; None if ``run`` was called with ``verify=False``."""
         return self.verification.verdict if self.verification is not None else None
 
     @property
@@ -138,56 +166,50 @@ class _Simulation(Simulation):
 
     # --- processes --------------------------------------------------------------------------------------------------
 
-    def _new_host(self, name: str, base: str, history: History) -> SimHost:
-        host = MemberHost(self._world, name, base, history, self.clock(base))
-        host.program = Program(self, host, self._terms)
-        self.programs.append(host.program)
+    def _new_host(self, name: str, place: str, history: History) -> SimHost:
+        host = super()._new_host(name, place, history)
+        program = host.application = Program(self, host, self._terms)
+        self.programs.append(program)
         return host
 
-    def _create(self, base: str) -> SimHost:
-        before = self.latest.get(base)
-        if isinstance(before, MemberHost):
+    def _application_side(self, host: SimHost) -> Program:
+        assert isinstance(host.application, Program)
+        return host.application
+
+    def _create(self, place: str) -> SimHost:
+        before = self.latest.get(place)
+        if before is not None:
             # Its process is gone; a program that has not ended since goes with it.
-            before.program.crash("halted" if before.end.state == "halted" else "crashed", before.end.reason)
-        host = super()._create(base)
-        assert isinstance(host, MemberHost)
-        host.start_counting()
+            state: State = "halted" if before.end.state == "halted" else "crashed"
+            self._application_side(before).crash(state, before.end.reason)
+        host = super()._create(place)
+        self._application_side(host).count_packets()
         return host
 
     def _with_state(self, host: SimHost, inside: Callable[[Host], Engine]) -> Engine:
-        assert isinstance(host, MemberHost)
-        layer = host.program.keeper.layer = StateTransfer(host, inside, host.program.keeper)
-        return layer
+        keeper = self._application_side(host).keeper
+        keeper.layer = StateTransfer(host, inside, keeper)
+        return keeper.layer
 
     def _start(self, host: SimHost, groups: Mapping[str, Form | Join], fault: Fault | None) -> None:
-        assert isinstance(host, MemberHost)
+        program = self._application_side(host)
         if not groups:
             # It is there to serve the others, and has no program.
-            self.programs.remove(host.program)
+            self.programs.remove(program)
             super()._start(host, groups, fault)
             return
         guarantees = {}
         for group in groups:
             guarantees[group] = self.guarantees(group, self.groups.get(group, self.scenario.members))
         formed = [group for group, how in groups.items() if isinstance(how, Form)]
-        host.program.prepare(
-            guarantees, formed=formed, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND
-        )
+        program.prepare(guarantees, formed=formed, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND)
         super()._start(host, groups, fault)
-        host.program.begin()
+        program.begin()
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
-        assert isinstance(host, MemberHost)
-        if group not in host.program.groups:
+        if group not in self._application_side(host).groups:
             raise UsageError(f"a fault lets {host.me} join {group} while its program runs; it joins all its groups when it comes")
         super().enter(host, group, how)
-
-    def _agrees(self, host: SimHost, invitation: Invitation) -> str:
-        assert isinstance(host, MemberHost)
-        for group in (invitation.group, ""):
-            if group in host.refusing:
-                return f"{host.me} refuses to be in {invitation.group}"
-        return host.program.invited(invitation)
 
     def guarantees(self, group: str, members: Sequence[str]) -> Guarantees:
         description = self.description
@@ -299,10 +321,10 @@ def run(
     :class:`Unfinished`. With one, faults end then; when nothing moves any more, or ``drain`` is over, each ``main`` that
     still runs is cancelled. (A scenario has a duration.)
 
-    With ``state`` who joins gets a state (``StateRequest``, ``State``). ``trace`` is a new directory for the trace. ``verify``
-    checks what the protocol promises. With ``raises`` the first error of a ``main`` is raised when the run is over; to be
-    crashed, halted or excluded is no error, but what faults do. ``timeout``, ``leave_timeout``, ``outgoing`` and ``unread``
-    are those of ``plainchant.join``.
+    With ``state`` a process that joins gets a state (``StateRequest``, ``State``). ``trace`` is a new directory for the trace.
+    With ``verify`` the result has a verdict on the protocol's promises. With ``raises`` the first error of a ``main`` is raised
+    when the run is over; being crashed, halted or excluded is the effect of a fault and not an error. ``timeout``,
+    ``leave_timeout``, ``outgoing`` and ``unread`` are those of ``plainchant.join``.
 
     Programs form other groups with ``group.node.form``; ``agree`` is asked for those to whom one is proposed, and they take
     it with ``group.node.next_group``. Without ``agree`` they are in the groups that they were given and no others.
@@ -337,7 +359,7 @@ def run(
     if drain is not None:
         changes["drain"] = _ns(drain, "drain")
     whole = dataclasses.replace(whole, **changes)
-    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread, agree)
+    terms = Terms(main, as_mapping, timeout, leave_timeout, Buffers(outgoing, unread), agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
 
@@ -345,7 +367,7 @@ def run(
 def _run(
     scenario: Scenario, terms: Terms, *, ends_by_itself: bool, state: bool, trace: str | Path | None, check: bool, raises: bool
 ) -> Result:
-    writer = TraceWriter(trace) if trace is not None else TraceBuffer()
+    writer = TraceBuffer() if trace is None else _writer(trace)
     simulation: _Simulation | None = None
     try:
         simulation = _Simulation(scenario, writer, terms, ends_by_itself=ends_by_itself, state=state)
@@ -358,12 +380,21 @@ def _run(
         for program in simulation.programs if simulation is not None else ():
             program.let_go()
     writer.close()
-    table = read(Path(trace) / "trace").table if trace is not None else writer.table()
-    verification = verify(table, scenario.verify or None) if check else None
     outcomes = {program.name: program.outcome for program in simulation.programs}
     if raises:
         _raise_first(outcomes, unfinished, scenario, ends_by_itself)
-    return Result(scenario, outcomes, summary, verification, table)
+    result = Result(scenario, outcomes, summary, check, writer, Path(trace) / "trace" if trace is not None else None)
+    if trace is not None:
+        _ = result.trace  # read now: a caller may remove the directory before it looks at the result
+    return result
+
+
+def _writer(directory: str | Path) -> TraceBuffer:
+    for package in ("numpy", "pyarrow"):
+        need(package, "sim.run(trace=...) needs", "cli")
+    from ..trace import TraceWriter
+
+    return TraceWriter(directory)
 
 
 def _raise_first(
@@ -419,7 +450,11 @@ def _scenario_of(
 ) -> Scenario:
     if group is not None and groups is not None:
         raise UsageError("give one group, or groups with their members, not both")
-    document: dict[str, Any] = {"protocol": protocol if protocol is not None else "sequencer", "workload": [], "name": "sim.run"}
+    document: dict[str, Any] = {
+        "protocol": protocol if protocol is not None else DEFAULT_PROTOCOL,
+        "workload": [],
+        "name": "sim.run",
+    }
     if groups is not None:
         document["groups"] = _lists(groups)
     if members is not None or groups is None:

@@ -61,6 +61,7 @@ _SENDS: Final = ("write", "flag")
 _STORE: Final = "store"
 """That of a Send of dedos, on each copy, with news on the last; within a node it is ``send``, on one."""
 _FAILED: Final = ("crashed", "halted")
+_REQUESTS: Final = (Operate, Until, Nap, Connect, Disconnect, Directory)
 
 Watch: TypeAlias = "Callable[[SimHost, Operate, SimMemory], None]"
 """Looks at the memory of a node after an operation, when its process has seen the result."""
@@ -399,14 +400,20 @@ class SimMemory:
         self._advance(running, result)
 
     def _advance(self, running: _Running, result: Any) -> None:
-        """Inside a turn: lets the procedure go on to its next request."""
+        """Inside a turn: lets the procedure go on to its next request, which begins when the turn is over."""
         try:
             request: Any = running.send(result)
         except StopIteration:
             self._running.get(running.host.me, {}).pop(running, None)
             return
+        if request.__class__ not in _REQUESTS:
+            raise ProtocolError(f"procedure {running.name!r} of {running.host.me} yields {request!r}, which is no request")
         running.request = request
         running.since = running.due
+        running.host.place(self._begin, running)
+
+    def _begin(self, running: _Running) -> None:
+        request = running.request
         kind = request.__class__
         kernel = self._kernel
         if kind is Operate:
@@ -420,10 +427,8 @@ class SimMemory:
             self._nap(running, request.mailbox)
         elif kind is Until or kind is Nap:
             self._arm(running)
-        elif kind is Connect or kind is Disconnect or kind is Directory:
-            kernel.at(kernel.now, self._serve, running)
         else:
-            raise ProtocolError(f"procedure {running.name!r} of {running.host.me} yields {request!r}, which is no request")
+            kernel.at(kernel.now, self._serve, running)
 
     # waits
 
@@ -516,13 +521,13 @@ class SimMemory:
     def _operate(self, running: _Running) -> None:
         """Inside a turn: the effect of an operation, and on."""
         result = self._effect(running)
-        if running.host.alive:
+        if not running.host.crashing:
             self._advance(running, result)
 
     def _operate_behind(self, running: _Running) -> None:
         """Inside a turn of a process that does nothing just now: the effect of an operation, which it sees later."""
         result = self._effect(running)
-        running.host.call(running.host.post, self._see, running, result)
+        running.host.after(running.host.post, self._see, running, result)
 
     def _see(self, running: _Running, result: Any) -> None:
         running.host.turn(self._catch_up, running, result)

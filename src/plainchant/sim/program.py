@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 The simulator steps the program's loop whenever something in it is ready, as an event of its own at that instant; timers are
 events too. What the program asks of its groups is collected during a step and handed to the host after it, all sends of a
-step together. What the host has to say reaches the groups within the engine's turn and wakes the program for the next step.
-So neither ever runs inside the other.
+step together. What the host has to say reaches the groups when the effects of the engine's turn are performed, and wakes the
+program for the next step. So neither ever runs inside the other.
 
 Steps wait in the processor's inbox like packets, which is what a pause or a busy processor does to a program. When the host
 is gone and the program is not (it left, or was halted), steps are taken at once.
@@ -27,32 +27,31 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from ..core.model import (
     Batch,
     Invitation,
-    Packet,
     PlainchantError,
-    Pressure,
     Reason,
     Stream,
     UsageError,
     View,
     format_duration,
-    unpack,
 )
 from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
     UNREAD,
+    Buffers,
     Group,
     GroupError,
     Guarantees,
     Halted,
     JoinTimeout,
     LeaveTimeout,
-    NotFormed,
-    check_buffers,
+    Membership,
+    Profile,
 )
+from ..group.proposals import Proposals, consent
 from ..group.state_transfer import StateEvents
+from ..scenario.outcome import EndState
 from .host import SimHost
-from .summary import EndState
 from .virtual_loop import VirtualLoop
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -107,81 +106,6 @@ class Stage(Protocol):
         """Nothing of a program will run any more."""
 
 
-class MemberHost(SimHost):
-    """A process whose application is an asyncio program: its groups hear of everything at once, in its order."""
-
-    __slots__ = ("_reason", "packets_received", "packets_sent", "program")
-
-    program: Program
-
-    def start_counting(self) -> None:
-        self.packets_sent = self.packets_received = 0
-        self._reason: Reason | None = None
-        receive = self.receive
-
-        def counted(source: str, packet: Any) -> None:
-            self.packets_received += 1
-            receive(source, packet)
-
-        self.receive = counted
-
-    def take(self, group: str, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
-        batch = super().take(group, max_bytes, most, stream)
-        if batch is not None:
-            self.program.took(group, batch.count, stream)
-        return batch
-
-    def admitted(self, group: str, stream: str) -> None:
-        super().admitted(group, stream)
-        self.program.groups[group].admitted(stream)
-
-    def rejected(self, group: str, stream: str, reason: Reason) -> None:
-        super().rejected(group, stream, reason)
-        self.program.groups[group].rejected(stream, reason)
-
-    def send(self, to: Sequence[str], packet: Packet, lan: int = 0) -> None:
-        self.packets_sent += len(to)
-        super().send(to, packet, lan)
-
-    def deliver(self, group: str, sender: str, batch: Batch, rank: int | None = None) -> None:
-        super().deliver(group, sender, batch, rank)
-        self.program.groups[group].deliver(sender, batch.first, unpack(batch), rank, len(batch.body))
-
-    def install(self, view: View) -> None:
-        super().install(view)
-        self.program.installed(view)
-
-    def left(self, group: str, rank: int | None = None) -> None:
-        super().left(group, rank)
-        self.program.groups[group].left()
-
-    def refused(self, group: str, reason: Reason) -> None:
-        super().refused(group, reason)
-        self.program.refused(group, reason)
-
-    def renamed(self, group: str, view: View, returned: Sequence[bytes] = ()) -> None:
-        self.program.renamed(group, view.group, returned, self.taken(view.group))
-        super().renamed(group, view, returned)
-
-    def stable(self, group: str, rank: int) -> None:
-        self.program.groups[group].stable(rank)
-
-    def halt(self, reason: Reason) -> None:
-        self._reason = reason
-        super().halt(reason)
-
-    def asked_to_leave(self, group: str) -> None:
-        self.program.asked_to_leave(group)
-
-    @property
-    def is_going(self) -> bool:
-        return self.program.is_going
-
-    def _die(self, state: EndState, text: str) -> None:
-        super()._die(state, text)
-        self.program.host_ended(state, self._reason or Reason("exception", text))
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Terms:
     """What is the same for all programs of a run."""
@@ -191,39 +115,31 @@ class Terms:
     """``main`` gets all its groups by name."""
     timeout: float
     leave_timeout: float
-    outgoing: int
-    unread: int
+    buffers: Buffers
     agree: Callable[[Invitation], bool] | None = None
-    """Whether a program wants to be in a group that is proposed to it."""
-
-
-class _Proposal:
-    """A group that a program has proposed, until it is known what becomes of it."""
-
-    def __init__(self, buffers: Mapping[str, Any]) -> None:
-        self.buffers = buffers
-        self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
+    """Whether a program agrees to be in a group that is proposed to it."""
 
 
 class Program:
-    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node."""
+    """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node; to its
+    process it is the application's side (:class:`.host.Listener`)."""
 
-    def __init__(self, simulation: Stage, host: MemberHost, terms: Terms) -> None:
+    def __init__(self, simulation: Stage, host: SimHost, terms: Terms) -> None:
         self._simulation = simulation
         self._host = host
         self._terms = terms
         self.name = host.me
-        self.groups: dict[str, Group] = {}
+        host.watch(self, all_messages=True)
+        self._received = 0
+        """Packets that its process has received."""
+        self.groups: dict[str, Membership] = {}
         self._changes = True
         self._proposes = False
         self._settle = 0.0
-        self._forming: dict[str, _Proposal] = {}
-        """Groups that the program has proposed and that are neither formed nor refused."""
+        self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self._came: asyncio.Queue[Group] = asyncio.Queue()
-        """Groups that the program is in because it was invited, until it takes them."""
-        self.keeper = StateEvents(self.groups, place=_at_once, turn=self._turn)
+        self.keeper = StateEvents(self.groups, place=host.place, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
         self.outcome = Outcome("unfinished")
@@ -246,31 +162,36 @@ class Program:
     def prepare(
         self, guarantees: Mapping[str, Guarantees], *, formed: Container[str], changes: bool, proposes: bool, settle: float
     ) -> None:
-        """Makes the groups, before the process enters them: forms some, and is let into the others. The other terms are as
-        :class:`Group` has them."""
+        """Makes the memberships, before the process enters the groups: it forms some, and joins the others. The other terms are
+        those of :class:`Profile`."""
         self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
-                buffers = {"outgoing": self._terms.outgoing, "unread": self._terms.unread}
-                self._make_group(name, promised, name in formed, buffers)
+                self._make_member(name, promised, name in formed, self._terms.buffers)
 
-    def _make_group(self, name: str, promised: Guarantees, formed: bool, buffers: Mapping[str, Any]) -> Group:
-        group = self.groups[name] = Group(
-            self,
-            name,
-            self.name,
+    def _make_member(self, name: str, promised: Guarantees, formed: bool, buffers: Buffers) -> Membership:
+        profile = Profile(
             promised,
             formed=formed,
             changes=self._changes,
             proposes=self._proposes,
             admits=self._host.admits,
             settle=self._settle,
-            node=self,
             largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE,
-            **buffers,
         )
+        member = self.groups[name] = Membership(self, name, self.name, profile, buffers)
         self._sizes[name] = deque()
-        return group
+        return member
+
+    def count_packets(self) -> None:
+        """Counts what its process receives, for :meth:`counters`."""
+        receive = self._host.receive
+
+        def counted(source: str, packet: Any) -> None:
+            self._received += 1
+            receive(source, packet)
+
+        self._host.receive = counted
 
     def begin(self) -> None:
         if not self.over:
@@ -302,8 +223,8 @@ class Program:
         self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
         self.loop.crash()
 
-    def host_ended(self, state: EndState, reason: Reason) -> None:
-        """The process is no more; unless it crashed, the program goes on."""
+    def stopped(self, state: EndState, reason: Reason) -> None:
+        """The process is no more; unless it crashed, the program goes on (called by the host)."""
         self._counters = self._count()
         if state == "crashed":
             self.crash()
@@ -312,9 +233,7 @@ class Program:
         if state == "halted":
             for group in self.groups.values():
                 group.halted(reason)
-            for proposal in self._forming.values():
-                if not proposal.outcome.done():
-                    proposal.outcome.set_exception(Halted(reason))
+            self._proposals.halt(reason)
         # What the processor was to do is forgotten, a step of ours perhaps among it.
         self._scheduled = False
         self._wake()
@@ -326,7 +245,7 @@ class Program:
         self._counters = self._count()
         self.loop.release()
         for group in self.groups.values():
-            group.stop_listening()
+            group.incoming.stop_listening()
             group.halted(Reason("over", f"the run is over, and {self.name} with it"))
         del self._host, self._simulation, self._task
 
@@ -375,8 +294,8 @@ class Program:
             raise JoinTimeout(Reason("join timeout", text)) from None
         error: BaseException | None = None
         try:
-            given = dict(self.groups) if terms.as_mapping else next(iter(self.groups.values()))
-            awaitable = terms.main(given)
+            given = {name: Group(member, self) for name, member in self.groups.items()}
+            awaitable = terms.main(given if terms.as_mapping else next(iter(given.values())))
             if not inspect.isawaitable(awaitable):
                 raise UsageError(f"main returned a {type(awaitable).__name__} and nothing to await: write `async def`")
             self._value = await awaitable
@@ -389,10 +308,11 @@ class Program:
             for group in list(self.groups.values()):
                 await self._leave(group, error)
 
-    async def _leave(self, group: Group, error: BaseException | None) -> None:
-        """As at the end of ``async with plainchant.join(...)``. Where nobody can leave, the process outlives its program."""
-        group.stop_listening()
-        if not group.changes:
+    async def _leave(self, group: Membership, error: BaseException | None) -> None:
+        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left the process outlives its
+        program."""
+        group.incoming.stop_listening()
+        if not group.profile.changes:
             return
         problem: GroupError
         try:
@@ -411,7 +331,7 @@ class Program:
             raise problem
         error.add_note(str(problem))
 
-    async def _leave_one(self, group: Group) -> None:
+    async def _leave_one(self, group: Membership) -> None:
         try:
             await group.leave()
         except Halted:
@@ -443,14 +363,14 @@ class Program:
     ) -> Group:
         """Proposes a group, as ``plainchant.Node.form`` does."""
         self._check_proposes()
-        check_buffers(outgoing, unread)
-        if group in self._host.groups or group in self._forming:
+        buffers = Buffers(outgoing, unread, listen)
+        if group in self._host.entered or group in self._proposals:
             raise UsageError(f"{self.name} is in {group!r} already, or about to be; propose a group of another name")
         names = [self._simulation.name_at(place) for place in members]
         missing = [place for place, name in zip(members, names, strict=True) if name is None]
         if missing or not members:
             raise UsageError(f"{group!r} is proposed to {', '.join(missing) or 'nobody'}; name processes that there are")
-        proposal = self._forming[group] = _Proposal({"outgoing": outgoing, "unread": unread, "listen": listen})
+        proposal = self._proposals.begin(group, buffers)
         self._request(self._host.propose, group, names)
         try:
             async with asyncio.timeout(timeout):
@@ -463,9 +383,9 @@ class Program:
             proposal.outcome.cancel()
 
     async def next_group(self) -> Group:
-        """Waits for the next group that this process is in because somebody proposed it."""
+        """Waits for the next group that this process is in because another process proposed it."""
         self._check_proposes()
-        return await self._came.get()
+        return await self._proposals.next_group()
 
     def _check_proposes(self) -> None:
         if not self._proposes:
@@ -477,44 +397,29 @@ class Program:
         if agree is None or self.over:
             return f"the program of {self.name} is in the groups that it was given, and no others"
         with self.loop.running():
-            try:
-                agrees = agree(invitation)
-            except Exception as error:
-                message = f"{self.name} could not say whether it agrees to {invitation.group}, so it does not"
-                self.loop.call_exception_handler({"message": message, "exception": error})
-                agrees = False
-        return "" if agrees else f"{self.name} does not agree"
+            return consent(agree, invitation, self.name, self.loop)
 
     def installed(self, view: View) -> None:
-        """A view of a group that the program was given, or of one that was formed meanwhile (called by the host)."""
+        """A view of a group that the program was given, or of one that was formed meanwhile."""
         group = self.groups.get(view.group)
         if group is None or group.is_over:
             with self.loop.running():
                 group = self._formed(view)
         group.add(view)
 
-    def _formed(self, view: View) -> Group:
+    def _formed(self, view: View) -> Membership:
         name = view.group
-        proposal = self._forming.pop(name, None)
-        terms = self._terms
-        buffers = proposal.buffers if proposal is not None else {"outgoing": terms.outgoing, "unread": terms.unread}
-        group = self._make_group(name, self._simulation.guarantees(name, view.members), True, buffers)
-        if proposal is None:
-            self._came.put_nowait(group)
-        elif proposal.outcome.done():
-            group.stop_listening()
+        proposal = self._proposals.take(name)
+        buffers = proposal.buffers if proposal is not None else self._terms.buffers
+        member = self._make_member(name, self._simulation.guarantees(name, view.members), True, buffers)
+        if not self._proposals.hand_over(proposal, Group(member, self)):
+            member.incoming.stop_listening()
             self._request(self._host.leave, name)
-        else:
-            proposal.outcome.set_result(group)
-        return group
+        return member
 
     def refused(self, group: str, reason: Reason) -> None:
-        """This process is not in a group that it proposed, agreed to or asked to join (called by the host)."""
-        proposal = self._forming.pop(group, None)
-        if proposal is not None:
-            if not proposal.outcome.done():
-                proposal.outcome.set_exception(NotFormed(reason))
-        elif group in self.groups:
+        """This process is not in a group that it proposed, agreed to or asked to join."""
+        if not self._proposals.refuse(group, reason) and group in self.groups:
             self.groups[group].halted(reason)
 
     # --- steps ------------------------------------------------------------------------------------------------------
@@ -588,14 +493,14 @@ class Program:
         self._request(self._host.leave, group)
 
     def close_group(self, group: str) -> None:
-        self._request(self._host.close, group)
+        self._request(self._host.close_group, group)
 
     def rename(self, group: str, name: str) -> None:
         self._request(self._host.rename, group, name)
 
     def pressure(self, group: str, full: bool) -> None:
         if not self.over:  # a group may be told to stop listening after the run
-            self._request(self._post_turn, self._host.engine.notice, Pressure(group, full))
+            self._request(self._host.pressure, group, full)
 
     def waiting(self, group: str) -> Reason | None:
         return self._host.waiting() if not self.over and self._host.alive else None
@@ -604,7 +509,7 @@ class Program:
         return self._count() if not self.over else self._counters
 
     def _count(self) -> dict[str, int]:
-        return {"packets_sent": self._host.packets_sent, "packets_received": self._host.packets_received}
+        return {"packets_sent": self._host.packets_sent, "packets_received": self._received}
 
     def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
         self._request(self._host.ask, group, wanted, payload)
@@ -624,32 +529,46 @@ class Program:
     def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
         self._request(self._host.write_note, group, sender, seq, detail)
 
-    def took(self, group: str, messages: int, stream: str) -> None:
-        """The protocol took messages (called by the host)."""
-        sizes = self._sizes[group]
-        size = 0 if stream else sum(sizes.popleft() for _ in range(messages))
-        self.groups[group].took(messages, size, stream)
+    # --- what the process tells (Listener) --------------------------------------------------------------------------
 
-    def renamed(self, group: str, name: str, returned: Sequence[bytes], numbered: int) -> None:
-        """The group has another name (called by the host)."""
+    def started(self) -> None:
+        """Its program begins after this (:meth:`begin`)."""
+
+    def took(self, group: str, stream: str, batch: Batch) -> None:
+        sizes = self._sizes[group]
+        size = 0 if stream else sum(sizes.popleft() for _ in range(batch.count))
+        self.groups[group].took(batch.count, size, stream)
+
+    def delivered(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None, rank: int | None) -> None:
+        # A copy, because the list is the same for all members.
+        messages = [*payloads] if payloads is not None else [batch.body]
+        self.groups[group].deliver(sender, batch.first, messages, rank, len(batch.body))
+
+    def stable(self, group: str, rank: int) -> None:
+        self.groups[group].stable(rank)
+
+    def left(self, group: str) -> None:
+        self.groups[group].left()
+
+    def admitted(self, group: str, stream: str) -> None:
+        self.groups[group].admitted(stream)
+
+    def rejected(self, group: str, stream: str, reason: Reason) -> None:
+        self.groups[group].rejected(stream, reason)
+
+    def renamed(self, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None:
+        name = view.group
         member = self.groups[name] = self.groups.pop(group)
         sizes = self._sizes[name] = self._sizes.pop(group)
         sizes.extendleft(map(len, reversed(returned)))
         member.renamed(name, returned, numbered)
 
     def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._request(self._post_turn, method, *arguments)
-
-    def _post_turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._host.post(self._host.turn, method, *arguments)
+        self._request(self._host.later, method, *arguments)
 
     def _request(self, request: Callable[..., object], *arguments: Any) -> None:
         self._requests.append((request, arguments))
         self._wake()
-
-
-def _at_once(function: Callable[..., None], /, *arguments: Any) -> None:
-    function(*arguments)
 
 
 def _is_about_groups(error: BaseException) -> bool:

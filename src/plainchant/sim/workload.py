@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 from ..core.model import SECOND, US, Reason, Stream
 from ..scenario.model import Workload
+from ..scenario.traffic import WAITING, payload_of
 
 if TYPE_CHECKING:
     from .host import SimHost
     from .kernel import Kernel
 
-WAITING: Final = 64
-"""Messages that a source as fast as accepted keeps waiting."""
 REFILL: Final = 10 * US
 """Time between two refills of such a source, or of a closed loop, that would otherwise fall on one instant."""
 
@@ -216,12 +215,3 @@ class Source:
         if self._left > 0:
             self._left -= count
         return True
-
-
-def payload_of(sender: str, group: str, n: int, size: int) -> bytes:
-    """What a workload's message holds.
-
-    >>> payload_of("p1", "g", 7, 12)
-    b'p1/g/7......'
-    """
-    return f"{sender}/{group}/{n}".encode().ljust(size, b".")[:size]

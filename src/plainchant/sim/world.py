@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..core.model import Invitation
     from .host import SimHost
     from .kernel import Kernel
     from .memory import SimMemory
@@ -30,11 +29,9 @@ class World:
     renamed: Callable[[SimHost, str, str, int], None]
     """Called when a group of a process has another name: the old, the new, and what is added to the numbers that its messages
     which wait would have had."""
-    agrees: Callable[[SimHost, Invitation], str]
-    """Whether a process agrees to be in a group that is proposed to it: why not, or nothing."""
     max_packet: int
     """Bytes of messages that go together."""
-    memory_of: Callable[[str], SimMemory | None] = lambda base: None
+    memory_of: Callable[[str], SimMemory | None] = lambda place: None
     """The common memory of a process's node, if the protocol is one on it."""
     views: bool = True
     """Whether views are written into the trace."""

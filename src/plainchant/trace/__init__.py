@@ -1,13 +1,13 @@
 """The trace: one table of events that every host writes and everything downstream reads.
 
-``schema`` says what the table is, ``writer`` turns a host's raw rows into Parquet, ``reader`` brings files back as one
-Arrow table, ``validation`` says what is malformed about it, ``spool`` is what a live process records, ``collect`` makes a
-trace of that, ``show``, ``explain``, ``diagram`` and ``export`` are for people and other tools, ``properties`` names what can be
-promised, and ``reference`` is the plain-Python verifier. This package imports ``model`` and nothing else of ours: a trace can
-come from anywhere, and nothing here may know which host or protocol wrote it. ``spool`` and ``properties`` do without Arrow:
-live members need them.
+``schema`` defines the table, ``history`` holds the rows of a run in memory, ``writer`` turns them into Parquet, ``reader``
+brings files back as one Arrow table, ``validation`` reports what is malformed, ``spool`` is what a live process records,
+``collect`` makes a trace of spools, ``importing`` one of other systems' logs, ``properties`` names what can be promised, and
+``verifier`` is the contract of whatever verifies traces. This package imports ``core`` and nothing else of ours: a trace can
+come from anywhere, and nothing here may know which host or protocol wrote it. ``history``, ``spool``, ``properties`` and
+``verifier`` do without Arrow: members and simulations need them.
 
-Start reading with ``schema``, then ``writer.History`` (what hosts append to).
+Start reading with ``schema``, then ``history`` (what hosts append to).
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ from ..core.lazily import exports
 from ..core.model import TRACE_VERSION
 
 if TYPE_CHECKING:
+    from .history import History, TraceBuffer
     from .reader import Trace, read
     from .schema import KINDS, SCHEMA, Malformed, MalformedTrace
     from .validation import validate
-    from .writer import History, TraceBuffer, TraceWriter
+    from .writer import TraceWriter
 
 __all__ = [
     "KINDS",
@@ -38,9 +39,10 @@ __all__ = [
 __getattr__ = exports(
     __name__,
     {
+        **dict.fromkeys(("History", "TraceBuffer"), "history"),
         **dict.fromkeys(("Trace", "read"), "reader"),
         **dict.fromkeys(("KINDS", "SCHEMA", "Malformed", "MalformedTrace"), "schema"),
         "validate": "validation",
-        **dict.fromkeys(("History", "TraceBuffer", "TraceWriter"), "writer"),
+        "TraceWriter": "writer",
     },
 )

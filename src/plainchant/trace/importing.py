@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from .history import History, TraceBuffer
 from .importing_lines import Lines, Said
 from .importing_mapping import ImportProblem, Mapping
 from .schema import FINAL_KINDS, MESSAGE_KINDS
-from .writer import History, TraceBuffer
 
 _Key: TypeAlias = tuple[str, str, str, str]
 """run, group, sender, the log's id"""

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ..core.model import TRACE_VERSION, TraceError
+from ..core.shipped import with_pages
 
 MEANT: Final = frozenset(
     {"time", "process", "kind", "group", "id", "sender", "view", "members", "payload", "digest", "deadline", "rank", "size"}
@@ -165,7 +166,7 @@ def load_mapping(path: Path) -> Mapping:
     except tomllib.TOMLDecodeError as error:
         raise ImportProblem(f"{path} is not TOML: {error}; mend it there") from error
     except msgspec.ValidationError as error:
-        raise ImportProblem(f"{path}: {error}; docs/import.md has all that a mapping may say") from error
+        raise ImportProblem(with_pages(f"{path}: {error}; docs/import.md describes mappings")) from error
 
 
 def _scaled(text: str, digits: int) -> int:

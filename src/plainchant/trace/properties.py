@@ -1,4 +1,7 @@
-"""The names of all properties, for whoever only has to know that there is one. ``reference`` says what they mean."""
+"""The names of all properties, for code that only has to know which there are.
+
+``docs/properties.md`` defines them, and ``plainchant.lab.properties.catalogue`` binds each name to its checks.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "jobs-once": "every job of a work queue has its effect exactly once",
     "answers": "the outcome of a question to the group is made of answers that were given, and of enough of them",
 }
-"""Every property by name, with one sentence for people. The exact definition is its function's docstring."""
+"""Every property by name, with one sentence for people. Its exact definition is in ``docs/properties.md``."""
 
 BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
     "replica-agreement": None,
@@ -46,8 +49,8 @@ BLOCK_PROPERTIES: Final[Mapping[str, str | None]] = {
     "jobs-once": "work-queue",
     "answers": "requests",
 }
-"""Properties of building blocks, checked wherever there are rows of such blocks, whatever the protocol promises: what the rows
-are about (``note`` in their detail), or None for every block."""
+"""Properties of building blocks, and the kind of block (``note`` in the detail of its rows) that each is about; None: every
+kind. They are checked wherever there are rows of such blocks, whatever the protocol promises."""
 
 SPEAK_OF_END: Final = frozenset({"self-delivery", "validity", "agreement", "view-exclusion", "convergence"})
 """Properties that, unless asked for by name, are checked in drained runs only."""

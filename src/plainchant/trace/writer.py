@@ -2,17 +2,15 @@
 
 Theory of operation
 -------------------
-A host appends one tuple an event to the ``rows`` of a :class:`History`, which is nothing but two containers, because
-that append is in the innermost loop of a simulation. Everything else is done for many rows at a time: the rows of all
-histories are laid end to end in the order (run, process, index), flattened into one list, and each column is every
-twelfth element of it. Columns that most rows do not have (members, deadline, detail, packets) are filled in from the
-few that do. ``run``, ``process`` and ``index`` are not in the rows at all: they follow from where a row stands.
+Hosts append rows to histories (:mod:`.history`). They are converted many at a time: the rows of all histories are laid end to
+end in the order (run, process, index), flattened into one list, and each column is every twelfth element of it. Columns that
+most rows do not have (members, deadline, detail, packets) are filled in from the few that do. ``run``, ``process`` and
+``index`` are not in the rows at all: they follow from a row's position.
 
-:class:`TraceBuffer` keeps everything and gives a table. :class:`TraceWriter` converts a few thousand rows at a time and
-empties the histories *in place*, because hosts hold references to the lists. So few, because tuples that are still in
-the processor's cache convert almost twice as fast, and the next rows find warm memory. When enough is converted it is
-put in order and becomes a row group. Until ``close`` has succeeded, the files are in a hidden directory, which becomes
-``trace`` by one rename: a trace that is there is whole.
+:class:`TraceWriter` converts a few thousand rows at a time and empties the histories *in place*, because hosts hold references
+to the lists. The batches are small because tuples that are still in the processor's cache convert almost twice as fast, and
+the next rows find warm memory. When enough is converted it is put in order and becomes a row group. Until ``close`` has
+succeeded, the files are in a hidden directory, which becomes ``trace`` by one rename: a trace that is there is whole.
 
 The same rows give the same bytes: nothing in a file depends on the time, the machine or the order of a set.
 """
@@ -24,7 +22,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final
 
 import msgspec
 import numpy as np
@@ -32,23 +30,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..core.model import TRACE_VERSION, GroupId, ProcessId, TraceError, UsageError
+from ..core.model import TRACE_VERSION, TraceError, UsageError
+from .history import History, Row, TraceBuffer
 from .schema import SCHEMA, VERSION_KEY
-
-Row: TypeAlias = tuple[
-    str,  # kind
-    int,  # time
-    int | None,  # true_time
-    GroupId | None,
-    int | None,  # view
-    ProcessId | None,  # sender
-    int | None,  # seq
-    int | None,  # sent
-    int | None,  # rank
-    int | None,  # digest
-    int | None,  # size
-    dict[str, Any] | None,  # extra: members (tuple), deadline (int), detail (dict)
-]
 
 _ROW: Final = ("kind", "time", "true_time", "group", "view", "sender", "seq", "sent", "rank", "digest", "size", "extra")
 _STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
@@ -60,63 +44,6 @@ _FILE_BYTES: Final = 128 * 1024 * 1024
 _GROUP_ROWS_MAX: Final = 1_000_000
 
 _encode_detail: Final = msgspec.json.Encoder(order="sorted").encode
-
-
-class History:
-    """One process's history in one run, as far as it is not yet converted.
-
-    ``packets`` maps a position in ``rows`` to the packets that this event put on the network.
-    """
-
-    __slots__ = ("first", "packets", "process", "rows", "run")
-
-    def __init__(self, run: str, process: ProcessId) -> None:
-        self.run = run
-        self.process = process
-        self.rows: list[Row] = []
-        self.packets: dict[int, int] = {}
-        self.first = 0
-        """The index of ``rows[0]``: how many rows were written and cleared before."""
-
-
-class TraceBuffer:
-    """A trace in memory.
-
-    >>> trace = TraceBuffer()
-    >>> history = trace.history("r0", "p1")
-    >>> history.rows.append(("start", 5, 5, None, None, None, None, None, None, None, None, {"detail": {"version": 1}}))
-    >>> trace.table().select(["process", "index", "kind", "detail"]).to_pylist()
-    [{'process': 'p1', 'index': 0, 'kind': 'start', 'detail': '{"version":1}'}]
-    """
-
-    def __init__(self) -> None:
-        self._histories: dict[tuple[str, ProcessId], History] = {}
-
-    def history(self, run: str, process: ProcessId) -> History:
-        """Where this process's rows go; asked again, the same."""
-        key = (run, process)
-        if key not in self._histories:
-            self._histories[key] = History(run, process)
-        return self._histories[key]
-
-    def table(self) -> pa.Table:
-        """What is here now, in the order (run, process, index)."""
-        return convert(self._ordered()).cast(SCHEMA)
-
-    def flush_if_full(self) -> None:
-        """Nothing to do: a buffer is never full. Here so that a host need not know what it writes to."""
-
-    def close(self) -> None:
-        """Nothing to do: what is in the buffer stays."""
-
-    def abort(self) -> None:
-        """Forgets everything."""
-        for history in self._histories.values():
-            _clear(history)
-            history.first = 0
-
-    def _ordered(self) -> list[History]:
-        return [self._histories[key] for key in sorted(self._histories) if self._histories[key].rows]
 
 
 class TraceWriter(TraceBuffer):
@@ -250,7 +177,7 @@ class TraceWriter(TraceBuffer):
         self._converted_rows += table.num_rows
         for history in histories:
             history.first += len(history.rows)
-            _clear(history)
+            history.clear()
 
     def _flush(self) -> None:
         assert self._sink is not None
@@ -375,11 +302,6 @@ def _parquet_writer(where: IO[bytes] | str | Path) -> pq.ParquetWriter:
         # schema's metadata, so the version is added before the file is closed.)
         store_schema=False,
     )
-
-
-def _clear(history: History) -> None:
-    history.rows.clear()
-    history.packets.clear()
 
 
 def column_of(name: str, values: list[Any]) -> pa.Array:

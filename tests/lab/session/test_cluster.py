@@ -13,13 +13,16 @@ from ..cluster import Cluster, eventually, run_python
 
 JOB = """
 import json, sys
+import plainchant_papers
 import pyarrow as pa
 from plainchant.lab.session import session, slots
 
 def look(batches):
     import plainchant.lab.properties
+    import plainchant_papers.claims
     for batch in batches:
-        where = [plainchant.lab.properties.__file__] * len(batch)
+        modules = plainchant.lab.properties, plainchant_papers.claims
+        where = [modules[index % 2].__file__ for index in range(len(batch))]
         yield pa.RecordBatch.from_pydict({"id": batch["id"], "where": where})
 
 master, remote = (argument or None for argument in sys.argv[1:3])
@@ -41,7 +44,10 @@ def test_the_packages_own_code_reaches_the_executors_as_a_zip(kind: str, request
     answer = json.loads(done.stdout)
     assert answer["ids"] == list(range(100))
     assert answer["slots"] == 2
-    assert all(".zip/plainchant/" in where for where in answer["where"]), answer["where"]
+    assert sorted(where.partition(".zip/")[2] for where in answer["where"]) == [
+        "plainchant/lab/properties/__init__.py",
+        "plainchant_papers/claims.py",
+    ]
     assert done.stderr == ""
 
 

@@ -83,7 +83,7 @@ def proof_of(rows: pa.Table) -> Proof:
 def test_a_long_run_is_proved_by_its_certificates(options: dict[str, bool]) -> None:
     rows = table([mailbox_run(1, "long", messages=LARGE if not options else LARGE // 10, **options)])
     proof = proof_of(rows)
-    assert not proof.smells
+    assert not proof.suspect
     assert proof.doubtful == []
     assert set(proof.cases) == set(PROMISES)
     if not options:

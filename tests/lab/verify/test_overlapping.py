@@ -40,7 +40,7 @@ def left_open(rows: pa.Table, size: int | None = None) -> tuple[str, ...]:
     """What the certificates of a run do not prove, made of units of so many rows."""
     units = [Unit(rows.slice(first, size)) for first in range(0, rows.num_rows, size)] if size else [Unit(rows)]
     (found,) = proved(units, None)
-    assert not found.smells
+    assert not found.suspect
     return found.doubtful
 
 

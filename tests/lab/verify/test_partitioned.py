@@ -40,7 +40,7 @@ def test_a_correct_run_that_partitions_and_merges_is_proved(merging: list[pa.Tab
         size = rows or whole.num_rows
         units = [Unit(ordered.slice(first, size)) for first in range(0, whole.num_rows, size)]
         (found,) = proved(units, None)
-        assert not found.smells, found.run
+        assert not found.suspect, found.run
         doubtful += found.doubtful
     assert doubtful in ([], ["prompt"] if rows else [])
 

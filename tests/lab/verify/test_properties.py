@@ -1,7 +1,7 @@
 """Proof that verification can fail, and that it does not cry wolf: the catalogue, by every way there is to verify.
 
 - by the reference: each case is what it says it is;
-- by the check that tasks use (``lab.check``): each case, and all of them packed into one table;
+- by the check that tasks use (``lab.verify.check``): each case, and all of them packed into one table;
 - by Spark: all of them as one trace of many runs, in every layout.
 """
 

@@ -16,8 +16,8 @@ from typing import Any
 import plainchant
 from plainchant.core.engine import Host, Layer
 from plainchant.core.model import Batch
+from plainchant.live.ports import free_ports
 from plainchant.protocols.sequencer import DESCRIPTION
-from plainchant_workbench.live.processes import free_ports
 
 NAMES = ("ann", "ben", "cyd")
 CARELESS = "ben"

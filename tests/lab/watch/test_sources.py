@@ -18,9 +18,9 @@ from plainchant.lab.watch import sources, tap
 from plainchant.lab.watch.picture import Picture
 from plainchant.lab.watch.sources import Replay, Spools, source_at
 from plainchant.lab.watch.tap import Tap
+from plainchant.live.ports import free_ports
 from plainchant.trace.fact import Fact
 from plainchant.trace.spool import Spool
-from plainchant_workbench.live.processes import free_ports
 from tests.lab.random_traces import random_run, table
 
 

@@ -18,7 +18,7 @@ from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.memory import Watch
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 from plainchant_papers.dedos.variants import without
 
 from ..runs import Run

@@ -12,10 +12,10 @@ from plainchant.protocols.dedos.nodes import Appeared, Formed, Gone, Nodes, Node
 from plainchant.protocols.dedos.nodes_packets import PACKETS, Claim
 from plainchant.protocols.dedos.parameters import Parameters
 from plainchant.protocols.dedos.places import node_of
-from plainchant.protocols.registry import Description, Promise
+from plainchant.protocols.registry import Description, Placement, Promise
 from plainchant.scenario.model import Clock, Fault, Network, Scenario
 from plainchant.sim import Simulation, Summary
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 PI = 100 * MS
 DELTA = 50 * MS
@@ -139,7 +139,7 @@ class Town:
     def _describe(self) -> Description:
         return Description(
             name="speakers",
-            seed="002",
+            paper="002",
             about="a toy",
             parameters=Parameters,
             packets=PACKETS,
@@ -147,7 +147,7 @@ class Town:
             promises=lambda parameters, groups: (Promise("integrity", "always"),),
             faults=(),
             settle=lambda parameters: PI,
-            lans=lambda parameters: int(parameters.lans),
+            placement=Placement(lans=lambda parameters: int(parameters.lans)),
         )
 
 

@@ -54,7 +54,7 @@ from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, Scen
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .. import sweeping
 from ..sweeping import Make, ms

@@ -1,7 +1,7 @@
 """Small runs of dedos within a node: a group of named processes, what is verified and asserted, and what can be read off.
 
 How long operations take, and what fails after which, is in scripts (:mod:`plainchant.sim.scripted`); times are in µs. In every
-run the lemmas of appendix C are asserted after every operation (:mod:`plainchant.protocols.dedos.invariants`).
+run the lemmas of appendix C are asked after every operation (:mod:`plainchant_papers.dedos.watch`).
 """
 
 from __future__ import annotations
@@ -10,22 +10,19 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
-from plainchant.core.memory import Operate
 from plainchant.core.model import MS, SECOND, US, Duration, GroupId, View
 from plainchant.core.names import place_of
 from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.intra import Intra
-from plainchant.protocols.dedos.invariants import WITHIN
 from plainchant.scenario.model import Fault, Memory, Scenario, Workload
 from plainchant.sim import Summary
-from plainchant.sim.host import SimHost
-from plainchant.sim.memory import SimMemory
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
+from plainchant_papers.dedos.watch import Lemmas
+
+from ..runs import Run
 
 PROMISES = ("integrity", "fifo", "identical", "validity", "agreement")
 OPERATION = 10
@@ -59,31 +56,16 @@ class Watch(Layer):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithinRun:
-    """A finished run; times in µs."""
+class WithinRun(Run):
+    """A finished run; times in µs. ``violated`` also has ``quiet`` if it did not come to rest, ``halted`` if a member stopped
+    itself and ``views`` if views differ."""
 
-    summary: Summary
-    rows: list[dict[str, Any]]
-    violated: list[str]
-    """Promises that are not kept; ``quiet`` if it did not come to rest; ``halted`` if somebody stopped itself."""
     broken: list[str]
     """Lemmas that did not hold, in words."""
     asked: int
     """How often a lemma was asserted."""
     views: Mapping[str, Sequence[View]]
     """What each process saw."""
-
-    def of(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [row for row in self.rows if row["kind"] == kind and process in ("", row["process"])]
-
-    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
-
-    def delivered(self, process: str) -> list[tuple[str, int]]:
-        return [(row["sender"], row["seq"]) for row in self.of("deliver", process)]
-
-    def sent(self, process: str) -> list[tuple[str, int]]:
-        return [(row["sender"], row["seq"]) for row in self.of("send", process)]
 
     def ranks(self, process: str) -> list[int]:
         return [row["rank"] for row in self.of("deliver", process)]
@@ -100,41 +82,18 @@ class WithinRun:
 
 def run_scenario(scenario: Scenario, script: Script | None = None, settle: float = 4 * POLL) -> WithinRun:
     """Runs a scenario, verifies what is promised and asserts the lemmas."""
-    engines: dict[str, dict[GroupId, Intra]] = {}
     views: dict[str, list[View]] = {}
-    broken: list[str] = []
-    asked = 0
+    lemmas = Lemmas()
 
     def make(host: Host, parameters: Any) -> Engine:
         def member(inner: Host, group: GroupId) -> Engine:
-            def inside(outside: Host) -> Engine:
-                intra = engines.setdefault(host.me, {})[group] = Intra(outside, group, parameters)
-                return intra
-
-            return Watch(inner, inside, views.setdefault(host.me, []))
+            return Watch(inner, lambda outer: Intra(outer, group, parameters), views.setdefault(host.me, []))
 
         return PerGroup(host, member)
 
-    def watch(host: SimHost, request: Operate, memory: SimMemory) -> None:
-        nonlocal asked
-        mailbox = memory.server.mailboxes.get(request.mailbox)
-        if mailbox is None or not memory.working or broken:
-            return
-        copy = mailbox.copies[min(memory.working) - 1]
-        receivers = {
-            each.me: engine
-            for each in simulation.hosts
-            if each.alive and not each.processor.busy
-            for engine in [engines.get(each.me, {}).get(request.mailbox)]
-            if engine is not None and engine.entry and not engine.only_sends and not engine.departing
-        }
-        for lemma in WITHIN:
-            asked += 1
-            broken.extend(f"{lemma.__name__}: {sentence}" for sentence in lemma(copy, receivers))
-
     trace = TraceBuffer()
     simulation = ScriptedSimulation(
-        script, scenario, settle=us(settle), trace=trace, make=make, watch=watch, description=DESCRIPTION
+        script, scenario, settle=us(settle), trace=trace, make=make, watch=lemmas, description=DESCRIPTION
     )
     summary = simulation.run()
     table = trace.table()
@@ -143,12 +102,11 @@ def run_scenario(scenario: Scenario, script: Script | None = None, settle: float
     violated += ["halted"] if any(end.state == "halted" for end in summary.processes.values()) else []
     violated += ["views"] if _views_differ(views, scenario, summary) else []
     rows = sorted(table.to_pylist(), key=lambda row: (row["true_time"], row["process"], row["index"]))
-    return WithinRun(summary, rows, violated, broken, asked, views)
+    return WithinRun(summary, rows, violated, lemmas.broken, sum(lemmas.asked.values()), views)
 
 
 def _views_differ(views: Mapping[str, Sequence[View]], scenario: Scenario, summary: Summary) -> bool:
-    """Whether processes that stay see different views, not all of them, or in the end one with somebody who is
-    gone."""
+    """Whether processes that stay see different views, miss one, or end in a view with a process that has ended."""
     alive = {name for name, end in summary.processes.items() if end.state == "alive"}
     only_send = set(scenario.parameters.get("senders", ()))
     seen = [

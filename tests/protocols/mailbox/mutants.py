@@ -1,4 +1,4 @@
-"""Mutants of mailbox: another value of a rule that has a name (``sim.explore.rules``), or a function in place of another rule.
+"""Mutants of mailbox: another value of a rule that has a name (``mailbox.variants``), or a function in place of another rule.
 
 ``mutants.toml`` beside this file says what catches each (:mod:`..mutating`). After a change of the protocol or the sweep:
 
@@ -21,7 +21,7 @@ from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.sending import Sender
 from plainchant.protocols.mailbox.times import Times
-from plainchant.sim.explore.rules import variant_of
+from plainchant.protocols.mailbox.variants import variant_of
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import scripted, sweep

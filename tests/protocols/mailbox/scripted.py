@@ -1,6 +1,6 @@
 """Scenarios made for one rule each, which need a course of events that no seed is likely to find.
 
-Times are those of ``PLAIN`` in ``plainchant_papers.mailbox.runs``, in µs: a message of 5010 is decided from 5110 on; in
+Times are those of ``PLAIN`` in ``plainchant_papers.mailbox.scripted``, in µs: a message of 5010 is decided from 5110 on; in
 copy 1 receivers join in at 5110, vote at 5124 and settle at 5138, in copy 2 at 5148, 5162 and 5176. It expires at 5252.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from plainchant.core.model import SECOND, Duration
 from plainchant.scenario.model import Clock, Fault, Memory, Scenario
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import fault, message, parameters, us
+from plainchant_papers.mailbox.scripted import fault, message, parameters, us
 
 
 @dataclasses.dataclass(frozen=True)

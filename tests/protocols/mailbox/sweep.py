@@ -47,7 +47,7 @@ from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.sim.scripted import Script, ScriptedSimulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .. import sweeping
 from ..sweeping import Make, Watch, Watched, ms

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from plainchant.sim.explore.rules import VARIANTS
+from plainchant.protocols.mailbox.variants import VARIANTS
 
 from . import scripted
 from .mutants import MUTANTS

@@ -1,4 +1,4 @@
-"""Small simulations of newtop for paper tests."""
+"""Small simulations of newtop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration
-from plainchant.lab.properties import verify
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
-from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
 
-from ..runs import Run
+from ..runs import Run, verified
 from .by_hand import USUAL
 
 
@@ -25,11 +22,7 @@ def simulate(groups: Mapping[str, str], *workload: Workload, parameters: Mapping
     scenario = Scenario(
         protocol="newtop", members=members, groups=named, workload=workload, parameters={**USUAL, **parameters}, **settings
     )
-    trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace).run()
-    table = trace.table()
-    violated = [name for name, outcome in verify(table).properties.items() if outcome.violations]
-    return Run(summary, table.to_pylist(), violated)
+    return verified(scenario)
 
 
 def uneven(members: str, seed: int) -> Network:

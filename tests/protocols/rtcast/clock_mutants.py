@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from plainchant.core.model import ProcessId
 from plainchant.protocols.rtcast.clocks import ClockSync, Reading, Steady
-from plainchant.sim.variants import Variants
+from plainchant.protocols.variants import Variants
 
 from .clock_runs import course_of, run
 

@@ -19,7 +19,7 @@ from plainchant.protocols.rtcast.clocks import CLOCK_PACKETS, ClockSync
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.scenario.model import Clock, Delay, Fault, LinkOverride, Network, Scenario
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 GROUP = "g"
 DRIFTS = (0.001, 0.001, 0.00001)
@@ -103,7 +103,7 @@ class Observer:
 
             if host.me == me:
                 sample()
-            elif host.alive and host.groups and not host.processor.paused_until and not host.inside:
+            elif host.alive and host.entered and not host.processor.paused_until and not host.inside:
                 host.turn(sample)
             if host.me not in seen:
                 self._last.pop(host.me, None)
@@ -150,7 +150,7 @@ def run(course: Course) -> Outcome:
 
     description = Description(
         name="clocks",
-        seed="003",
+        paper="003",
         about="clocks alone",
         parameters=Parameters,
         packets=CLOCK_PACKETS,

@@ -12,7 +12,7 @@ from plainchant.protocols import rtcast
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 SCENARIO = """
 protocol = "rtcast"

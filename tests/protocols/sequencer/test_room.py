@@ -17,7 +17,7 @@ from plainchant.protocols.sequencer import make
 from plainchant.protocols.sequencer.packets import Ack, Announce, Phase1
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 from tests.protocols.sequencer.by_hand import GROUP, Letter, request, to
 
 from . import sweep

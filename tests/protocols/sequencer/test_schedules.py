@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from plainchant.core.model import MS, SECOND, Duration
 from plainchant.protocols.sequencer.log import Log
+from plainchant.protocols.variants import Replacement, Variant
 from plainchant.scenario import find, load
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
-from plainchant.sim.variants import Replacement, Variant
 
 from . import sweep
 

@@ -35,8 +35,8 @@ import pyarrow.compute as pc
 from plainchant.core.names import place_of
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.accepted import AcceptedOnce, accepted_once
-from plainchant.live.crew import COMPLAINTS
-from plainchant.live.supervisor import LiveSummary, supervise
+from plainchant.live.scenarios.crew import COMPLAINTS
+from plainchant.live.scenarios.supervisor import LiveSummary, supervise
 from plainchant.protocols.registry import describe
 from plainchant.scenario import Scenario, dump
 from plainchant.trace import read
@@ -230,7 +230,7 @@ def _of_disks(summary: LiveSummary) -> list[str]:
 def _of_memory(scenario: Scenario, summary: LiveSummary) -> list[str]:
     """Who ends in good order as the last one leaves nothing; who is killed may."""
     description = describe(scenario.protocol)
-    node_of = description.node_of
+    node_of = description.placement.node_of
     parameters = description.parameters(**scenario.parameters)
     orderly = {
         node_of(parameters, name) if node_of is not None else ""

@@ -17,13 +17,15 @@ from typing import Annotated, Any, Final
 import typer
 
 from plainchant.cli.console import guarded, output, plain_table
+from plainchant.cli.options import JsonOption
 from plainchant.core.model import MS, SECOND, Duration, UsageError
 from plainchant.protocols.newtop.parameters import ORDERS
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.scenario.read import nearest
 from plainchant.sim import Simulation
 
-from .bench_sim import Forgetful, progress
+from .bench_sim import Forgetful
+from .telling import progress
 
 SPARSE: Final = 20.0
 """Messages a second of all senders together in a group where few send."""
@@ -72,7 +74,7 @@ def bench_groups(
     members: Annotated[int, typer.Option(help="Processes.", min=20)] = 1000,
     groups: Annotated[int, typer.Option(help="Groups.", min=3)] = 100,
     order: Annotated[str, typer.Option(help="Order: total, slow, fast, relative or cbcast.")] = "total",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure many overlapping groups in the simulator (newtop).
 

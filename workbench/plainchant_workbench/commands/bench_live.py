@@ -9,8 +9,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from plainchant.cli.console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
+from plainchant.cli.console import guarded, plain_table
+from plainchant.cli.options import JsonOption
 from plainchant.core.model import UsageError
+
+from .telling import fail_on_errors, figure, spread, wide_output
 
 QUICK_SECONDS = 1.0
 SECONDS = 1.5
@@ -36,7 +39,7 @@ def bench_live(
     ] = False,
     rounds: Annotated[int, typer.Option(help="Rounds of what has a target; the best of them counts.", min=1)] = 3,
     seconds: Annotated[float | None, typer.Option(help="Seconds that are counted of each.", min=0.1)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure live groups beside raw UDP and other systems.
 
@@ -93,18 +96,12 @@ def bench_live(
         print(json.dumps(result))
     else:
         _show(result)
-    rows = [*result["rows"], *result["idle"], *result["timed"], *result["local"]]
-    wrong = [row["error"] for row in rows if row["error"] is not None]
-    if wrong:
-        complain(f"{len(wrong)} of {len(rows)} cases failed, the first with: {wrong[0]}")
-        raise typer.Exit(EXIT_UNEXPECTED)
+    fail_on_errors([*result["rows"], *result["idle"], *result["timed"], *result["local"]], "cases")
 
 
 def _show(result: dict[str, Any]) -> None:
     """The result as tables."""
-    console = output()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
+    console = wide_output(WIDTH)
     table = plain_table(
         "protocol",
         "members",
@@ -138,7 +135,7 @@ def _show(result: dict[str, Any]) -> None:
             row["reading"],
             row["sending"],
             *map(
-                _figure,
+                figure,
                 (
                     row["messages_per_s"],
                     row["cpu_us_per_message"],
@@ -164,9 +161,9 @@ def _show(result: dict[str, Any]) -> None:
         table.add_row(
             row["protocol"],
             row["version"] or "",
-            *map(_figure, (row["members"], row["size"])),
+            *map(figure, (row["members"], row["size"])),
             row["senders"] or "",
-            *map(_figure, (row["messages_per_s"], row["rtt_us_p50"], row["rtt_ratio_to_raw_udp"])),
+            *map(figure, (row["messages_per_s"], row["rtt_us_p50"], row["rtt_ratio_to_raw_udp"])),
             note,
         )
     console.print(table)
@@ -174,7 +171,7 @@ def _show(result: dict[str, Any]) -> None:
     table = plain_table("wanted", "target", "measured", "")
     for row in result["wanted"]:
         verdict = {True: "reached", False: "not reached", None: row.get("error", "not measured")}[row["reached"]]
-        table.add_row(row["what"], _figure(row["target"]), _figure(row["measured"]), verdict)
+        table.add_row(row["what"], figure(row["target"]), figure(row["measured"]), verdict)
     console.print(table)
     machine = result["machine"]
     pins = ", ".join(f"{member} on core {core}" for member, core in machine["pins"].items())
@@ -200,7 +197,7 @@ def _show_encrypted(console: Console, rows: list[dict[str, Any]]) -> None:
         "rounds",
     )
     for row in rows:
-        figures = (_figure(row[name]) for name in ("median", "least", "largest", "processor", "round_trip"))
+        figures = (figure(row[name]) for name in ("median", "least", "largest", "processor", "round_trip"))
         table.add_row(row["protocol"], f"{row['size']:,}", f"{row['packet']:,}", *figures, f"{row['rounds']}")
     console.print(table)
     console.print()
@@ -222,7 +219,7 @@ def _show_sealing(console: Console, rows: list[dict[str, Any]]) -> None:
         "rounds",
     )
     for row in rows:
-        figures = (_figure(row[name]) for name in ("plain_us", "sealed_us", "median", "least", "largest"))
+        figures = (figure(row[name]) for name in ("plain_us", "sealed_us", "median", "least", "largest"))
         table.add_row(row["protocol"], f"{row['size']:,}", f"{row['packet']:,}", *figures, f"{row['rounds']}")
     console.print(table)
     console.print()
@@ -233,7 +230,7 @@ def _show_newtop(console: Console, result: dict[str, Any]) -> None:
     if result["newtop_to_sequencer"]:
         table = plain_table("newtop's rate to sequencer's", "size", "senders", "packet", "sent by", "median", "least", "largest")
         for row in result["newtop_to_sequencer"]:
-            ratios = (_figure(row[name]) for name in ("median", "least", "largest"))
+            ratios = (figure(row[name]) for name in ("median", "least", "largest"))
             table.add_row(
                 f"{row['members']} members", f"{row['size']:,}", row["senders"], f"{row['packet']:,}", row["sending"], *ratios
             )
@@ -264,11 +261,11 @@ def _show_newtop(console: Console, result: dict[str, Any]) -> None:
             row["protocol"],
             f"{row['members']}",
             silence,
-            _figure(row["link_ms"]),
-            *(_figure(row.get(name)) for name in ("own_us_p50", "everywhere_us_p50", "link_us_p50", "raw_us_p50")),
-            *(_spread(row.get(name)) for name in ("round_trips", "round_trips_everywhere", "raw_round_trips")),
-            _figure(row.get("packets")),
-            *(_figure(row[f"simulated_{name}"]) for name in ("round_trips", "round_trips_everywhere", "packets")),
+            figure(row["link_ms"]),
+            *(figure(row.get(name)) for name in ("own_us_p50", "everywhere_us_p50", "link_us_p50", "raw_us_p50")),
+            *(spread(row.get(name)) for name in ("round_trips", "round_trips_everywhere", "raw_round_trips")),
+            figure(row.get("packets")),
+            *(figure(row[f"simulated_{name}"]) for name in ("round_trips", "round_trips_everywhere", "packets")),
         )
     console.print(table)
     console.print()
@@ -312,13 +309,13 @@ def _show_timed(console: Console, rows: list[dict[str, Any]]) -> None:
         table.add_row(
             "in a flood" if row["flooded"] else "alone",
             f"{row['members']}",
-            _figure(row["delay_max_ms"]) or "chosen",
-            _figure(row["deadline_ms"]),
+            figure(row["delay_max_ms"]) or "chosen",
+            figure(row["deadline_ms"]),
             f"{row['deliveries']:,}",
             f"{row['missed']:,} ({row['miss_ratio']:.2%})",
-            *(_figure(row[name]) for name in figures),
+            *(figure(row[name]) for name in figures),
             ", ".join(f"{name}: {count}" for name, count in row["broken"].items()),
-            _figure(row["beside_per_s"]),
+            figure(row["beside_per_s"]),
         )
     console.print(table)
     for row in rows:
@@ -352,21 +349,9 @@ def _show_local(console: Console, result: dict[str, Any]) -> None:
             row["how"],
             f"{row['size']:,}",
             row["senders"],
-            *(_figure(row[name]) for name in figures),
-            _figure(ratio.get("messages_per_s")),
-            _figure(ratio.get("delay_us_p50")),
+            *(figure(row[name]) for name in figures),
+            figure(ratio.get("messages_per_s")),
+            figure(ratio.get("delay_us_p50")),
         )
     console.print(table)
     console.print()
-
-
-def _spread(ratios: dict[str, float] | None) -> str:
-    if ratios is None:
-        return ""
-    return f"{ratios['median']:,.2f} ({ratios['least']:,.2f} to {ratios['largest']:,.2f})"
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 100 or isinstance(value, int) else f"{value:,.2f}"

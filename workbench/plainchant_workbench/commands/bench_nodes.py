@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from plainchant.cli.console import EXIT_UNEXPECTED, complain, guarded, output, plain_table
+from plainchant.cli.console import guarded, plain_table
+from plainchant.cli.options import JsonOption
 
-from .bench_sim import progress
+from .telling import fail_on_errors, figure, progress, spread, wide_output
 
 WIDTH: Final = 150
 """Columns of the tables where no terminal says how many it has."""
@@ -21,7 +22,7 @@ def bench_nodes(
     seconds: Annotated[float, typer.Option(help="Seconds that are counted of each flood.", min=0.1)] = 1.5,
     messages: Annotated[int, typer.Option(help="Messages of a sender whose delays are taken.", min=1)] = 100,
     size: Annotated[int, typer.Option(help="Bytes of a message.", min=1)] = 32,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure two nodes of four processes (dedos) beside a flat group over UDP.
 
@@ -45,17 +46,12 @@ def bench_nodes(
         print(json.dumps(result))
     else:
         _show(result)
-    wrong = [row["error"] for row in result["rows"] if row["error"] is not None]
-    if wrong:
-        complain(f"{len(wrong)} of {len(result['rows'])} arrangements failed, the first with: {wrong[0]}")
-        raise typer.Exit(EXIT_UNEXPECTED)
+    fail_on_errors(result["rows"], "arrangements")
 
 
 def _show(result: dict[str, Any]) -> None:
     """The result as tables."""
-    console = output()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
+    console = wide_output(WIDTH)
     table = plain_table(
         "processes",
         "members",
@@ -70,32 +66,20 @@ def _show(result: dict[str, Any]) -> None:
     for row in result["rows"]:
         figures = ("messages_per_s", "best_messages_per_s", "cpu_us_per_message", "inside_us_p50", "across_us_p50")
         ways = (_ways(row["from_first_us_p50"]), _ways(row["from_second_us_p50"]))
-        table.add_row(row["name"], f"{row['members']}", *(_figure(row[name]) for name in figures), *ways)
+        table.add_row(row["name"], f"{row['members']}", *(figure(row[name]) for name in figures), *ways)
     console.print(table)
     console.print()
     table = plain_table("ratio", "to", "rounds", "messages/s", "delay inside", "delay across")
     for ratio in result["ratios"]:
-        spreads = (_spread(ratio[name]) for name in ("messages_per_s", "inside", "across"))
+        spreads = (spread(ratio[name]) for name in ("messages_per_s", "inside", "across"))
         table.add_row(ratio["name"], ratio["to"], f"{ratio['rounds']}", *spreads)
     console.print(table)
     raw, machine = result["raw"], result["machine"]
     console.print(
-        f"\nRaw UDP: {_figure(raw['rtt_us_p50'])} µs there and back, {raw['datagrams_per_s']:,} datagrams/s one way. "
+        f"\nRaw UDP: {figure(raw['rtt_us_p50'])} µs there and back, {raw['datagrams_per_s']:,} datagrams/s one way. "
         f"{machine['cores']} cores; load average {machine['load_average_before']} before, {machine['load_average_after']} after."
     )
 
 
 def _ways(delays: dict[str, float | None]) -> str:
-    return ", ".join(f"{name} {_figure(delay)}" for name, delay in delays.items() if delay is not None)
-
-
-def _spread(ratios: dict[str, float] | None) -> str:
-    if ratios is None:
-        return ""
-    return f"{ratios['median']:,.2f} ({ratios['least']:,.2f} to {ratios['largest']:,.2f})"
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 100 or isinstance(value, int) else f"{value:,.2f}"
+    return ", ".join(f"{name} {figure(delay)}" for name, delay in delays.items() if delay is not None)

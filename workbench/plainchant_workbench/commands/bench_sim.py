@@ -17,10 +17,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from plainchant.cli.console import guarded, output, plain_table
+from plainchant.cli.options import JsonOption
 from plainchant.core.model import SECOND, Duration, UsageError
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer, TraceWriter
+from plainchant.trace import TraceBuffer, TraceWriter
+
+from .telling import progress
 
 RATE: Final = 1_000.0
 """Messages per second of each member."""
@@ -88,7 +91,7 @@ def simpy_rate(events: int) -> float:
 def bench(
     events: Annotated[int, typer.Option(help="Events of a measurement.", min=10_000)] = 200_000,
     rounds: Annotated[int, typer.Option(help="Rounds; the best of them counts.", min=1)] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure the simulator beside SimPy.
 
@@ -159,8 +162,3 @@ def _apart(events: int) -> tuple[float, int]:
 def _measure(events: int) -> tuple[float, int]:
     handled, seconds = simulate(10, events)
     return seconds / handled, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def progress(what: str, quiet: bool) -> None:
-    if not quiet:
-        typer.echo(f"measuring: {what}", err=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from plainchant.cli.console import guarded, output, plain_table
+from plainchant.cli.options import JsonOption
 from plainchant.cli.spark import spark_for
 
 
@@ -16,7 +17,7 @@ def bench_sweep(
     runs: Annotated[int, typer.Option(help="Simulated runs of a measurement, about 1,000 events each.", min=10)] = 400,
     rounds: Annotated[int, typer.Option(help="Rounds; the best of them counts.", min=1)] = 3,
     cores: Annotated[int, typer.Option(help="Slots of Spark on this machine, and processes of the pool.", min=1)] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure sweeps beside a plain pool of processes.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from plainchant.cli.console import guarded, output, plain_table
+from plainchant.cli.options import JsonOption
 from plainchant.cli.spark import MasterOption, RemoteOption
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def bench_verify(
     ] = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure verification beside DuckDB.
 

@@ -4,10 +4,12 @@ laboratory."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -36,16 +38,10 @@ from . import story
 from .demo_blocks import built_upon
 
 _SCENARIO: Final = "demo"
-_OVERLAPPING: Final = "newtop-overlapping"
-_PARTED: Final = "newtop-partition"
-_TIMED: Final = "rtcast-realtime"
-_SHARED: Final = "mailbox-modules"
-_HIERARCHY: Final = "dedos-crashes"
 _SHOWN: Final = 10
 """Messages of the overlapping groups that are shown in their one order."""
 _SEEDS: Final = "0:40"
 _ALWAYS: Final = {"scenario.toml", "summary.json", "trace"}
-_PARTS: Final = ("live", "overlapping", "parted", "timed", "shared", "nodes", "sweep")
 
 
 @guarded
@@ -73,15 +69,11 @@ def demo(
         result = execute(scenario, directory, verify_it=True, command="demo")
         _account(result)
         lived = _for_real(result.scenario, directory / "live")
-        overlapped = _overlapping(directory / "overlapping")
-        parted = _parted(directory / "parted")
-        timed = _timed(directory / "timed")
-        shared = _shared(directory / "shared")
-        over_nodes = _over_nodes(directory / "nodes")
+        simulated = [_simulated(part, directory / part.folder) for part in _SIMULATED]
         built = built_upon()
-        swept = _laboratory(directory)
+        swept = _laboratory(directory, out)
     _onwards(result, out)
-    if not (result.passes and lived and overlapped and parted and timed and shared and over_nodes and built and swept):
+    if not (result.passes and lived and all(simulated) and built and swept):
         raise typer.Exit(EXIT_UNEXPECTED)
 
 
@@ -116,25 +108,78 @@ def _for_real(scenario: Scenario, directory: Path) -> bool:
     return result.passes
 
 
-def _overlapping(directory: Path) -> bool:
-    """Groups that overlap, and a stretch of the one order over all of them; True if it kept its promises."""
+# --- the simulated parts --------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """A shipped scenario that the demo runs in the simulator, with a question, a few words and a table of what happened."""
+
+    folder: str
+    scenario: str
+    question: str
+    words: Callable[[Scenario], str]
+    table: Callable[[Scenario, pa.Table], Table]
+
+
+def _simulated(part: _Part, directory: Path) -> bool:
+    """Runs a part and shows what happened; True if it kept its promises."""
     console = output()
-    scenario = load(find(_OVERLAPPING))
-    console.print("\n[bold]And groups that overlap?[/bold]")
-    groups = "; ".join(f"{name}: {', '.join(members)}" for name, members in scenario.groups.items())
-    console.print(
-        f"{groups}. red, green and blue are a ring, and a chain hangs on it. The protocol {scenario.protocol} has one order over "
-        "all of them, without a member that numbers for the others, on a network that loses "
-        f"{scenario.network.loss:.0%} of all packets. A stretch of it, and which delivery of each process every message was:\n",
-        markup=False,
-    )
+    scenario = load(find(part.scenario))
+    console.print(f"\n[bold]{part.question}[/bold]")
+    console.print(f"{part.words(scenario)}\n", markup=False)
     directory.mkdir()
     result = execute(scenario, directory, verify_it=True, command="demo")
-    console.print(_one_order(scenario, result.table))
+    console.print(part.table(scenario, result.table))
     console.print()
     if result.verification is not None:
         tell_verification(result.verification, console)
     return result.passes
+
+
+def _words_overlapping(scenario: Scenario) -> str:
+    groups = "; ".join(f"{name}: {', '.join(members)}" for name, members in scenario.groups.items())
+    return (
+        f"{groups}. red, green and blue are a ring, and a chain hangs on it. The protocol {scenario.protocol} has one order over "
+        "all of them, without a member that numbers for the others, on a network that loses "
+        f"{scenario.network.loss:.0%} of all packets. A stretch of it, and which delivery of each process every message was:"
+    )
+
+
+def _words_parted(scenario: Scenario) -> str:
+    (fault,) = scenario.fault
+    return (
+        f"{', '.join(scenario.members)} are a group under {scenario.protocol}. After {format_duration(fault.at)} nothing gets "
+        f"through between {' | '.join(', '.join(part) for part in fault.parts)}. Each part agrees by itself who is gone, and "
+        f"goes on; {format_duration(fault.length)} later the network is whole again:"
+    )
+
+
+def _words_timed(scenario: Scenario) -> str:
+    dies = next(fault for fault in scenario.fault if fault.kind == "crash")
+    return (
+        f"{', '.join(scenario.members)} are a ring under {scenario.protocol}: they take turns. What has a deadline is asked for "
+        "before it is sent, and promised, or refused with the deadline that could be promised. After "
+        f"{format_duration(dies.at)} {dies.process} dies in the middle of a broadcast; later it comes back:"
+    )
+
+
+def _words_shared(scenario: Scenario) -> str:
+    return (
+        f"{', '.join(scenario.members)} write into a mailbox in common memory, and read from there, under {scenario.protocol}. "
+        f"It has {scenario.parameters['copies']} copies, each in a memory module of its own, and {len(scenario.fault)} modules "
+        "die while everybody sends as fast as it can. How long a Send and a delivery took at the most, of what they may take:"
+    )
+
+
+def _words_nodes(scenario: Scenario) -> str:
+    nodes = dict.fromkeys(name.partition(".")[0] for name in scenario.members)
+    return (
+        f"{', '.join(scenario.members)} are on {len(nodes)} nodes, under {scenario.protocol}. Those of a node share a mailbox, "
+        "one of them relays, and one relay numbers for all. The network between them loses "
+        f"{scenario.network.loss:.0%} of all packets. What crashed, who numbered then, and how long a message took at the most "
+        "to be everywhere:"
+    )
 
 
 def _one_order(scenario: Scenario, rows: pa.Table) -> Table:
@@ -155,28 +200,7 @@ def _one_order(scenario: Scenario, rows: pa.Table) -> Table:
     return table
 
 
-def _parted(directory: Path) -> bool:
-    """A network that falls apart and heals, by its views; True if it kept its promises."""
-    console = output()
-    scenario = load(find(_PARTED))
-    (fault,) = scenario.fault
-    console.print("\n[bold]And if the network falls apart?[/bold]")
-    console.print(
-        f"{', '.join(scenario.members)} are a group under {scenario.protocol}. After {format_duration(fault.at)} nothing gets "
-        f"through between {' | '.join(', '.join(part) for part in fault.parts)}. Each part agrees by itself who is gone, and "
-        f"goes on; {format_duration(fault.length)} later the network is whole again:\n",
-        markup=False,
-    )
-    directory.mkdir()
-    result = execute(scenario, directory, verify_it=True, command="demo")
-    console.print(_views(result.table))
-    console.print()
-    if result.verification is not None:
-        tell_verification(result.verification, console)
-    return result.passes
-
-
-def _views(rows: pa.Table) -> Table:
+def _views(scenario: Scenario, rows: pa.Table) -> Table:
     """Each view once, when it was first installed, with what came together in it and what its members delivered in it."""
     views: dict[tuple[int, tuple[str, ...]], tuple[int, str]] = {}
     delivered: dict[tuple[int, tuple[str, ...]], set[tuple[str, int]]] = {}
@@ -195,28 +219,7 @@ def _views(rows: pa.Table) -> Table:
     return table
 
 
-def _timed(directory: Path) -> bool:
-    """A token ring with deadlines: what was asked for, what was promised, and how it was kept; True if it was."""
-    console = output()
-    scenario = load(find(_TIMED))
-    dies = next(fault for fault in scenario.fault if fault.kind == "crash")
-    console.print("\n[bold]And if it has to be in time?[/bold]")
-    console.print(
-        f"{', '.join(scenario.members)} are a ring under {scenario.protocol}: they take turns. What has a deadline is asked for "
-        "before it is sent, and promised, or refused with the deadline that could be promised. After "
-        f"{format_duration(dies.at)} {dies.process} dies in the middle of a broadcast; later it comes back:\n",
-        markup=False,
-    )
-    directory.mkdir()
-    result = execute(scenario, directory, verify_it=True, command="demo")
-    console.print(_promised(result.table))
-    console.print()
-    if result.verification is not None:
-        tell_verification(result.verification, console)
-    return result.passes
-
-
-def _promised(rows: pa.Table) -> Table:
+def _promised(scenario: Scenario, rows: pa.Table) -> Table:
     """By member and size: what it asked for, the answer, what it sent, and by how much the latest of its deliveries was early."""
     asked: dict[tuple[str, int], dict[str, Any]] = {}
     due: dict[tuple[str, int], tuple[int, tuple[str, int]]] = {}
@@ -246,28 +249,7 @@ def _ms(time: int) -> str:
     return f"{time / 1e6:.0f} ms"
 
 
-def _shared(directory: Path) -> bool:
-    """Mailboxes in common memory whose modules die, and how long things took then; True if it kept its promises."""
-    console = output()
-    scenario = load(find(_SHARED))
-    console.print("\n[bold]And without a network?[/bold]")
-    copies = scenario.parameters["copies"]
-    console.print(
-        f"{', '.join(scenario.members)} write into a mailbox in common memory, and read from there, under {scenario.protocol}. "
-        f"It has {copies} copies, each in a memory module of its own, and {len(scenario.fault)} modules die while everybody "
-        "sends as fast as it can. How long a Send and a delivery took at the most, of what they may take:\n",
-        markup=False,
-    )
-    directory.mkdir()
-    result = execute(scenario, directory, verify_it=True, command="demo")
-    console.print(_in_time(result.table, copies))
-    console.print()
-    if result.verification is not None:
-        tell_verification(result.verification, console)
-    return result.passes
-
-
-def _in_time(rows: pa.Table, copies: int) -> Table:
+def _in_time(scenario: Scenario, rows: pa.Table) -> Table:
     """From one crash of a module to the next: messages, and the longest times of those that were sent then."""
     ordered = in_order(rows).to_pylist()
     crashes = sorted({row["true_time"] for row in ordered if row["kind"] == "fault" and "module" in decode(row["detail"])})
@@ -289,30 +271,8 @@ def _in_time(rows: pa.Table, copies: int) -> Table:
     for number, start in enumerate((0, *crashes)):
         longest = ((took[number], bounds["send"]), (delivered[number], bounds["deliver"]))
         words = (f"{max(times) / 1e6:.2f} of {bound / 1e6:.2f} ms" for times, bound in longest)
-        table.add_row(_ms(start), str(copies - number), str(len(delivered[number])), *words)
+        table.add_row(_ms(start), str(scenario.parameters["copies"] - number), str(len(delivered[number])), *words)
     return table
-
-
-def _over_nodes(directory: Path) -> bool:
-    """Nodes with mailboxes of their own, of which one of each kind of part dies; True if it kept its promises."""
-    console = output()
-    scenario = load(find(_HIERARCHY))
-    nodes = dict.fromkeys(name.partition(".")[0] for name in scenario.members)
-    console.print("\n[bold]And with many processes on few machines?[/bold]")
-    console.print(
-        f"{', '.join(scenario.members)} are on {len(nodes)} nodes, under {scenario.protocol}. Those of a node share a mailbox, "
-        "one of them relays, and one relay numbers for all. The network between them loses "
-        f"{scenario.network.loss:.0%} of all packets. What crashed, who numbered then, and how long a message took at the most "
-        "to be everywhere:\n",
-        markup=False,
-    )
-    directory.mkdir()
-    result = execute(scenario, directory, verify_it=True, command="demo")
-    console.print(_after_crashes(scenario, result.table))
-    console.print()
-    if result.verification is not None:
-        tell_verification(result.verification, console)
-    return result.passes
 
 
 def _after_crashes(scenario: Scenario, rows: pa.Table) -> Table:
@@ -342,8 +302,21 @@ def _after_crashes(scenario: Scenario, rows: pa.Table) -> Table:
     return table
 
 
-def _laboratory(directory: Path) -> bool:
-    """A small sweep and two reports; True if all is as it should be, or if the laboratory is not installed."""
+_SIMULATED: Final = (
+    _Part("overlapping", "newtop-overlapping", "And groups that overlap?", _words_overlapping, _one_order),
+    _Part("parted", "newtop-partition", "And if the network falls apart?", _words_parted, _views),
+    _Part("timed", "rtcast-realtime", "And if it has to be in time?", _words_timed, _promised),
+    _Part("shared", "mailbox-modules", "And without a network?", _words_shared, _in_time),
+    _Part("nodes", "dedos-crashes", "And with many processes on few machines?", _words_nodes, _after_crashes),
+)
+_PARTS: Final = ("live", *(part.folder for part in _SIMULATED), "sweep")
+
+
+# --- the laboratory, and the frame ----------------------------------------------------------------------------------
+
+
+def _laboratory(directory: Path, out: Path) -> bool:
+    """A small sweep, and reports that name where results will be; True if all passes, or if the laboratory is not installed."""
     console = output()
     console.print("\n[bold]Is it always right?[/bold]")
     if importlib.util.find_spec("pyspark") is None:
@@ -361,8 +334,9 @@ def _laboratory(directory: Path) -> bool:
     console.print(f"{definition.runs} runs, {result.events:,} events: {counts}\n", markup=False)
     print_outcomes(console, result.verification.properties)
     print_violations(console, result.verification.violations, most=3, replay=result.replays.__getitem__)
-    for subject in (directory, *(directory / part for part in _PARTS)):
-        (subject / "report.html").write_text(page(subject_at(str(subject), most=10)), encoding="utf-8")
+    for part in ("", *_PARTS):
+        subject = subject_at(str(directory / part), most=10, shown=str(out / part))
+        (directory / part / "report.html").write_text(page(subject), encoding="utf-8")
     return result.passes
 
 

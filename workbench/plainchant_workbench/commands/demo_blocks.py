@@ -14,6 +14,7 @@ from plainchant.blocks import Fence, Lock, LockLost, Replica, StaleToken
 from plainchant.cli.console import output, plain_table
 from plainchant.cli.run import tell_verification
 from plainchant.group import Group
+from plainchant.lab.properties import verify
 from plainchant.sim.asynchronous import Result
 
 _CRASH: Final[dict[str, Any]] = {"kind": "crash", "process": "p1", "at": "100ms"}
@@ -61,8 +62,7 @@ def built_upon() -> bool:
     result = sim.run(main, members=5, state=True, faults=[_CRASH, _CUT_OFF], duration="5s", raises=False)
     console.print(_written(store))
     console.print()
-    if result.verification is not None:
-        tell_verification(result.verification, console)
+    tell_verification(verify(result.trace), console)
     return _is_right(store, result)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from plainchant.core.names import is_place
-from plainchant.lab.explain.words import crash_words, fault_words, listed, times
+from plainchant.core.words import crash_words, fault_words, listed, times
 from plainchant.lab.show import decode, in_order
 
 _WORTH_TELLING: Final = 25

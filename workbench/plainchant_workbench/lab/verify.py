@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plainchant.core.model import UsageError
 from plainchant.lab.errors import LabError
-from plainchant.lab.session.memory import Peak
 
+from .memory import Peak
 from .traces import Shape, make
 
 if TYPE_CHECKING:

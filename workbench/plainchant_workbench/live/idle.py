@@ -24,7 +24,7 @@ from typing import Any, Final
 from plainchant.core.model import MS, SECOND, Duration
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 from plainchant.sim import Simulation
-from plainchant.trace.writer import TraceBuffer
+from plainchant.trace import TraceBuffer
 
 from .link import measure_link
 from .plan import LOOPBACK, Case, Idle, Plan

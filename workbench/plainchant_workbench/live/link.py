@@ -13,13 +13,13 @@ from random import Random
 from typing import Any, Final
 
 from plainchant.core.model import MS, Duration
-from plainchant.live.faulty import FaultyTransport
-from plainchant.live.node import MakeTransport
-from plainchant.live.transport import Address, Data, Transport
+from plainchant.live.ports import free_ports
+from plainchant.live.scenarios.faulty import FaultyTransport
+from plainchant.live.transport import Address, Data, MakeTransport, Transport
 from plainchant.live.udp import LARGEST, UdpTransport
 from plainchant.scenario.model import Delay, Network
 
-from .processes import BenchError, Crew, enter, free_ports, listen_apart, tell, telling_errors
+from .processes import BenchError, Crew, enter, listen_apart, tell, telling_errors
 from .raw import HEADERS
 
 MODULE: Final = "plainchant_workbench.live.link"

@@ -27,9 +27,10 @@ from typing import Any, Final
 
 from plainchant.core.model import US
 from plainchant.live.memory.server import MailboxServer, namespace_of
+from plainchant.live.ports import free_ports
 
 from .plan import LOOPBACK
-from .processes import BenchError, Crew, cores, free_ports
+from .processes import BenchError, Crew, cores
 from .raw import RawUdp, measure_raw
 from .session import Flood, Session
 from .us import LIST_BYTES, MODULE

@@ -14,9 +14,11 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from plainchant.live.ports import free_ports
+
 from .corosync import corosync, obstacle, version
 from .plan import SENDERS, Plan
-from .processes import BenchError, Crew, free_ports
+from .processes import BenchError, Crew
 from .session import Session
 from .us import names
 

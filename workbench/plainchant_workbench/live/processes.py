@@ -21,7 +21,6 @@ import json
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -61,18 +60,6 @@ def core_of(number: int) -> int | None:
     """The core of process ``number``."""
     usable = cores()
     return usable[number % len(usable)] if usable else None
-
-
-def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[int]:
-    """Ports on loopback that nobody has now."""
-    taken = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
-    try:
-        for each in taken:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in taken]
-    finally:
-        for each in taken:
-            each.close()
 
 
 class Crew:

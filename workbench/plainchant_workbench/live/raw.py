@@ -16,7 +16,9 @@ import struct
 import time
 from typing import Any, Final
 
-from .processes import BenchError, Crew, enter, free_ports, listen, tell, telling_errors
+from plainchant.live.ports import free_ports
+
+from .processes import BenchError, Crew, enter, listen, tell, telling_errors
 
 MODULE: Final = "plainchant_workbench.live.raw"
 HEADERS: Final = 64

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import plainchant
 from plainchant.live.keys import Keyring
+from plainchant.live.ports import free_ports
 
 from .plan import Case
-from .processes import BenchError, free_ports
+from .processes import BenchError
 
 MESSAGES: Final = {(32, 65_507): 60_000, (32, 1_400): 20_000, (1_024, 65_507): 6_000}
 """That each member sends, by size and packet."""
@@ -69,7 +70,7 @@ async def _spent(case: Case, key: Keyring | None) -> float:
         async with asyncio.timeout(SECONDS):
             for node in nodes:
                 await node.open()
-            groups = await asyncio.gather(*(node.enter("bench", NAMES, SECONDS, {}) for node in nodes))
+            groups = await asyncio.gather(*(node.enter("bench", NAMES, SECONDS) for node in nodes))
             together = max(1, TOGETHER // case.size)
             times = -(-MESSAGES[case.size, case.packet] // together)
             total = len(NAMES) * times * together

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from plainchant.live.keys import Key
+from plainchant.live.ports import free_ports
 
 from .plan import Case, Plan
-from .processes import Crew, core_of, free_ports
+from .processes import Crew, core_of
 from .session import Flood, Session
 
 MODULE: Final = "plainchant_workbench.live.member"

@@ -1,6 +1,6 @@
 """Seed 002, 3.8: errors of its pseudo-code that change what happens, each as a run with our rule and as printed.
 
-The numbers are those of ``docs/errata.md``.
+The numbers are those of ``errata.md``.
 """
 
 from __future__ import annotations

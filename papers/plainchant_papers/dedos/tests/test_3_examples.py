@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocols.dedos.runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate, slow
 
 from plainchant.sim.scripted import Script
+from tests.protocols.dedos.runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate, slow
 
 
 def everybody_fails(*, all_boxes: bool) -> DedosRun:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocols.dedos.runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate, slow
 
 from plainchant.core.model import MS
 from plainchant.sim.scripted import Script
+from tests.protocols.dedos.runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate, slow
 
 # --- a new distributor --------------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.protocols.dedos.runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate
 
 from plainchant.core.memory import Layout, Port
 from plainchant.core.model import UsageError
 from plainchant.scenario.model import Fault
 from plainchant.sim.memory import SimMailboxServer
+from tests.protocols.dedos.runs import ONE_EACH, DedosRun, crash, fault, messages, modules, simulate
 
 LAYOUT = Layout(copies=2, places=2, slots=4, room=64)
 

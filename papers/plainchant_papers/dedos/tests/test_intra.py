@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.protocols.dedos.within import WithinRun, fault, message, run, us
 
 from plainchant.core.memory import Connection, Copy, Entry, Header, Layout
 from plainchant.core.model import Batch
@@ -20,6 +19,7 @@ from plainchant.scenario.model import Workload
 from plainchant.sim.memory import SimCopy
 from plainchant.sim.scripted import Script
 from plainchant_papers.dedos.variants import RULES
+from tests.protocols.dedos.within import WithinRun, fault, message, run, us
 
 LATE = us(3000)
 """A poll so long that nobody looks at the mailbox but for news: the third look of a receiver is for the first message."""

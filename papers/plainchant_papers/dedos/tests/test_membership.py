@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocols.dedos.speakers import DELTA, PI, Speaker, Town, fault, town_of
 
 from plainchant.core.model import MS, Duration
 from plainchant.protocols.dedos.nodes_packets import Claim
 from plainchant.scenario.model import Delay, Network
+from tests.protocols.dedos.speakers import DELTA, PI, Speaker, Town, fault, town_of
 
 CLOCKS = {"n1.a": 4.0, "n2.a": -3.0, "n3.a": 0.5}
 """They differ by 7 ms."""

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from tests.protocols.runs import Run
 
 from plainchant.core.model import US
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script, ScriptedMemory
-from plainchant_papers.mailbox.runs import PROMISES, message, plan, run
+from plainchant_papers.mailbox.scripted import PROMISES, message, plan, run
+from tests.protocols.runs import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,6 @@ class MailboxRun(Run):
     """Who had a decision flag when a message was written: by sender, timestamp and copy. Of runs with a script."""
     changed: Counter[tuple[str, str]]
     """How many operations of a process, by name, changed an entry. Of runs with a script."""
-
-    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
 
     def decisions(self, process: str) -> list[int]:
         """What a receiver decided, message by message, in the order of their timestamps."""
@@ -53,7 +50,7 @@ class MailboxRun(Run):
         return sorted({row["process"] for row in self.of("fault") if '"timing":true' in row["detail"].replace(" ", "")})
 
     def accused(self) -> list[str]:
-        """Senders that keep time and had a message rejected: what the seed calls validity is broken."""
+        """Senders that keep time and had a message rejected: what the paper calls validity is broken."""
         rejected = {row["sender"] for row in self.rows if row["kind"] in ("reject", "late") and row["sender"]}
         crashed = {row["process"] for row in self.of("crash") if '"by":"fault"' in row["detail"].replace(" ", "")}
         return sorted(rejected - crashed - set(self.timing_faults()))

@@ -20,7 +20,7 @@ from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import AS_BUILT, Rules, fault, message, times, us
+from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, times, us
 
 from .runs import MailboxRun, simulate
 

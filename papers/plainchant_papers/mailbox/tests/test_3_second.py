@@ -14,7 +14,7 @@ from plainchant.core.model import US
 from plainchant.protocols.mailbox.box import majority
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import AS_BUILT, Rules, fault, message, times, us
+from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, times, us
 
 from .runs import MailboxRun, simulate
 

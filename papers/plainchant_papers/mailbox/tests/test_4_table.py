@@ -24,7 +24,7 @@ from plainchant.core.model import US
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Fault, Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import fault, message, times, us
+from plainchant_papers.mailbox.scripted import fault, message, times, us
 
 from .runs import MailboxRun, simulate
 

@@ -11,7 +11,7 @@ from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.scenario.model import Delay, Network, Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.runs import AS_BUILT, Rules, fault, message, parameters, times, us
+from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, parameters, times, us
 
 from .runs import MailboxRun, simulate
 

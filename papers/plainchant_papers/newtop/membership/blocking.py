@@ -14,14 +14,13 @@ from typing import Final
 import pyarrow as pa
 
 from plainchant.core.model import MS, ProcessId
-from plainchant.lab.properties import verify
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
 from ...claims import Context, Figure, Measured, Series, judge
-from ...observe import Observer
-from ...runs import fault, milliseconds, names, rows_of
+from ...observe import trace_of
+from ...runs import came_to_rest, fault, milliseconds, names, rows_of, violations
+from ..structures import ORDERS, faulty_run, scenario
 from ..variants import VARIANTS
-from .runs import ORDERS, faulty_run, scenario
 
 RULES: Final[Mapping[str, str]] = {"Newtop": "", "on every suspicion": "blocks on suspicion"}
 CUTS: Final = (100, 200, 300, 400, 600, 800, 1000)
@@ -47,8 +46,7 @@ class Blocked:
 
 def blocked_of(item: tuple[Scenario, str]) -> Blocked:
     run, rule = item
-    summary, trace = Observer().run(run, variant=VARIANTS[RULES[rule]])
-    table = trace.table()
+    summary, table = trace_of(run, VARIANTS[RULES[rule]])
     spans = _spans(table, summary.virtual_time)
     return Blocked(
         rule,
@@ -56,8 +54,8 @@ def blocked_of(item: tuple[Scenario, str]) -> Blocked:
         blocked=sum(spans) / MS,
         suspicions=sum(1 for _ in rows_of(table, "suspect")),
         refuted=sum(bool(row["detail"].get("heard")) for row in rows_of(table, "refute")),
-        quiet=summary.quiet or not summary.drained,
-        violations=verify(table, ["same-view"]).properties["same-view"].violations,
+        quiet=came_to_rest(summary),
+        violations=violations(table, ["same-view"]),
     )
 
 

@@ -12,16 +12,14 @@ from itertools import product
 from typing import Any, Final
 
 from plainchant.core.model import MS, ProcessId
-from plainchant.lab.properties import verify
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 from plainchant.sim.application import Member
 
 from ...claims import Context, Figure, Measured, Series, Table, judge
-from ...observe import Observer
-from ...runs import Views, fault, milliseconds, names, rows_of, views_of
-from ..runs import Groups
+from ...observe import Observer, trace_of
+from ...runs import Views, fault, milliseconds, names, rows_of, views_of, violations
+from ..structures import Groups, scenario
 from ..variants import VARIANTS
-from .runs import scenario
 
 _ONE: Final = Network(delay=Delay("constant", milliseconds(1)))
 
@@ -75,8 +73,7 @@ def together(name: str) -> Together:
         order="total",
         pack=False,
     )
-    _, trace = Observer().run(run, variant=VARIANTS[name], applications={"s": _Answers("r")})
-    table = trace.table()
+    _, table = trace_of(run, VARIANTS[name], applications={"s": _Answers("r")})
     delivered = list(rows_of(table, "deliver"))
     confirmed = [row for row in rows_of(table, "confirm") if row["process"] in "ij"]
     views = views_of(table)
@@ -86,7 +83,7 @@ def together(name: str) -> Together:
         detections=tuple(tuple(sorted(row["detail"]["detection"])) for row in confirmed),
         discarded=sum(len(row["detail"]["discarded"]) for row in confirmed),
         views=tuple(views[process, "g"][-1][2] for process in "ij"),
-        causal=verify(table, ["causal"]).properties["causal"].violations,
+        causal=violations(table, ["causal"]),
     )
 
 
@@ -156,23 +153,21 @@ def five(item: tuple[str, str]) -> Five:
     """m crashes; everybody suspects it; what k and l say does not reach i and j any more, and then ("partition") nothing passes
     between the two sides, or ("one way") k and l go on hearing i and j."""
     name, case = item
-    _, trace = Observer().run(_five((), 1000), variant=VARIANTS[name])
-    suspected = min(row["true_time"] for row in rows_of(trace.table(), "suspect")) / MS
+    _, table = trace_of(_five((), 1000), VARIANTS[name])
+    suspected = min(row["true_time"] for row in rows_of(table, "suspect")) / MS
     faults = [fault("cut", suspected - 0.5, source=source, target=target) for source, target in product("kl", "ij")]
     if case == "partition":
         faults.append(fault("partition", suspected + _LATER, parts=(("i", "j"), ("k", "l"), ("m",))))
-    _, trace = Observer().run(_five(faults, 2500), variant=VARIANTS[name])
-    table = trace.table()
+    _, table = trace_of(_five(faults, 2500), VARIANTS[name])
     views = views_of(table)
     signed = {(row["process"], row["view"]): set(row["detail"].get("signatures", {}).items()) for row in rows_of(table, "view")}
-    result = verify(table, ["view-order", "view-atomicity", "total"])
     return Five(
         case,
         views={process: tuple("".join(members) for _, _, members in views[process, "g"]) for process in "ijkl"},
         mutual=sum(row["detail"]["why"] == "mutual" for row in rows_of(table, "suspect")),
         intersect=bool(set(views["i", "g"][1][2]) & set(views["k", "g"][1][2])),
         signed_intersect=bool(signed["i", views["i", "g"][1][1]] & signed["k", views["k", "g"][1][1]]),
-        violations=sum(outcome.violations for outcome in result.properties.values()),
+        violations=violations(table, ["view-order", "view-atomicity", "total"]),
     )
 
 
@@ -320,8 +315,7 @@ def part_and_meet(parting: Parting) -> Parted:
         order="total",
     )
     kinds = _Kinds(parting.healed)
-    summary, trace = kinds.run(run)
-    table = trace.table()
+    summary, table = kinds.run(run)
     views = views_of(table)
     split = [when for part in parts for member in part for when, _, members in views[member, "g"] if set(members) == set(part)]
     merged = [views[member, "g"][-1][0] for member in run.members if len(views[member, "g"][-1][2]) == len(run.members)]
@@ -330,8 +324,6 @@ def part_and_meet(parting: Parting) -> Parted:
     for when, kind in kinds.seen:
         if whole and when <= max(merged):
             packets[kind] = packets.get(kind, 0) + 1
-    wanted = ["view-order", "view-atomicity", "total", "convergence", "agreement"]
-    result = verify(table, wanted)
     return Parted(
         parting,
         views={member: _sizes(views, member) for member in run.members},
@@ -339,7 +331,7 @@ def part_and_meet(parting: Parting) -> Parted:
         merged=max(merged) / MS - parting.healed if whole else 0.0,
         packets=packets,
         quiet=summary.quiet,
-        violations=sum(outcome.violations for outcome in result.properties.values()),
+        violations=violations(table, ["view-order", "view-atomicity", "total", "convergence", "agreement"]),
     )
 
 

@@ -12,10 +12,10 @@ from plainchant.protocols.newtop.packets import Ask
 from plainchant.protocols.newtop.part import Part
 from plainchant.scenario.model import Scenario
 
-from ...claims import Context, Measured, judge
+from ...claims import Context, Measured, judge, totals
 from ...observe import Observer
+from ..structures import ORDERS, faulty_run
 from ..variants import VARIANTS
-from .runs import ORDERS, faulty_run
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _received(column: Column) -> int:
 def asked_of(item: tuple[Scenario, str]) -> Asked:
     run, name = item
     observer = _Asks()
-    summary, _ = observer.run(run, variant=VARIANTS[name])
+    summary, _ = observer.run(run, VARIANTS[name])
     return Asked(observer.asks, observer.looked_at, observer.forgotten, summary.quiet)
 
 
@@ -76,12 +76,12 @@ def nothing_stable(context: Context) -> Measured:
     runs = [faulty_run(seed, order) for order in ORDERS for seed in range(context.of(2, 15))]
     ours = context.sweep(asked_of, [(run, "") for run in runs])
     hasty = context.sweep(asked_of, [(run, "discards at completion") for run in runs])
-    asks, looked_at, forgotten = (sum(getattr(run, name) for run in ours) for name in ("asks", "looked_at", "forgotten"))
-    missed = sum(run.forgotten for run in hasty)
+    asks, looked_at, forgotten = totals(ours, "asks", "looked_at", "forgotten")
+    looked_at_hasty, missed = totals(hasty, "looked_at", "forgotten")
     return Measured(
         f"{len(runs)} runs with failures and lost packets: {asks:,} requests for something that is missing; {looked_at:,} times "
         f"another member had received it, and {forgotten} times had forgotten it. If what is complete is forgotten at once, "
-        f"{missed:,} times of {sum(run.looked_at for run in hasty):,}",
+        f"{missed:,} times of {looked_at_hasty:,}",
         judge(holds=bool(asks and looked_at and missed) and not forgotten),
         "who asks has not completed the block, so that nobody who counts it as a member can have heard that it has; what is "
         "complete here may be missing elsewhere",

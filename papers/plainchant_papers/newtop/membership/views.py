@@ -14,14 +14,13 @@ from plainchant.core.model import MS, GroupId, ProcessId
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 
-from ...claims import Context, Measured, judge
-from ...observe import Observer
-from ...runs import Views, fault, milliseconds, views_of
-from ..runs import members_of
+from ...claims import Context, Measured, judge, totals
+from ...observe import trace_of
+from ...runs import Views, fault, milliseconds, rows_of, views_of
+from ..structures import ORDERS, faulty_run, members_of, scenario, small_structure
 from ..variants import VARIANTS
 from .costs import figures_of_changes, figures_of_discarded
 from .examples import five
-from .runs import ORDERS, faulty_run, scenario, structure, suspicions_of
 
 _CHECKED: Final = ("view-order", "view-atomicity", "sender-in-view", "disjoint-views")
 
@@ -54,12 +53,11 @@ class Checked:
 def check(item: tuple[Scenario, str]) -> Checked:
     """Runs a scenario, with the engine or a variant of it, and looks at its views."""
     run, name = item
-    summary, trace = Observer().run(run, variant=VARIANTS[name])
-    table = trace.table()
+    summary, table = trace_of(run, VARIANTS[name])
     views = views_of(table)
     alive = [process for process, end in summary.processes.items() if end.state == "alive"]
     pairs, alike, changed = _same_sequences(table, views, alive)
-    result = verify(table, list(_CHECKED))
+    result = verify(table, _CHECKED)
     atomicity = result.properties["view-atomicity"]
     return Checked(
         order=str(run.parameters["order"]),
@@ -80,13 +78,13 @@ def check(item: tuple[Scenario, str]) -> Checked:
 
 def _same_sequences(table: pa.Table, views: Views, alive: Sequence[ProcessId]) -> tuple[int, int, int]:
     """VC1, by its definition: pairs that never suspected each other, those with equal views, and how many views these are."""
-    suspected = suspicions_of(table)
+    suspected = {(row["group"], row["process"], row["detail"]["process"]) for row in rows_of(table, "suspect")}
     pairs = alike = changed = 0
     for one, other in combinations(alive, 2):
         for group in dict.fromkeys(group for _, group in views):
             if (one, group) not in views or (other, group) not in views:
                 continue
-            if {(one, other), (other, one)} & suspected.get(group, set()):
+            if {(group, one, other), (group, other, one)} & suspected:
                 continue
             first, second = (_from_both(views[process, group], one, other) for process in (one, other))
             if first or second:
@@ -115,9 +113,7 @@ def checks(context: Context) -> list[Checked]:
 
 def same_views(context: Context) -> Measured:
     runs = context.once("membership checks", checks)
-    pairs, alike, changed, views, faults = (
-        sum(getattr(run, name) for run in runs) for name in ("pairs", "alike", "changed", "views", "faults")
-    )
+    pairs, alike, changed, views, faults = totals(runs, "pairs", "alike", "changed", "views", "faults")
     broken = sum(run.violations["view-order"] for run in runs)
     most = max(run.processes for run in runs)
     stuck = sum(not run.quiet for run in runs)
@@ -134,7 +130,7 @@ def same_views(context: Context) -> Measured:
 
 def same_messages(context: Context) -> Measured:
     runs = context.once("membership checks", checks)
-    intervals, unequal = sum(run.intervals for run in runs), sum(run.unequal for run in runs)
+    intervals, unequal = totals(runs, "intervals", "unequal")
     outside = sum(run.violations["sender-in-view"] for run in runs)
     by_order = ", ".join(f"{order} {sum(run.intervals for run in runs if run.order == order):,}" for order in ORDERS)
     return Measured(
@@ -178,7 +174,7 @@ class Gone:
 def lasting(seed: int, order: str) -> Scenario:
     """Some crash, and the network falls into parts: at random moments, close to each other, and for good."""
     draw = random.Random(f"{seed}/{order}/lasting")
-    groups = structure(draw)
+    groups = small_structure(draw)
     members = members_of(groups)
     crashed = draw.sample(members, draw.randrange(0, len(members)))
     shuffled = draw.sample(members, len(members))
@@ -199,8 +195,8 @@ def lasting(seed: int, order: str) -> Scenario:
 
 
 def gone_of(run: Scenario) -> Gone:
-    summary, trace = Observer().run(run)
-    views = views_of(trace.table())
+    summary, table = trace_of(run)
+    views = views_of(table)
     crashed = {process for process, end in summary.processes.items() if end.state == "crashed"}
     parts = next((one.parts for one in run.fault if one.kind == "partition"), (run.members,))
     memberships = stale = smaller = 0
@@ -229,9 +225,7 @@ def _connected(
 
 def who_fails_leaves(context: Context) -> Measured:
     runs = context.sweep(gone_of, [lasting(seed, order) for order in ORDERS for seed in range(context.of(5, 30))])
-    memberships, stale, smaller, crashed = (
-        sum(getattr(run, name) for run in runs) for name in ("memberships", "stale", "smaller", "crashed")
-    )
+    memberships, stale, smaller, crashed = totals(runs, "memberships", "stale", "smaller", "crashed")
     parted = sum(run.parts > 1 for run in runs)
     slowest = max(run.slowest for run in runs)
     figures, tables, times = context.once("changes", figures_of_changes)

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocols.newtop.by_hand import ORDERS, SHAPES, ByHand, link, name_of, to
 
 from plainchant.core.model import Batch
 from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Again, Ask, Data, Null
+from tests.protocols.newtop.by_hand import ORDERS, SHAPES, ByHand, link, name_of, to
 
 by_order = pytest.mark.parametrize("parameters", ORDERS, ids=name_of)
 by_shape = pytest.mark.parametrize("groups", SHAPES.values(), ids=list(SHAPES))

@@ -7,8 +7,6 @@ from itertools import combinations
 from random import Random
 
 import pytest
-from tests.fakes import FakeHost, as_host
-from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, nothing, to
 
 from plainchant.core.model import MS, Duration
 from plainchant.core.wire import Codec
@@ -16,6 +14,8 @@ from plainchant.protocols.newtop.packets import PACKETS, Data, Null
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.protocols.newtop.silence import Silence
 from plainchant_papers.newtop.variants import VARIANTS
+from tests.fakes import FakeHost, as_host
+from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, nothing, to
 
 by_shape = pytest.mark.parametrize("groups", SHAPES.values(), ids=list(SHAPES))
 

@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, SHAPES, ByHand, link, name_of, to
-from tests.protocols.newtop.runs import mean_delay, simulate, uneven
 
 from plainchant.protocols.newtop.packets import Data, Null
 from plainchant.scenario.model import Workload
 from plainchant_papers.newtop.variants import VARIANTS
+from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, SHAPES, ByHand, link, name_of, to
+from tests.protocols.newtop.runs import mean_delay, simulate, uneven
 
 by_shape = pytest.mark.parametrize("groups", SHAPES.values(), ids=list(SHAPES))
 

@@ -14,10 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, link, name_of, nothing, to
-from tests.protocols.newtop.members_by_hand import Changing, between, either, saying
-from tests.protocols.newtop.runs import simulate
-from tests.protocols.runs import Run
 
 from plainchant.core.model import MS, SECOND, Duration, UsageError, View
 from plainchant.protocols.newtop.delivery import RANK_BITS
@@ -25,6 +21,10 @@ from plainchant.protocols.newtop.matrix import FOREVER
 from plainchant.protocols.newtop.packets import Again, Ask, Confirmed, Data, Remove, Suspect, Word
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.scenario.model import Delay, Fault, Network, Workload
+from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, link, name_of, nothing, to
+from tests.protocols.newtop.members_by_hand import Changing, between, either, saying
+from tests.protocols.newtop.runs import simulate
+from tests.protocols.runs import Run
 
 FIVE = "i j k l m"
 

@@ -11,8 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocols.newtop.by_hand import ORDERS, SHAPES, ByHand, link, name_of, to
-from tests.protocols.newtop.runs import simulate, uneven
 
 from plainchant.core.model import MS, Duration, Pressure, UsageError
 from plainchant.protocols.newtop.flow import Flow
@@ -20,6 +18,8 @@ from plainchant.protocols.newtop.matrix import BlockMatrix, Column
 from plainchant.protocols.newtop.packets import Data, Null, Status
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.scenario.model import Workload
+from tests.protocols.newtop.by_hand import ORDERS, SHAPES, ByHand, link, name_of, to
+from tests.protocols.newtop.runs import simulate, uneven
 
 THREE = {"g": "a b c"}
 

@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, to
 
 from plainchant.protocols.newtop.packets import Data, Emit, Null, Request
 from plainchant_papers.newtop.variants import VARIANTS
+from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, to
 
 GROUPS = {"g": "s b c", "h": "b c"}
 """g is asymmetric, its sequencer s; h is symmetric."""

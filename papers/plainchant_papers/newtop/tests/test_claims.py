@@ -1,4 +1,4 @@
-"""The claims of seed 001: each gives the verdict on record, and another one where the protocol or the model is another."""
+"""The claims of paper 001: each gives the verdict on record, and another one where the protocol or the model is another."""
 
 from __future__ import annotations
 
@@ -10,44 +10,26 @@ import pytest
 
 from plainchant.core.model import MS
 from plainchant.lab.properties import verify
-from plainchant.sim import Simulation
-from plainchant.trace import TraceBuffer
 from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, OPEN, REMARK, Context, Measured
+from plainchant_papers.claims import FAILS, HOLDS, OPEN, REMARK, Context
 from plainchant_papers.newtop import blocks
 from plainchant_papers.newtop.causal import Latency, one_group
+from plainchant_papers.newtop.causes import Causes
 from plainchant_papers.newtop.experiments import falls, rises, tendency
-from plainchant_papers.newtop.runs import Causes, chain, clique, members_of, random_run, ring, star
-from plainchant_papers.newtop.sizes import ORDERS, Shape, bytes_of
+from plainchant_papers.newtop.sizes import Shape, bytes_of
 from plainchant_papers.newtop.stations import COST, Experiment, Outcome, perform, scenario_of
+from plainchant_papers.newtop.structures import EVERY_ORDER, chain, clique, members_of, random_run, ring, star
 from plainchant_papers.newtop.transports import Round, compare, measure_round
 from plainchant_papers.newtop.variants import VARIANTS
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.observe import trace_of
+from plainchant_papers.runs import rows_of
+from plainchant_papers.tests.remembered import Altered, Remembering, measured, on_record
 
-MEMBERSHIP = range(40, 48)
-"""They have tests of their own."""
 LONG = frozenset({32, 35, 36, 49, 53, 55, 59, 60, 61})
 """They need many runs."""
 
-
-@pytest.fixture(scope="module")
-def context() -> Context:
-    """In this process: what Spark adds is tested with the frame."""
-    return Remembering()
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(number, marks=pytest.mark.sweep if number in LONG else ())
-        for number in range(23, 62)
-        if number not in MEMBERSHIP
-    ],
-)
-def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None:
-    (claim,) = claims_of("newtop", [number])
-    measured = claim.run(context)
-    assert measured.verdict == claim.expected, f"{measured.measured}: {measured.why}"
+test_the_verdict_is_the_one_on_record = on_record([*range(23, 40), *range(48, 62)], long=LONG)
+"""Membership has tests of its own, and claim 62 is measured with sockets."""
 
 
 def test_every_claim_has_a_verdict() -> None:
@@ -60,11 +42,6 @@ def test_chapters_3_to_5_and_8_are_about_static_groups() -> None:
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("newtop", [number])
-    return claim.run(context)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +83,7 @@ def test_equal_delays_of_all_orders_would_hold() -> None:
 
 def test_a_number_a_member_in_total_order_would_be_noticed() -> None:
     context = Remembering()
-    found = [bytes_of(Shape("one on another", 4, 2, order)) for order in ORDERS]
+    found = [bytes_of(Shape("one on another", 4, 2, order)) for order in EVERY_ORDER]
     context.once("bytes", lambda _: [dataclasses.replace(one, numbers=4) for one in found])
     assert measured(32, context).verdict == FAILS
 
@@ -192,28 +169,23 @@ def test_a_round_with_sockets_measures_something(transport: str) -> None:
 @pytest.mark.parametrize("order", ["total", "slow", "fast", "relative"])
 def test_random_runs_keep_what_the_protocol_promises(order: str) -> None:
     for seed in range(3):
-        _, trace = Causes().run(random_run(seed, order))
-        result = verify(trace.table())
+        result = verify(Causes().run(random_run(seed, order))[1])
         assert result.verdict == "holds", result.violations[0]
 
 
 def test_observing_changes_nothing() -> None:
     run = random_run(1, "total")
-    observed = Causes().run(run)[1].table()
-    trace = TraceBuffer()
-    Simulation(run, trace=trace).run()
-    assert observed.equals(trace.table())
+    assert Causes().run(run)[1].equals(trace_of(run)[1])
 
 
 def test_what_happened_before_is_what_the_reference_says() -> None:
     """A message that its observer puts before another one is never delivered behind it by who keeps causal order."""
     observer = Causes()
-    _, trace = observer.run(one_group(0, order="cbcast"))
+    _, table = observer.run(one_group(0, order="cbcast"))
     place: dict[str, dict[Any, int]] = {}
-    for row in trace.table().to_pylist():
-        if row["kind"] == "deliver":
-            order = place.setdefault(row["process"], {})
-            order[row["group"], row["sender"], row["seq"]] = len(order)
+    for row in rows_of(table, "deliver"):
+        order = place.setdefault(row["process"], {})
+        order[row["group"], row["sender"], row["seq"]] = len(order)
     pairs = 0
     for one in observer.sent.values():
         for other in observer.sent.values():

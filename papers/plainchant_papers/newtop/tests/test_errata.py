@@ -1,4 +1,4 @@
-"""Counter-examples of docs/errata.md (newtop) that no figure of the thesis shows: each as printed, and as it is here."""
+"""Counter-examples of ``errata.md`` that no figure of the thesis shows: each as printed, and as it is here."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocols.newtop.by_hand import ORDERS, name_of, to
-from tests.protocols.newtop.by_hand import link as letters
-from tests.protocols.newtop.members_by_hand import Changing, between, either, saying
-from tests.protocols.newtop.runs import simulate
-from tests.trace.script import Script
 
 from plainchant.core.engine import Engine, Host
 from plainchant.core.model import MS, SECOND, Duration, GroupId, ProcessId
@@ -22,6 +17,11 @@ from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scena
 from plainchant.sim import Simulation
 from plainchant.sim.summary import Summary
 from plainchant.trace import TraceBuffer
+from tests.lab.explain.script import Script
+from tests.protocols.newtop.by_hand import ORDERS, name_of, to
+from tests.protocols.newtop.by_hand import link as letters
+from tests.protocols.newtop.members_by_hand import Changing, between, either, saying
+from tests.protocols.newtop.runs import simulate
 
 Maker = Callable[[Host, Any], Engine]
 

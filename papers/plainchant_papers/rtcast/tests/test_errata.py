@@ -1,4 +1,4 @@
-"""Counter-examples of docs/errata.md (rtcast): each rule as printed, and as it is here."""
+"""Counter-examples of ``errata.md``: each rule as printed, and as it is here."""
 
 from __future__ import annotations
 

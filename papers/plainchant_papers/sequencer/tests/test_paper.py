@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.protocols.runs import CALM, names, simulate
-from tests.protocols.sequencer.by_hand import GROUP, ByHand, Letter, broadcast, request, to
 
 from plainchant.core.model import MS, SECOND, Duration, Packet
 from plainchant.protocols.sequencer.gaps import BROUGHT_AT_ONCE
@@ -29,6 +27,8 @@ from plainchant.protocols.sequencer.packets import (
     Stale,
 )
 from plainchant.scenario.model import Delay, Fault, Network, Workload
+from tests.protocols.runs import CALM, names, simulate
+from tests.protocols.sequencer.by_hand import GROUP, ByHand, Letter, broadcast, request, to
 
 DELAY = 1 * MS
 THREE = ("p1", "p2", "p3")

@@ -1,6 +1,6 @@
 """A space-time diagram of a trace, as an SVG file: a line a process, time to the right, messages as arrows, views as bars.
 
-``diagram_rows`` chooses what is drawn, ``diagram_layout`` where it stands, ``diagram_marks`` has the signs. Distances are
+``rows`` chooses what is drawn, ``layout`` where it stands, ``marks`` has the signs. Distances are
 compressed, the axis has the true times. Every mark says in its title what it stands for, in the words of ``plainchant explain``.
 The same trace gives the same file, byte for byte.
 """
@@ -11,16 +11,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...core.model import MS, US
-from ..explain.membership import about, parts_in, sentence
-from ..explain.rows import Event
-from ..explain.why import given, reason
-from ..explain.words import braces, crash_words, fault_words, listed, span
+from ...core.words import braces, crash_words, fault_words, listed, moment, reason, short, span
+from ...protocols.story import Event
+from ..explain.membership import about, given, parts_in, sentence
 from ..show import name_of
 from .layout import Layout, Row, message_of
-from .marks import MEMORY_SHEET, RING_SHEET, SHEET, SIGNS, TONES, TURN
-from .rows import MESSAGES, Scene, scene
-from .svg import Drawing, short, width_of
+from .marks import SHEET, SHEETS, SIGNS, TONES, TURN
+from .rows import MESSAGES, Scene, event_of, scene
+from .svg import Drawing, width_of
 
 _LEFT: Final = 84
 _RIGHT: Final = 24
@@ -49,7 +47,7 @@ def diagram(
 ) -> str:
     """The diagram of one run as SVG.
 
-    ``first`` and ``last`` are ns since the run's beginning, as ``plainchant trace`` prints times. At most so many ``messages``
+    ``first`` and ``last`` are ns since the run's beginning, as ``plainchant trace`` prints times. At most ``messages`` messages
     are drawn, and null messages only with ``nulls``.
 
     >>> from plainchant.trace import TraceBuffer
@@ -79,15 +77,14 @@ class _Picture:
         """Signs that stand in the picture, for the legend."""
         self.free: dict[tuple[str, int], float] = {}
         """From where on there is room for labels, by lane and level."""
-        special = [RING_SHEET] * shown.is_ring + [MEMORY_SHEET] * shown.is_memory
-        sheet = "\n".join([SHEET, *special])
+        sheet = "\n".join([SHEET, *(SHEETS[name] for name in shown.sheets)])
         self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=sheet)
 
     def _title(self) -> str:
         groups = f", group {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
         if len(self.scene.groups) > 1:
             groups = groups.replace("group", "groups", 1)
-        return f"Run {short(self.scene.run, 60)}{groups}, {_moment(self.scene.first)} to {_moment(self.scene.last)}"
+        return f"Run {short(self.scene.run, 60)}{groups}, {moment(self.scene.first)} to {moment(self.scene.last)}"
 
     def _room_at_the_end(self, layout: Layout) -> float:
         """How much further the lines have to go for the members of the last views to be read."""
@@ -126,7 +123,7 @@ class _Picture:
         for place, row in enumerate(self.scene.faults):
             y = _TOP + _ROW * place + 8
             words = fault_words(row["detail"])
-            told = f"{_moment(row['moment'])}: {words}"
+            told = f"{moment(row['moment'])}: {words}"
             x = max(self.x_of(row["moment"]), _LEFT - 14)
             if row["until"] is not None:
                 until = self.x_of(row["until"])
@@ -159,7 +156,7 @@ class _Picture:
             until = self.end if blocked.until is None else self.x_of(blocked.until)
             length = "" if blocked.until is None else f" for {span(blocked.until - blocked.start['moment'])}"
             why = reason(blocked.start["detail"])
-            told = f"{_moment(blocked.start['moment'])}: {name} may not send{length}{f': {why}' if why else ''}"
+            told = f"{moment(blocked.start['moment'])}: {name} may not send{length}{f': {why}' if why else ''}"
             self.picture.line(x, self.y[name], max(until, x + 2), self.y[name], "blocked", title=told)
             self.used.add("blocked")
 
@@ -181,7 +178,7 @@ class _Picture:
         until = self.x(after) if after is not None and ended else self.end
         several = len(self.scene.groups) > 1
         whole = _view_name(row, several=several)
-        told = f"{_moment(row['moment'])}: {row['process']} installs {whole}"
+        told = f"{moment(row['moment'])}: {row['process']} installs {whole}"
         self.picture.box(x, y, until - x, 4, f"v{self.views[_view(row)]}", title=told, round_by=1)
         self.used.add("view")
         for text in (whole, _view_name(row, several=several, members=False), str(row["view"])):
@@ -217,7 +214,7 @@ class _Picture:
             send = sends.get(message_of(row)) if row["kind"] == "deliver" else None
             if send is None or send["process"] == row["process"]:
                 continue
-            told = f"{name_of(row)}: sent at {_moment(send['moment'])}, delivered by {row['process']} at {_moment(row['moment'])}"
+            told = f"{name_of(row)}: sent at {moment(send['moment'])}, delivered by {row['process']} at {moment(row['moment'])}"
             ends = (self.x(send), self.y[send["process"]], self.x(row), self.y[row["process"]])
             self.picture.arrow(*ends, f"t{self.tones[send['process']]}", title=told, head=6)
             self.used.add("message")
@@ -234,9 +231,9 @@ class _Picture:
     def _sign(self, row: Row) -> tuple[str, str, str]:
         """The sign of a row, and its label with its style."""
         kind, detail = row["kind"], row["detail"]
-        of_a_ring = _of_a_ring(row) if self.scene.is_ring else None
-        if of_a_ring is not None:
-            return of_a_ring
+        particular = self.scene.story.sign(event_of(row))
+        if particular is not None:
+            return particular
         match kind:
             case "send":
                 number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
@@ -252,8 +249,6 @@ class _Picture:
                 return "leave", "leaves", "soft"
             case "fault":
                 return "untimely", "late", "bad"
-            case "late" | "reject" if "stamp" in detail:
-                return "rejected", "rejects", "bad"
             case "suspect":
                 return "suspect", f"{self._names(row)}?", "bad"
             case "refute" if detail.get("late"):
@@ -273,17 +268,17 @@ class _Picture:
         """What a mark stands for."""
         sentences = []
         for one in (row, *self.scene.also.get((row["process"], row["index"]), ())):
-            event = _event(one)
-            what = _plain(event) or sentence(event) or f"{event.process}: {event.kind}"
-            why = given(event)
+            event, story = event_of(one), self.scene.story
+            what = story.caption(event) or _plain(event) or sentence(event, story) or f"{event.process}: {event.kind}"
+            why = given(event, story)
             sentences.append(what + (f" ({why})" if why and why not in what else ""))
         group = f" in {row['group']}" if len(self.scene.groups) > 1 and row["group"] is not None and row["seq"] is None else ""
-        return f"{_moment(row['moment'])}{group}: {'; '.join(sentences)}"
+        return f"{moment(row['moment'])}{group}: {'; '.join(sentences)}"
 
     def _names(self, row: Row) -> str:
         """Whom a mark is about, short."""
         rows = (row, *self.scene.also.get((row["process"], row["index"]), ()))
-        names = list(dict.fromkeys(name for one in rows for name in about(_event(one))))
+        names = list(dict.fromkeys(name for one in rows for name in about(event_of(one))))
         more = f" +{len(names) - _NAMED}" if len(names) > _NAMED else ""
         return " ".join(short(name, 10) for name in names[:_NAMED]) + more
 
@@ -303,7 +298,7 @@ class _Picture:
         self.picture.line(_LEFT - 14, y, self.end, y, "axis")
         free = -1.0
         for time, x in self.knots:
-            told = _moment(time)
+            told = moment(time)
             if x - width_of(told) / 2 > free:
                 self.picture.line(x, y, x, y + 4, "axis")
                 self.picture.text(x, y + 16, told, "tick")
@@ -333,35 +328,6 @@ def _view_name(row: Row, *, several: bool, members: bool = True) -> str:
     return f"{name} {braces(row['members'] or ())}" if members else name
 
 
-def _of_a_ring(row: Row) -> tuple[str, str, str] | None:
-    """The sign of a row of a token ring, and its label with its style; None if it is like that of any other protocol."""
-    detail = row["detail"]
-    match row["kind"]:
-        case "token":
-            return "beat", str(detail.get("visit", "")), "bad" if detail.get("by") == "timeout" else "soft"
-        case "ask" | "retransmit":
-            packet = f"{short(row['sender'] or '', 8)}:{detail.get('first', detail.get('number', ''))}"
-            return "ask" if row["kind"] == "ask" else "again", packet, "asktext"
-        case "receive":
-            return "omission", "omission", "bad"
-        case "request":
-            return "form", "asks in", "formtext"
-        case "usend":
-            return "form", "yes" if detail.get("vote") else "no", "formtext"
-        case "reject":
-            return "form", "not let in", "formtext"
-        case "confirm":
-            return "form", "P smaller", "formtext"
-    return None
-
-
-def _event(row: Row) -> Event:
-    """A row as explanations take it."""
-    kept = {name: row[name] for name in ("process", "index", "kind", "group", "view", "sender", "seq", "sent")}
-    kept |= {name: row[name] for name in ("rank", "size", "packets")}
-    return Event(at=0, when=row["moment"], members=tuple(row["members"] or ()), detail=row["detail"], **kept)
-
-
 def _plain(event: Event) -> str | None:
     """What happened, of kinds that are not about membership."""
     match event.kind:
@@ -377,13 +343,7 @@ def _plain(event: Event) -> str | None:
             return crash_words(event.process, event.detail)
         case "fault":
             return f"{event.process}: {fault_words(event.detail)}"
-        case "late" | "reject" if "stamp" in event.detail:
-            return f"{event.process} rejects {event.name if event.seq is not None else 'a message'}"
     return None
-
-
-def _moment(ns: int) -> str:
-    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
 
 
 def _view(row: Row) -> tuple[str, int | None, frozenset[str]]:

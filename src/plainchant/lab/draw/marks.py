@@ -33,18 +33,19 @@ text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328
 """.strip()
 """The style sheet. Classes ``t0`` to ``t5`` are the tones of senders, ``v0`` to ``v5`` those of views."""
 
-RING_SHEET: Final = """
+_RING: Final = """
 .turn{fill:#e9edf1;stroke:#8b959e;stroke-width:1}.turn.overdue{fill:#fbeceb;stroke:#b3261e;stroke-dasharray:3 2}
 .stroke.token{stroke:#5b6670;stroke-opacity:1;stroke-dasharray:4 3}.token{fill:#5b6670}
 .beat{stroke:#5b6670;stroke-width:2}.ask{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.again{fill:#a8620c}
 .asktext{fill:#a8620c}.omission{fill:none;stroke:#b3261e;stroke-width:2}
 """.strip()
-"""What a picture of a token ring needs besides."""
 
-MEMORY_SHEET: Final = """
+_MEMORY: Final = """
 .untimely{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.rejected{fill:#fbeceb;stroke:#b3261e;stroke-width:1.6}
 """.strip()
-"""What a picture of a run on common memory needs besides."""
+
+SHEETS: Final = {"ring": _RING, "memory": _MEMORY}
+"""Style sheets of signs that not every picture has: turns and missing packets, late operations and rejected messages."""
 
 TONES: Final = 6
 

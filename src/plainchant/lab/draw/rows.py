@@ -1,9 +1,9 @@
 """What of a trace is drawn in a space-time diagram: lanes, marks, messages, views, faults, and what is left out.
 
-Rows about membership are all drawn; so many that nobody could read them are refused. Messages are thinned, evenly over the time:
-half of the room is for those that were not delivered by everybody, or in another view than they were sent in. What one process
-says of several others at one instant is one mark. The turns of a token ring are drawn where they can be told apart: all that are
-in the stretch, or none.
+Rows about membership are all drawn; a stretch with too many to be read is refused. Messages are thinned, evenly over the time:
+half of the room is for those that not all members delivered, or that were delivered in another view than they were sent in. What
+one process says of several others at one instant is one mark. Turns are drawn where they can be told apart: all that are in the
+stretch, or none. The story of the run's protocol says what else is drawn.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.model import UsageError
+from ...core.words import natural, whole
+from ...protocols.story import Event, Story
 from ..explain.rows import Rows
-from ..explain.words import names_in, natural, whole
 from ..show import beginnings, decode
 from .layout import Message, Row, message_of
 
 LANES_MAX: Final = 40
 MESSAGES: Final = 20
-"""So many messages are drawn unless more are wanted."""
+"""Messages that are drawn unless more are wanted."""
 MARKS_MAX: Final = 600
 FAULTS_MAX: Final = 8
 TURNS_MAX: Final = 60
 LATE_MAX: Final = 60
-"""So many timing faults are drawn."""
+"""Timing faults that are drawn."""
 
 _TELLING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "elect", "view", "leave", "crash")
-_RING: Final = ("request", "query", "usend", "collision", "reject", "ask", "retransmit", "receive")
-"""What is drawn besides of a token ring."""
-_IN_MEMORY: Final = ("late", "reject")
-"""What is drawn besides of a protocol on common memory."""
 _IN_A_TURN: Final = ("send", "suspect", "confirm", "query", "usend", "retransmit", "ask")
 _STATES: Final = ("view", "leave", "crash", "end")
 _QUIET_STAGES: Final = ("beacon", "opening", "enter", "decided")
@@ -54,13 +51,13 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """A turn on a token ring."""
+    """A turn of a process."""
 
     first: Row
     """What is drawn of it first."""
     token: Row
     before: Row | None
-    """The ``token`` row of the turn that the token came from; None if it did not come, or from outside of the picture."""
+    """The ``token`` row of the turn that passed the token on; None if there is none in the picture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +82,10 @@ class Scene:
     turns: tuple[Turn, ...]
     notes: tuple[str, ...]
     """What is left out, in sentences."""
-    is_ring: bool
-    """Whether it is a token ring."""
-    is_memory: bool
-    """Whether it is a run on common memory, or has rows as such runs have them."""
+    sheets: tuple[str, ...]
+    """Style sheets that its marks need (``marks.SHEETS``)."""
+    story: Story
+    """The story of the run's protocol."""
 
 
 def scene(
@@ -103,15 +100,15 @@ def scene(
     rows = _Chosen(table, group)
     low = first if first is not None else rows.least
     high = last if last is not None else rows.most
-    special = _RING if rows.is_ring else _IN_MEMORY if rows.is_memory else ()
-    marks = rows.of(_TELLING + (("null",) if nulls else ()) + special, low, high)
+    story = rows.story
+    marks = rows.of((*_TELLING, *(("null",) if nulls else ()), *story.drawn_kinds), low, high)
     sent, notes = _messages(rows, rows.of(("send", "deliver"), low, high), messages)
     untimely = [row for row in rows.of(("fault",), low, high) if _is_timing(row) and row["process"] in rows.begins]
     if len(untimely) > LATE_MAX:
         notes.append(f"{LATE_MAX} of {len(untimely):,} timing faults are drawn")
         untimely = [untimely[len(untimely) * place // LATE_MAX] for place in range(LATE_MAX)]
-    marks, also = _joined([row for row in (*marks, *untimely) if not _is_quiet(row)])
-    tokens = rows.of(("token",), low, high) if rows.is_ring else []
+    marks, also = _joined([row for row in (*marks, *untimely) if not _is_quiet(row, story)])
+    tokens = rows.of(("token",), low, high) if story.has_turns else []
     if len(tokens) > TURNS_MAX:
         notes.append(f"{len(tokens):,} turns are not drawn: choose a stretch with at most {TURNS_MAX}")
         tokens = []
@@ -140,8 +137,8 @@ def scene(
         blocked=tuple(_blocked(rows.of(("block", "unblock"), rows.least, high), low)),
         turns=tuple(_turns(tokens, drawn)),
         notes=tuple(notes),
-        is_ring=rows.is_ring,
-        is_memory=rows.is_memory or bool(untimely),
+        sheets=(*story.sheets, *(("memory",) if untimely and "memory" not in story.sheets else ())),
+        story=story,
     )
 
 
@@ -151,8 +148,7 @@ class _Chosen:
     def __init__(self, table: pa.Table, group: str | None) -> None:
         self._rows = Rows(table)
         self._group = group
-        self.is_ring = self._rows.protocol() == "rtcast"
-        self.is_memory = self._rows.protocol() == "mailbox"
+        self.story = self._rows.story
         self._when = self._rows.when - next(iter(beginnings(table).values()), 0)
         self.least, self.most = int(self._when.min()), int(self._when.max())
         own = self._rows.group == self._rows.code("group", group) if group is not None else self._rows.mask()
@@ -195,17 +191,14 @@ class _Chosen:
         ]
 
 
-def _is_quiet(row: Row) -> bool:
+def event_of(row: Row) -> Event:
+    """A row as stories take it."""
+    return Event.of(row, row["detail"], row["moment"])
+
+
+def _is_quiet(row: Row, story: Story) -> bool:
     """Whether another mark of the same instant shows the same, or the row is about no more than itself."""
-    detail = row["detail"]
-    match row["kind"]:
-        case "confirm" if "kinds" in detail:
-            return "reclaim" not in names_in(detail["kinds"])
-        case "reject":
-            return "stream" in detail
-        case "receive":
-            return not detail.get("omission")
-    return detail.get("stage") in _QUIET_STAGES
+    return row["detail"].get("stage") in _QUIET_STAGES or story.is_quiet(event_of(row))
 
 
 def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
@@ -225,7 +218,7 @@ def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
 
 
 def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], list[str]]:
-    """The rows of the messages that are drawn, at most so many, and what is left out."""
+    """The rows of the messages that are drawn, at most ``most``, and what is left out."""
     found: dict[Message, list[Row]] = {}
     for row in rows:
         message = message_of(row)
@@ -241,7 +234,7 @@ def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], l
 
 
 def _spread(messages: Sequence[Message], most: int) -> list[Message]:
-    """At most so many of them, evenly spread."""
+    """At most ``most`` of them, evenly spread."""
     if len(messages) <= most:
         return list(messages)
     return [messages[len(messages) * place // most] for place in range(most)]

@@ -30,16 +30,6 @@ def clean(text: object) -> str:
     return escape(told)
 
 
-def short(text: object, most: int) -> str:
-    """The text, cut to so many characters.
-
-    >>> short("abcdefgh", 5)
-    'abcd…'
-    """
-    told = str(text)
-    return told if len(told) <= most else told[: most - 1] + "…"
-
-
 def width_of(text: str) -> float:
     """About how wide a small text is drawn, in px."""
     return len(text) * _CHARACTER
@@ -119,7 +109,7 @@ class Drawing:
 
 
 def steps_between(low: float, high: float, most: int) -> list[float]:
-    """At most so many round numbers that lie between two.
+    """At most ``most`` round numbers between two.
 
     >>> steps_between(0, 93, 5)
     [0.0, 20.0, 40.0, 60.0, 80.0]

@@ -1,8 +1,8 @@
-"""A timing diagram of operations on common memory, as an SVG file: what each process did on which copy, and for how long.
+"""A timing diagram of operations on shared memory, as an SVG file: what each process did on which copy, and for how long.
 
 Theory of operation
 -------------------
-A run on common memory whose scenario says so (``[memory] operations = true``) has a row of the kind ``operation`` for each atomic
+A run on shared memory whose scenario says so (``[memory] operations = true``) has a row of the kind ``operation`` for each atomic
 step on a copy, written when it is over, with the moment at which it began. Here they become boxes, a band a process, time to the
 right: a Send is the writes in all copies and then the flags in all copies, a Receive the decisions, the reading and the decision
 flags. Operations that a process has under way at the same time stand below each other.
@@ -20,18 +20,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
 
 from ...core.model import US, UsageError
-from ..explain.mailbox import Mailbox
-from ..explain.rows import Event, Message, Rows
-from ..explain.words import listed, natural, span, whole
+from ...core.words import listed, natural, short, span, whole
+from ...protocols.story import Event, Message
+from ..explain.rows import Rows
 from ..show import beginnings
-from .svg import Drawing, short, steps_between, width_of
+from .svg import Drawing, steps_between, width_of
 
 BOXES_MAX: Final = 2_000
 LANES_MAX: Final = 24
@@ -44,30 +44,12 @@ _BOX: Final = 22
 _TRACK: Final = _BOX + 4
 _GAP: Final = 22
 _TICKS: Final = 90
-"""Ticks stand at least so far apart."""
+"""The least distance between two ticks."""
 _CUT: Final = 34
 """How wide a stretch is drawn in which nothing is done."""
 _IDLE: Final = 0.12
 """A stretch is cut short if it is longer than this share of the time in which something is done."""
 _MARKS: Final = {"deliver": "delivers", "sent": "has sent", "send": "", "decide": "decides", "crash": "crashes"}
-
-OPERATIONS: Final = {
-    "write": "write a message",
-    "flag": "set its availability flag",
-    "decide": "decide",
-    "read": "read a message",
-    "finish": "set decision flags and remove",
-    "store": "store a message",
-    "restore": "restore a message",
-    "present": "say that all is restored",
-    "purge": "remove what all have read",
-    "delete": "delete a member",
-    "look": "look for messages",
-    "list": "enter the list of receivers",
-}
-"""Operations by name, in the legend's order, with their meanings."""
-_DRAWN_AS: Final = {"store": "write", "restore": "decide", "present": "flag", "purge": "finish", "delete": "list"}
-"""Operations of dedos that look like one of mailbox's: no run has both."""
 
 _SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
@@ -105,6 +87,8 @@ class Timing:
     last: int
     lines: tuple[tuple[int, str], ...]
     """Moments with a meaning."""
+    styles: Mapping[str, tuple[str, str]]
+    """Style and meaning of the operations by name, in the legend's order."""
 
 
 def timing_diagram(
@@ -162,7 +146,9 @@ def timing(
     marks = rows.find(*_MARKS, after=low + origin - 1, until=high + origin)
     about = [event for event in marks if event.process in lanes and (message is None or _is_about(event, message))]
     kept = tuple(line for line in lines if low <= line[0] <= high)
-    return Timing(title, tuple(shown), tuple(_since(event, origin) for event in about), lanes, low, high, kept)
+    return Timing(
+        title, tuple(shown), tuple(_since(event, origin) for event in about), lanes, low, high, kept, rows.story.operations
+    )
 
 
 def _since(event: Event, origin: int) -> Event:
@@ -185,7 +171,7 @@ def _operations(rows: Rows, group: str | None, process: str | None, origin: int)
 
 def _life(rows: Rows, message: Message, every: Sequence[Operation], origin: int) -> tuple[int, int, list[tuple[int, str]]]:
     """The stretch in which things were done for a message, and its moments."""
-    naming = [*rows.naming(message), *Mailbox(rows, str).about(message)]
+    naming = [*rows.naming(message), *rows.story.about(message)]
     if not naming:
         hint = "list those there are with: plainchant trace DIR --kind send"
         raise UsageError(f"there is no message {message[0]}/{message[1]}/{message[2]} in this run; {hint}")
@@ -194,12 +180,12 @@ def _life(rows: Rows, message: Message, every: Sequence[Operation], origin: int)
     ended = max(event.when for event in naming) - origin
     for name in {event.process for event in naming if event.kind == "deliver"}:
         delivered = max(event.when - origin for event in naming if event.process == name and event.kind == "deliver")
-        flags = [operation for operation in every if operation.process == name and operation.name == "finish"]
+        flags = [operation for operation in every if operation.process == name and operation.name == rows.story.last_operation]
         after = [operation for operation in flags if operation.began >= delivered]
         # The flags of one message are set in copy after copy, one round of them.
         copies = max((operation.copy for operation in flags), default=0) + 1
         ended = max([ended, *(operation.ended for operation in after[:copies])])
-    bounds = rows.bounds()
+    bounds = rows.bounds
     lines = [(began, "T")]
     lines += [(began + bounds["send"], "T + \N{GREEK CAPITAL LETTER DELTA}s")] if "send" in bounds else []
     lines += [(began + bounds["deliver"], "delivered by now")] if "deliver" in bounds else []
@@ -259,11 +245,11 @@ class _Picture:
 
     def _box(self, operation: Operation, y: float) -> None:
         x, until = self.x(operation.began), self.x(operation.ended)
-        known = _DRAWN_AS.get(operation.name, operation.name) if operation.name in OPERATIONS else "look"
+        drawn, _ = self.shown.styles.get(operation.name, ("look", ""))
         told = f"{operation.process}: {operation.name} in copy {operation.copy + 1}, {_moment(operation.began)} to "
         told += f"{_moment(operation.ended)}, {span(operation.ended - operation.began)}"
         told += ", and the copy was lost" * operation.failed
-        style = f"box {known}" + (" failed" * operation.failed)
+        style = f"box {drawn}" + (" failed" * operation.failed)
         self.picture.box(x, y, until - x, _BOX, style, title=told)
         text = f"M{operation.copy + 1}"
         if width_of(text) < until - x:
@@ -292,9 +278,9 @@ class _Picture:
         """Writes what the boxes mean; returns where it ends."""
         used = {operation.name for operation in self.shown.operations}
         x, y = float(_LEFT), self.bottom + 42.0
-        for name, meaning in OPERATIONS.items():
+        for name, (style, meaning) in self.shown.styles.items():
             if name in used:
-                self.picture.box(x, y - 10, 16, 12, f"box {_DRAWN_AS.get(name, name)}")
+                self.picture.box(x, y - 10, 16, 12, f"box {style}")
                 self.picture.text(x + 22, y, meaning, "soft")
                 x += 22 + width_of(meaning) + 20
         notes = ["M1, M2, ...: the copies. Time is in true proportions"]

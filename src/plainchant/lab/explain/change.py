@@ -1,4 +1,4 @@
-"""The facts of a view change: who installed the view, what they came from, who went another way, and which rows led to it.
+"""The facts of a view change: the processes that installed the view or another one, the views before, the rows that led to it.
 
 Theory of operation
 -------------------
@@ -19,19 +19,18 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ...core.model import UsageError
+from ...core.words import listed, whole
+from ...protocols.story import Event
 from .membership import about, parts_in
-from .rows import Event, Rows
-from .words import listed, whole
+from .rows import Rows
 
 Known: TypeAlias = tuple[int | None, frozenset[str]]
 
 _AGREEING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "refused", "block", "elect", "sync", "state", "drop")
 _EARLIER: Final = ("suspect", "confirm", "remove", "bye")
 """What may concern this change although it stands before the view before."""
-_RING: Final = ("request", "query", "usend", "collision", "reject")
-"""What leads to a view of a token ring besides."""
 _OF_OTHERS: Final = ("suspect", "refute", "bye", "elect", "sync", "state")
-"""What is told of those who did not come to this view."""
+"""What is told about processes that did not install this view."""
 _LISTED: Final = 10
 
 
@@ -81,7 +80,7 @@ class Change:
 
     @cached_property
     def origins(self) -> list[Event]:
-        """The views that it follows, one for each that somebody came from, the one most came from first."""
+        """The views that it follows, the one with the most common members first."""
         found: dict[Known, list[Event]] = {}
         for event in self.before.values():
             if event is not None:
@@ -141,7 +140,7 @@ class Change:
 
     @cached_property
     def concerned(self) -> list[str]:
-        """Who was in a view before or is in this one."""
+        """Processes that were in a view before or are in this one."""
         return list(dict.fromkeys([*self.own, *self.lost, *self.members]))
 
     # --- what led to it -----------------------------------------------------------------------------------------------
@@ -174,13 +173,12 @@ class Change:
     def led_to_it(self) -> list[Event]:
         """The rows that led to it, in the order in which they happened."""
         until = max(event.when for event in (self.last, *self.others))
-        kinds = _AGREEING + (_RING if self._rows.protocol() == "rtcast" else ())
-        rows = self._rows.find(*kinds, group=self.group, until=until)
+        rows = self._rows.find(*_AGREEING, *self._rows.story.view_kinds, group=self.group, until=until)
         ends = self._rows.find("crash", "leave", group=self.group, until=self.last.when)
         return [event for event in rows if self.is_about(event)] + [event for event in ends if self._is_end(event)]
 
     def _is_end(self, event: Event) -> bool:
-        """Whether it is the end of somebody lost, whenever that was, or of somebody concerned on the way."""
+        """Whether it is the end of a lost member, at any time, or of a concerned process on the way."""
         start, stop = self.stretches.get(event.process, (0, 0))
         return start < event.at < stop or (event.process in self.lost and event.kind == "crash")
 
@@ -205,7 +203,7 @@ class Change:
         return bool(self.parts) and whole(event.detail, "number") in (None, self.number)
 
     def _still_meant(self, event: Event) -> bool:
-        """Whether an earlier row is about somebody lost here, in the same membership, and was not taken back since."""
+        """Whether an earlier row is about a member lost here, in the same membership, and was not taken back since."""
         start, _ = self.stretches[event.process]
         refuted = [
             row

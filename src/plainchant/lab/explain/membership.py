@@ -1,9 +1,9 @@
-"""Sentences about membership: who suspects whom on what evidence, who refutes, what is agreed, removed and brought together.
+"""Sentences about membership: suspicions with their evidence, refutations, agreements, removals and formations.
 
 A row of one of the kinds ``suspect``, ``refute``, ``confirm``, ``remove``, ``bye``, ``form``, ``refused``, ``elect``, ``sync``,
-``state``, ``block`` and ``unblock`` becomes what happened and, as far as its ``detail`` has it, because of what. What ``detail``
-may have is in ``docs/explain.md``; whatever is missing there, or of another shape than expected, is left out of the sentence.
-Rows of a token ring have words of their own, in ``ring_words``.
+``block`` and ``unblock`` becomes what happened and, as far as its ``detail`` has it, because of what. ``docs/explain.md`` lists
+what ``detail`` may have; a sentence leaves out what is missing there or has an unexpected shape.
+A protocol's story has the first word about its own rows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from .ring_words import act, ground
-from .rows import Event
-from .words import braces, listed, names_in, natural, span, times, whole
+from ...core.words import braces, listed, names_in, natural, reason, span, times, whole
+from ...protocols.story import Event, Story
 
 CONDITIONS: Final = ("view change", "moving", "leaving")
 """The ``condition`` of a ``block`` by which membership keeps a process from sending."""
@@ -92,11 +91,11 @@ def cut_words(cut: Any) -> str:
     return ", and ".join(clauses)
 
 
-def sentence(event: Event) -> str | None:
-    """What happened; None if the row is not about membership."""
-    does = act(event.kind, event.detail, event.sender)
-    if does is not None:
-        return f"{event.process} {does}"
+def sentence(event: Event, story: Story) -> str | None:
+    """What happened; None if the row is neither about membership nor told by its protocol's story."""
+    told = story.sentence(event)
+    if told is not None:
+        return told
     match event.kind:
         case "suspect":
             return f"{event.process} suspects {listed(about(event)) or 'somebody'}"
@@ -118,8 +117,6 @@ def sentence(event: Event) -> str | None:
             return _election(event)
         case "sync":
             return f"{event.process} {'ends the' if event.detail.get('over') else 'starts a'} synchronisation"
-        case "state":
-            return _state(event)
         case "block" if event.detail.get("condition") in CONDITIONS:
             return f"{event.process} may not send"
         case "unblock" if event.detail.get("condition") in CONDITIONS:
@@ -127,12 +124,19 @@ def sentence(event: Event) -> str | None:
     return None
 
 
-def evidence(event: Event) -> str | None:
+def given(event: Event, story: Story) -> str | None:
+    """Why an event happened, as its own row has it."""
+    if story.act(event.kind, event.detail, event.sender) is not None:
+        return story.ground(event.kind, event.detail)
+    return evidence(event, story) or reason(event.detail)
+
+
+def evidence(event: Event, story: Story) -> str | None:
     """Why it happened, as a clause; None if the row does not say, or not in words of membership."""
     detail = event.detail
     if isinstance(detail.get("text"), str) and detail["text"]:
         return str(detail["text"])
-    because = ground(event.kind, detail)
+    because = story.ground(event.kind, detail)
     if because is not None:
         return because
     match event.kind:
@@ -297,13 +301,3 @@ def _election(event: Event) -> str:
         case "hand-over":
             return f"{who} hands its office over"
     return f"{who} takes part in an election"
-
-
-def _state(event: Event) -> str | None:
-    """Whom a process follows; how much it holds is no matter of membership."""
-    detail = event.detail
-    if "sequencer" in detail:
-        return f"{event.process} follows {detail['sequencer']} in epoch {detail.get('epoch')}"
-    if "superseded_by" in detail:
-        return f"{event.process} gives up its office of epoch {detail.get('epoch')}"
-    return None

@@ -1,4 +1,4 @@
-"""What became of a process: how it came into its groups, what its protocol decided, who took it for dead, and how it ended.
+"""What became of a process: how it entered its groups, what its protocol decided, which others suspected it, how it ended.
 
 What happens all the time (sends, deliveries, turns, packets that are asked for and come) is counted in the conclusion; what is
 rare is told, a row that says the same as one before only once, with how often it was said.
@@ -6,47 +6,27 @@ rare is told, a row that says the same as one before only once, with how often i
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from ...core.model import UsageError
 from ...core.names import place_of
-from .mailbox import act as act_on_memory
+from ...core.words import braces, crash_words, fault_words, listed, natural, span, times
+from ...protocols.story import Event
 from .membership import about, sentence
-from .rows import Event, Ints, Rows
+from .rows import Ints, Rows, Told
 from .why import Why, touches
-from .words import braces, crash_words, fault_words, listed, names_in, natural, often, span, times, whole
 
-Told: TypeAlias = list[tuple[Event, str, str | None]]
-
-_OWN: Final = (
-    "view",
-    "leave",
-    "refused",
-    "crash",
-    "state",
-    "elect",
-    "suspect",
-    "confirm",
-    "query",
-    "collision",
-    "request",
-    "reject",
-    "admit",
-    "release",
-    "receive",
-    "drop",
-)
-_IN_MEMORY: Final = (*_OWN, "join", "late", "block")
-"""What is told besides of a protocol on common memory."""
+_OWN: Final = ("view", "leave", "refused", "crash", "state", "elect", "suspect")
+"""What is told of a process, besides what its protocol's story adds."""
 _OF_IT: Final = ("suspect", "refute", "remove")
 """What others say of a process."""
 _STEPS_MAX: Final = 200
 _NAMED: Final = 4
 
 
-class ProcessStory:
+class ProcessExplainer:
     """Tells the life of one process."""
 
     def __init__(self, rows: Rows, why: Why, process: str) -> None:
@@ -55,6 +35,7 @@ class ProcessStory:
             raise UsageError(f"there is no process {process!r} in this run; there are {there}")
         self._rows = rows
         self._why = why
+        self._story = why.story
         self._process = process
         self._own = rows.process == rows.code("process", process)
         self._left_out = 0
@@ -68,14 +49,16 @@ class ProcessStory:
 
     def _own_steps(self) -> Told:
         told: Told = []
-        for event in self._rows.find(*(_IN_MEMORY if self._why.mailbox.is_there else _OWN), process=self._process):
+        for event in self._rows.find(*_OWN, *self._story.process_kinds, process=self._process):
+            if not self._story.is_told(event):
+                continue
             what, because = self._step(event)
             if what:
                 told.append((event, what, None if because is not None and because in what else because))
         return told
 
     def _step(self, event: Event) -> tuple[str, str | None]:
-        does = act_on_memory(event)
+        does = self._story.message_act(event)
         if does is not None:
             of = f" ({event.name})" if event.seq is not None else ""
             return f"{self._process} {does}{of}", self._why.clause(event)
@@ -90,20 +73,8 @@ class ProcessStory:
             case "leave":
                 return f"{self._process} has left {event.group}", self._why.clause(event)
             case "crash":
-                return crash_words(self._process, event.detail), self._why.ring.stopped(event)
-            case "state" if event.detail.get("state") in ("running", "crashed") and self._is_beside(event):
-                return "", None
-            case "state" if event.detail.get("broken") == "P3":
-                return "", None  # what it throws away says so
-            case "admit" if whole(event.detail, "period_ns") == 0:
-                return "", None
-            case "confirm" if "reclaim" not in names_in(event.detail.get("kinds")):
-                return "", None
-        return sentence(event) or "", self._why.clause(event)
-
-    def _is_beside(self, event: Event) -> bool:
-        """Whether the same is told by a view or by the process's end at that instant."""
-        return bool(self._rows.mask("view", "crash", process=self._process, after=event.when - 1, until=event.when).any())
+                return crash_words(self._process, event.detail), self._story.stopped(event)
+        return sentence(event, self._story) or "", self._why.clause(event)
 
     def _faults(self) -> Told:
         """Faults of the process itself, and those that stood between it and everybody else; each once."""
@@ -125,14 +96,14 @@ class ProcessStory:
         told: Told = []
         for event in self._rows.find(*_OF_IT):
             if event.process != self._process and self._process in about(event):
-                told.append((event, sentence(event) or "", self._why.clause(event)))
+                told.append((event, sentence(event, self._story) or "", self._why.clause(event)))
         return told
 
     def _collapsed(self, told: Told) -> Told:
         """The same thing said again and again becomes one step, of the first time."""
         found: dict[tuple[str, ...], Told] = {}
         for step in told:
-            found.setdefault(_likeness(step[0], step[1]), []).append(step)
+            found.setdefault(self._likeness(step[0], step[1]), []).append(step)
         steps: Told = []
         for same in found.values():
             event, what, because = same[0]
@@ -145,10 +116,15 @@ class ProcessStory:
         # The end of a process is told in any case.
         return steps if not self._left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
 
+    def _likeness(self, event: Event, what: str) -> tuple[str, ...]:
+        """What rows have in common that are told as one step: the sentence, unless the protocol's story knows better."""
+        alike = self._story.likeness(event)
+        return alike or (event.process, event.kind, what, str(event.when if event.kind in ("view", "crash") else ""))
+
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _conclusion(self) -> str:
-        sentences = [self._end(), self._traffic(), *self._turns(), *self._asked(), *self._admitted(), *self._deadlines()]
+        sentences = [self._end(), self._traffic(), *self._story.summary(self._process), *self._deadlines()]
         if self._left_out:
             sentences.append(f"{times(self._left_out, 'further step')} are not told.")
         if not self._rows.is_global:
@@ -164,7 +140,7 @@ class ProcessStory:
         comma = "," if where else ""
         match last.kind:
             case "crash":
-                why = self._why.ring.stopped(last)
+                why = self._story.stopped(last)
                 told = f"At {when}{where}{comma} {crash_words(self._process, last.detail)}."
                 return told + (f" The reason: {why}." if why else "")
             case "end":
@@ -181,39 +157,6 @@ class ProcessStory:
     def _traffic(self) -> str:
         sent, delivered = len(self._places("send")), len(self._places("deliver"))
         return f"It sent {times(sent, 'message')} and delivered {delivered:,}." if sent or delivered else ""
-
-    def _turns(self) -> list[str]:
-        """How its turns came."""
-        rows = self._rows.find("token", process=self._process)
-        measured = sorted(length for row in rows if (length := whole(row.detail, "rotation")) is not None)
-        if not measured:
-            return []
-        usual = measured[len(measured) // 2]
-        told = f"It had {times(len(rows), 'turn')}, usually {span(usual)} apart, at most {span(measured[-1])}"
-        bounds = [bound for row in rows if (bound := whole(row.detail, "bound")) is not None]
-        told += f" (P was {span(max(bounds))} at most)" if bounds else ""
-        alone = sum(row.detail.get("by") == "timeout" for row in rows)
-        return [told + (f"; {times(alone, 'turn')} came by its timeout." if alone else ".")]
-
-    def _asked(self) -> list[str]:
-        """What it asked for and sent again; of a ring only, since other protocols mean other things by it."""
-        if not self._why.ring.is_there:
-            return []
-        asked, again = len(self._places("ask")), len(self._places("retransmit"))
-        parts = [f"asked {often(asked)} for packets that had not come"] if asked else []
-        parts += [f"sent {times(again, 'packet')} again"] if again else []
-        return [f"It {' and '.join(parts)}."] if parts else []
-
-    def _admitted(self) -> list[str]:
-        """How many single messages were to be guaranteed."""
-        admitted, rejected = (
-            [row for row in self._rows.find(kind, process=self._process) if whole(row.detail, "period_ns") == 0]
-            for kind in ("admit", "reject")
-        )
-        if not admitted and not rejected:
-            return []
-        asked = times(len(admitted) + len(rejected), "single message")
-        return [f"It asked for the deadlines of {asked}, of which {len(admitted):,} were admitted."]
 
     def _deadlines(self) -> list[str]:
         """Which of its messages came too late somewhere."""
@@ -234,15 +177,3 @@ class ProcessStory:
             f"Of its {times(len(sends), 'message')} with a deadline {len(late):,} came late: {shown}{more}; "
             f"--message {named[0]} tells why."
         ]
-
-
-def _likeness(event: Event, what: str) -> tuple[str, ...]:
-    """What rows have in common that are told as one: what they say, or, of measurements and packets, what is measured where."""
-    detail = event.detail
-    if event.kind == "state" and isinstance(detail.get("broken"), str):
-        return event.process, "broken", detail["broken"], str(detail.get("source"))
-    if event.kind == "drop" and "packet" in detail:
-        return event.process, "drop", str(detail.get("why")), str(detail.get("source"))
-    if event.kind == "reject" and whole(detail, "period_ns") == 0:
-        return event.process, "reject", str(detail.get("reason"))
-    return event.process, event.kind, what, str(event.when if event.kind in ("view", "crash") else "")

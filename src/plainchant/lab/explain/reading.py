@@ -19,14 +19,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ...core.model import SECOND, UsageError
+from ...protocols.story import Message
 from ...trace.reader import conform, find_files
 from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ...trace.validation import validate
 from .explainer import Explainer
-from .rows import COLUMNS, Message
+from .rows import COLUMNS
 
 SMALL: Final = 500_000
-"""Runs with at most so many rows are read and validated whole."""
+"""A run with at most this many rows is read and validated whole."""
 
 _COMMON: Final = (
     "send",
@@ -85,7 +86,7 @@ def explainer_of(
         first, last = _stretch(dataset, of_run, message, view, is_global=is_global)
         in_group = pc.field("group").is_valid() & (pc.field("group") == group) & (moment >= first)
         about = about | (in_group & (moment <= last))
-        # Who may not send while a view changes may do so some time after it.
+        # A process that may not send while a view changes may do so some time after it.
         about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (moment <= last + SECOND))
     if message is not None:
         about = about | _own_messages(message)

@@ -1,15 +1,17 @@
-"""The rows of one run, indexed for questions: who sent this, what stood before it here, what happened meanwhile.
+"""The rows of one run, indexed for questions: which process sent this, what stood before it here, what happened meanwhile.
 
 The table stays in Arrow; the columns that are searched are numpy arrays of numbers (names as codes), sorted by
 (process, index), so that a question is a comparison of arrays and only the rows it finds become Python objects. That
 bounds memory by the table's own size, whatever the question. The rows need not be all of a run: histories may have
-holes, and whatever is not there is simply not found.
+holes, and a row that is not there is not found.
+
+The run's protocol is the one that a ``start`` row names; its *story* (:mod:`plainchant.protocols.story`) answers what is
+particular to it.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -17,59 +19,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core.model import UsageError
+from ...core.model import MS, UsageError
+from ...core.words import listed, times
+from ...protocols import registry
+from ...protocols.story import Event, Message, Step, Story
 from ..show import decode, moments
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-Message: TypeAlias = tuple[str, str, int]
+
+Told: TypeAlias = list[Step]
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
     *("members", "deadline", "sent", "rank", "size", "packets", "detail"),
 )
 _NOTHING: Final = -1
+_MOMENTS_MAX: Final = 3
+"""Moments that are named; more are counted."""
 _SAMPLED: Final = 20_000
-"""So many deliveries are enough to know what a usual delay is."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Event:
-    """One row, with its detail decoded and its moment (the global clock where there is one)."""
-
-    at: int
-    """Its position among the rows."""
-    process: str
-    index: int
-    when: int
-    kind: str
-    group: str | None
-    view: int | None
-    sender: str | None
-    seq: int | None
-    members: tuple[str, ...]
-    sent: int | None
-    rank: int | None
-    size: int | None
-    packets: int | None
-    detail: dict[str, Any]
-    due: int | None = None
-    """The message's deadline, on the clock of ``when``."""
-
-    @property
-    def message(self) -> Message:
-        return self.group or "", self.sender or "", self.seq or 0
-
-    @property
-    def name(self) -> str:
-        """The message, as people write it."""
-        return f"{self.group}/{self.sender}/{self.seq}"
+"""Deliveries from which the usual delay is estimated."""
 
 
 class Rows:
     """One run's rows."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, *, origin: int | None = None, is_whole: bool = True) -> None:
+        """``table`` has all rows of the run, or (not ``is_whole``) those that matter; ``origin`` is when the run began."""
         runs = table.column("run").unique().to_pylist()
         if len(runs) > 1:
             raise UsageError(f"rows of {len(runs)} runs were given to be explained; choose one of them first")
@@ -85,6 +61,10 @@ class Rows:
         self.seq = self._numbers("seq")
         self.rank = self._numbers("rank")
         self.view = self._numbers("view")
+        self.is_whole = is_whole
+        own = int(self.when.min()) if len(self.when) and not self.is_global else 0
+        self.origin = own if origin is None else origin
+        """Times in sentences count from here: 0 in a simulation, elsewhere the first row's time."""
 
     def _codes(self, name: str) -> Ints:
         encoded = self.table.column(name).combine_chunks().dictionary_encode()
@@ -140,13 +120,9 @@ class Rows:
         return [self._event(int(at), row) for at, row in zip(ordered, rows, strict=True)]
 
     def _event(self, at: int, row: dict[str, Any]) -> Event:
-        detail = decode(row["detail"])
-        members = tuple(str(name) for name in row["members"] or ())
-        kept = {name: row[name] for name in ("process", "index", "kind", "group", "view", "sender", "seq", "sent")}
-        kept |= {name: row[name] for name in ("rank", "size", "packets")}
         when = int(self.when[at])
         due = None if row["deadline"] is None else when + row["deadline"] - row["time"]
-        return Event(at=at, when=when, members=members, detail=detail if isinstance(detail, dict) else {}, due=due, **kept)
+        return Event.of(row, decode(row["detail"]), when, at=at, due=due)
 
     def at(self, process: str, index: int) -> Event | None:
         """The row with that place."""
@@ -158,6 +134,36 @@ class Rows:
         group, sender, seq = message
         found = (self.group == self.code("group", group)) & (self.sender == self.code("sender", sender))
         return self.events(np.flatnonzero(found & (self.seq == seq)))
+
+    def least_seq(self, *kinds: str, group: str, sender: str, seq: int | None = None, rank: int | None = None) -> int | None:
+        """The least message number among such rows; with ``seq`` or ``rank``, among those with at least this number or rank."""
+        found = self.mask(*kinds, group=group, sender=sender)
+        if seq is not None:
+            found &= self.seq >= seq
+        if rank is not None:
+            found &= self.rank >= rank
+        return int(self.seq[found].min()) if found.any() else None
+
+    def ranks(self, *kinds: str, process: str, group: str, sender: str) -> list[tuple[int, int]]:
+        """Message numbers and ranks of the rows that have a rank, in the order of the process's history."""
+        found = self.mask(*kinds, process=process, group=group, sender=sender) & (self.rank >= 0)
+        return list(zip(self.seq[found].tolist(), self.rank[found].tolist(), strict=True))
+
+    def instants(self, *kinds: str, process: str, group: str) -> list[int]:
+        """When rows of these kinds happened, in the order of the process's history."""
+        found: list[int] = self.when[self.mask(*kinds, process=process, group=group)].tolist()
+        return found
+
+    def moment(self, when: int) -> str:
+        """A moment as the run's readers count."""
+        return f"{(when - self.origin) / MS:.3f} ms"
+
+    def moments(self, when: Iterable[int]) -> str:
+        """Moments in order: all of a few, the first and the last of many; empty if there are none."""
+        found = list(when)
+        if len(found) > _MOMENTS_MAX:
+            return f"{times(len(found), 'time')}, from {self.moment(found[0])} to {self.moment(found[-1])}"
+        return "at " + listed(map(self.moment, found)) if found else ""
 
     def processes(self) -> list[str]:
         return sorted(self.names["process"])
@@ -210,31 +216,33 @@ class Rows:
             first -= 1
         return self.events(np.arange(first, event.at))
 
+    @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The protocol's parameters, as a ``start`` row has them."""
-        parameters = self._started().get("parameters")
+        """The protocol's parameters, from a ``start`` row."""
+        parameters = self._started.get("parameters")
         return parameters if isinstance(parameters, dict) else {}
 
-    def protocol(self) -> str | None:
-        """The protocol's name, as a ``start`` row has it."""
-        name = self._started().get("protocol")
-        return name if isinstance(name, str) else None
-
+    @cached_property
     def bounds(self) -> dict[str, int]:
-        """The times (ns) that the run states nothing takes longer than, as a ``start`` row has them."""
-        bounds = self._started().get("bounds")
+        """The times (ns) that the run promises, from a ``start`` row."""
+        bounds = self._started.get("bounds")
         return {str(name): value for name, value in bounds.items() if isinstance(value, int)} if isinstance(bounds, dict) else {}
 
+    @cached_property
+    def description(self) -> registry.Description | None:
+        """The protocol that a ``start`` row names; None if there is none, or it cannot be used here."""
+        return registry.known(self._started.get("protocol"))
+
+    @cached_property
+    def story(self) -> Story:
+        """The story of the run's protocol."""
+        return registry.story_of(self._started.get("protocol"))(self)
+
+    @cached_property
     def _started(self) -> dict[str, Any]:
-        found = np.flatnonzero(self.mask("start"))
-        starts = self.events(found[:1])
+        starts = self.events(np.flatnonzero(self.mask("start"))[:1])
         return starts[0].detail if starts else {}
 
     def last_row(self, process: str) -> Event | None:
         found = np.flatnonzero(self.process == self.code("process", process))
         return self.events(found[-1:])[0] if len(found) else None
-
-
-def ints(values: Sequence[Any]) -> list[int]:
-    """Those of the values that are whole numbers."""
-    return [value for value in values if isinstance(value, int) and not isinstance(value, bool)]

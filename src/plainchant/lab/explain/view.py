@@ -1,7 +1,7 @@
-"""The story of a view change: what set it off, what was agreed, who installed it when, who went another way, how long it took.
+"""A view change explained: what set it off, what was agreed, when processes installed this view or another, how long it took.
 
-``explain_change`` has the facts, ``explain_membership`` the sentences about single rows. The views of a group, to choose one
-from, are listed here too.
+``change`` has the facts, ``membership`` the sentences about single rows. The views of a group, to choose one from, are listed
+here too.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from ...core.model import UsageError
 from ...core.names import place_of
-from . import membership as membership
+from ...core.words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, reason, span, times, whole
+from ...protocols.story import Event
+from . import membership
 from .change import Change, installations, known, variants
-from .rows import Event, Ints, Rows
-from .why import Why, reason
-from .words import braces, crash_words, fault_words, left_reasons, listed, names_in, natural, span, times, whole
-
-Told: TypeAlias = list[tuple[Event, str, str | None]]
+from .rows import Ints, Rows, Told
+from .why import Why
 
 _STEPS_MAX: Final = 200
 _NAMED: Final = 4
 _LISTED: Final = 10
 
 
-class ViewStory:
+class ViewExplainer:
     """Tells how one view of one group came to be."""
 
     def __init__(self, rows: Rows, why: Why, group: str, number: int, process: str | None = None) -> None:
-        """``process`` says whose view is meant if several go by that number."""
+        """``process`` chooses among several views with that number: the one that it installed."""
         self._rows = rows
         self._why = why
+        self._story = why.story
         self._change = Change(rows, group, number, process)
         self._name = f"view {number}"
         self._left_out = 0
@@ -67,7 +67,7 @@ class ViewStory:
         for together in _together(self._change.led_to_it()):
             event = together[0]
             what, because = self._step(together)
-            # Who suspects somebody again has received more of it meanwhile.
+            # A process that suspects another again has received more of it meanwhile.
             key = (event.process, what, whole(event.detail, "last") if event.kind == "suspect" else None)
             if not what or key in seen:
                 continue
@@ -81,18 +81,18 @@ class ViewStory:
     def _step(self, together: Sequence[Event]) -> tuple[str, str | None]:
         """What rows of one process and instant say, and why."""
         event = together[0]
-        if self._is_aside(event):
+        if self._story.is_aside(event):
             return "", None
         match event.kind:
             case "suspect" if len(together) > 1:
                 whom = dict.fromkeys(name for row in together for name in membership.about(row))
                 return f"{event.process} suspects {listed(whom, most=_LISTED)}", membership.suspected_because(together)
             case "crash":
-                return crash_words(event.process, event.detail), self._why.ring.stopped(event)
+                return crash_words(event.process, event.detail), self._story.stopped(event)
             case "leave":
                 return f"{event.process} has left {self._change.group}", self._why.clause(event)
             case "refute" if names_in(event.detail.get("of")) and not event.detail.get("late"):
-                return membership.sentence(event) or "", self._refuted(event)
+                return membership.sentence(event, self._story) or "", self._refuted(event)
             case "form" if event.detail.get("stage") == "enter":
                 return "", None  # its installation says so
             case "block" if event.detail.get("condition") == "moving":
@@ -102,26 +102,7 @@ class ViewStory:
                 is_told = "epoch" in str(reason(event.detail))
                 what = f"{event.process} drops {event.detail.get('count', 'what it held')}"
                 return what if is_told else "", self._why.clause(event)
-        return membership.sentence(event) or "", self._why.clause(event)
-
-    def _is_aside(self, event: Event) -> bool:
-        """Whether a row of a token ring is no step on the way to a view, or is told by the row beside it."""
-        match event.kind:
-            case "sync":
-                return "master" in event.detail
-            case "reject":
-                return "stream" in event.detail
-            case "confirm":
-                return "kinds" in event.detail  # its installation says so
-            case "state" if event.detail.get("state") == "crashed":
-                return self._beside(event, "crash")
-            case "state":
-                return "broken" in event.detail or event.detail.get("state") == "running"
-        return False
-
-    def _beside(self, event: Event, kind: str) -> bool:
-        """Whether the same process has a row of this kind at the same instant."""
-        return bool(self._rows.mask(kind, process=event.process, after=event.when - 1, until=event.when).any())
+        return membership.sentence(event, self._story) or "", self._why.clause(event)
 
     def _refuted(self, event: Event) -> str | None:
         """What became of a refutation."""
@@ -169,7 +150,7 @@ class ViewStory:
                 told.append((row, words, None))
         return told
 
-    # --- who came to it, and with what --------------------------------------------------------------------------------
+    # --- installations ------------------------------------------------------------------------------------------------
 
     def _between(self, event: Event, before: Event) -> Ints:
         """Positions of the group's deliveries at a process between two of its views."""
@@ -188,13 +169,13 @@ class ViewStory:
         what += f", after {times(len(places), 'delivery')} in view {before.view}"
         if len(places):
             what += f", the last {self._rows.events(places[-1:])[0].name}"
-        # All who came from the same view have the same reason, which is told once.
+        # All that came from the same view have the same reason, which is told once.
         befores = ((other, self._change.before[other.process]) for other in self._change.installed)
         first = next(other for other, its in befores if its is not None and known(its) == known(before))
         return event, what, self._why.clause(event) if event is first else None
 
     def _other_ways(self) -> Told:
-        """What those who came from a view before installed instead of this one."""
+        """What processes of a view before installed instead of this one."""
         told: Told = []
         for event in self._change.others:
             what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"
@@ -211,7 +192,7 @@ class ViewStory:
             if process in came or last is None or last.when <= change.last.when:
                 continue
             if last.kind == "crash":
-                told.append((last, crash_words(process, last.detail), self._why.ring.stopped(last)))
+                told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
             elif process in change.members:
                 told.append((last, f"{process} never installs {self._name}, though it is a member of it", None))
         return told
@@ -224,7 +205,7 @@ class ViewStory:
             self._spread(),
             *self._agreed(),
             *self._duration(told),
-            *self._rotation(),
+            *self._besides(),
             *self._blocked(),
             *self._parted(),
             *self._atomicity(),
@@ -305,7 +286,7 @@ class ViewStory:
         return told
 
     def _duration(self, told: Told) -> list[str]:
-        """How long it took from what set it off: the crash of somebody lost, else the first suspicion or request."""
+        """How long it took from what set it off: the crash of a lost member, else the first suspicion or request."""
         change = self._change
         if not self._rows.is_global or not change.origins:
             return []
@@ -321,20 +302,20 @@ class ViewStory:
             until = f"{span(change.first.when - event.when)} from {what} to the first installation"
             suspected = [e for e in causes if e.kind == "suspect" and e.when >= event.when] if crashes else []
             noticed = f", {span(suspected[0].when - event.when)} of them until somebody suspected it" if suspected else ""
-            bound = self._rows.bounds().get("detection") if crashes else None
+            bound = self._rows.bounds.get("detection") if crashes else None
             stated = f"; the run states that it takes at most {span(bound)}" if bound is not None else ""
             return [f"It took {until}{noticed}{stated}."]
         return []
 
-    def _rotation(self) -> list[str]:
-        """What became of the time that a token ring allows for a rotation."""
+    def _besides(self) -> list[str]:
+        """What the view changed besides the members."""
         change = self._change
         event = next((event for event in change.installed if change.before[event.process] is not None), None)
-        grown = self._why.ring.grown(event) if event is not None else None
-        return [f"{grown}."] if grown is not None else []
+        told = self._story.after_view(event) if event is not None else None
+        return [f"{told}."] if told is not None else []
 
     def _blocked(self) -> list[str]:
-        """For how long those who came to it might not send because of it."""
+        """For how long its members were kept from sending because of it."""
         spans = {process: length for process in self._change.own if (length := self._blocked_at(process))}
         if not spans:
             return []
@@ -380,7 +361,7 @@ class ViewStory:
         return told
 
     def _atomicity(self) -> list[str]:
-        """Whether those who came from the same view delivered the same in it."""
+        """Whether processes that came from the same view delivered the same in it."""
         return [told for origin in self._change.origins for told in self._same_deliveries(origin)]
 
     def _same_deliveries(self, previous: Event) -> list[str]:

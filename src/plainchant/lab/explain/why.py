@@ -4,15 +4,14 @@ Theory of operation
 -------------------
 Protocols write their reasons into ``detail`` (``text`` is a sentence, ``situation`` a few words); those are simply
 repeated. A delivery has no reason of its own, so it is derived. Its delay has two parts. Until the *first* delivery
-anywhere it is everybody's: the sender had to repeat its request, the message was held back, the group had nobody to
-order it, members had to hold it first. From then on it is this process's own: a packet was missing and was asked for,
-an earlier message was missing, the process was paused or cut off. What rows say is told as a fact; what they only
-suggest is called probable; if they do not even do that, the clause says so.
+anywhere it concerns all processes: the message was held back, the group had no sequencer or changed its view, or what the
+protocol's story tells. From then on it concerns this process: a packet was missing and was asked for, an earlier message was
+missing, the process was paused or partitioned. What rows say is told as a fact; what they only suggest is called probable; if
+they do not even do that, the clause says so.
 
-Conventions that are read where they are kept (and do no harm where they are not): ``retransmit`` with ``first`` and
-``last`` asks for these ranks; ``retransmit``, ``block`` and ``drop`` with ``request`` are about the sender's n-th batch;
-``null`` with ``ack`` acknowledges all ranks up to it; ``elect`` with the stage ``elected``, and ``sync`` until the one
-with ``over``, keep a group from ordering anything.
+Conventions that are read in the rows of any protocol: ``retransmit`` with ``first`` and ``last`` asks for these ranks;
+``elect`` with the stage ``elected``, and ``sync`` until the one with ``over``, keep a group from ordering anything. What else
+delays deliveries of a protocol is in its story.
 """
 
 from __future__ import annotations
@@ -22,20 +21,14 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
-from ...core.model import MS
 from ...core.names import place_of
-from .blocks import Blocks
-from .mailbox import Mailbox
-from .membership import evidence, parts_in
-from .ring import Ring
-from .ring_words import act, ground
-from .rows import Event, Message, Rows, ints
-from .words import braces, fault_words, left_reasons, listed, span, times
+from ...core.words import braces, fault_words, left_reasons, listed, reason, span
+from ...protocols.story import Event
+from .membership import evidence, given, parts_in
+from .rows import Rows
 
-_TOLD: Final = 3
-"""So many moments of the same kind are named; the rest is counted."""
+_NAMED_MAX: Final = 3
+"""Moments of the same kind that are named; the rest is counted."""
 
 
 _CAUSES: Final = {"join": "somebody asks to join"}
@@ -45,18 +38,10 @@ _CAUSES: Final = {"join": "somebody asks to join"}
 class Why:
     """Answers for one run."""
 
-    def __init__(self, rows: Rows, origin: int, *, is_whole: bool = True) -> None:
-        """``is_whole``: the rows are all of the run."""
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._origin = origin
-        self.blocks = Blocks(rows, self.moment, is_whole=is_whole)
-        self.ring = Ring(rows, self.moment)
-        self.mailbox = Mailbox(rows, self.moment)
-        self._plausible: dict[tuple[str, str], bool] = {}
-
-    def moment(self, when: int) -> str:
-        """When, as the run's readers count."""
-        return f"{(when - self._origin) / MS:.3f} ms"
+        self.moment = rows.moment
+        self.story = rows.story
 
     def clause(self, event: Event) -> str | None:
         """Why this event happened; None if there is nothing to say that its kind does not say."""
@@ -72,10 +57,14 @@ class Why:
             case "elect" | "sync" if isinstance(event.detail.get("why"), str):
                 return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
             case "form" | "bye" | "remove":
-                return evidence(event)  # their situation says no more than they do
+                return evidence(event, self.story)  # their situation says no more than they do
             case "crash":
-                return self.ring.stopped(event) or given(event)
-        return self.mailbox.clause(event) or given(event)
+                return self.story.stopped(event) or self.given(event)
+        return self.story.reason(event) or self.given(event)
+
+    def given(self, event: Event) -> str | None:
+        """Why an event happened, as its own row has it."""
+        return given(event, self.story)
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -106,16 +95,11 @@ class Why:
             *self._blocked(naming, first.process, sent, first.when),
             *self._no_order(first, sent),
             *(self.faults(first.process, first.sender or "", sent, first.when) if is_late else ()),
-            *self._repeated(first, sent),
-            *self._held(first, sent),
-            *self._resilience(first, sent),
-            *self.mailbox.waited((*naming, *self.mailbox.about(first.message)), first),
+            *self.story.held_up(first, sent, naming),
         ]
-        safe = self.ring.safe()
-        clauses += [safe] if safe is not None else []
         if clauses or not is_late:
             return "; ".join(clauses) or None
-        waited = self.blocks.waited(first, sent)
+        waited = self.story.waited(first, sent)
         if waited is not None:
             return waited
         before = [row for row in self._rows.burst(first) if row.sender == first.sender]
@@ -130,10 +114,10 @@ class Why:
         late = self._is_late(event.when - first.when)
         if late:
             clauses += self._no_order(event, first.when)
-        waited = self.blocks.waited(event, since) if late else None
+        waited = self.story.waited(event, since) if late else None
         if waited is not None:
             return "; ".join([*clauses, *self.faults(event.process, first.process, first.when, event.when), waited])
-        lacked = self.ring.waited(event, since) if late else None
+        lacked = self.story.lacked(event, since) if late else None
         if lacked is not None:
             return "; ".join([*clauses, lacked, *self.faults(event.process, first.process, first.when, event.when)])
         missing = self._asked_for(event, event.rank, since)
@@ -150,8 +134,8 @@ class Why:
             clauses.append(f"it probably waited for {behind.name}, which comes before it and came at the same instant")
         if late:
             clauses += self.faults(event.process, first.process, first.when, event.when)
-            clauses += self.mailbox.own(event, since)
-            if not clauses and self._rows.is_global and not self.mailbox.is_there:
+            clauses += self.story.own_delays(event, since)
+            if not clauses and self._rows.is_global and not self.story.polls:
                 received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
                 clauses.append(self._unknown(event, first, received))
         return "; ".join(clauses) or None
@@ -179,7 +163,7 @@ class Why:
         if rank is None:
             return ""
         asked = self._rows.find("retransmit", process=event.process, group=event.group, after=after, until=event.when)
-        return self._moments([row.when for row in asked if _covers(row.detail, rank, rank)])
+        return self._rows.moments([row.when for row in asked if _covers(row.detail, rank, rank)])
 
     def _behind(self, event: Event, since: int) -> tuple[Event | None, str]:
         """Something earlier in the order that was missing (what came free at the same instant begins with it), and when
@@ -197,42 +181,6 @@ class Why:
         """Whether others delivered the head of a burst clearly before: then it, and not the message, was late here."""
         others = [row.when for row in self._rows.naming(head.message) if row.kind == "deliver" and row.at != head.at]
         return bool(others) and self._is_late(event.when - min(others))
-
-    def _repeated(self, first: Event, sent: int) -> Iterator[str]:
-        """The sender asked again for a place in the order."""
-        request = self.request_of(first.message)
-        rows = self._rows.find("retransmit", process=first.sender, group=first.group, after=sent, until=first.when)
-        again = [row for row in rows if request is not None and row.detail.get("request") == request]
-        named = [row for row in rows if row.message == first.message]
-        held = next(self._holds(first, sent), None)
-        # What was repeated while it was held back was repeated for nothing.
-        found = [row for row in again or named if held is None or row.when < held.when]
-        if found:
-            yield f"{first.sender}'s request for it went unanswered and was repeated {self._moments([r.when for r in found])}"
-
-    def _held(self, first: Event, sent: int) -> Iterator[str]:
-        """Who gives numbers kept the request back."""
-        for row in self._holds(first, sent):
-            before = self._before(first.message, row.detail["request"])
-            waiting = f": {before}, which comes before it, had not arrived yet" if before else ""
-            yield f"{row.process} held it back at {self.moment(row.when)} ({reason(row.detail)}){waiting}"
-            return
-
-    def _holds(self, first: Event, sent: int) -> Iterator[Event]:
-        request = self.request_of(first.message)
-        for row in self._rows.find("block", group=first.group, after=sent, until=first.when):
-            if request is not None and row.detail.get("request") == request and row.detail.get("process") == first.sender:
-                yield row
-
-    def _before(self, message: Message, request: int) -> str:
-        """What its sender sent in the batch before, if that was numbered only after this one had been sent."""
-        rows = self._rows
-        group, sender, _ = message
-        own = np.flatnonzero(rows.mask("deliver", process=sender, group=group, sender=sender) & (rows.rank >= 0))
-        ranks = np.unique(rows.rank[own])
-        if not 2 <= request <= len(ranks):
-            return ""
-        return rows.events(own[rows.rank[own] == ranks[request - 2]][:1])[0].name
 
     def _no_order(self, first: Event, sent: int) -> Iterator[str]:
         """An election, a synchronisation or a view change lay in between."""
@@ -253,20 +201,6 @@ class Why:
             why = self._view(row)
             yield f"view {row.view} had to be installed first, at {self.moment(row.when)}{f' ({why})' if why else ''}"
 
-    def _resilience(self, first: Event, sent: int) -> Iterator[str]:
-        """With resilience, others must hold a message before anybody delivers it."""
-        needed = self._rows.parameters().get("resilience")
-        if not isinstance(needed, int) or needed < 1 or first.rank is None:
-            return
-        acknowledged: dict[str, int] = {}
-        for row in self._rows.find("null", group=first.group, after=sent, until=first.when):
-            if row.process != first.process and any(ack >= first.rank for ack in ints([row.detail.get("ack")])):
-                acknowledged.setdefault(row.process, row.when)
-        if acknowledged:
-            who = listed([f"{name} at {self.moment(when)}" for name, when in list(acknowledged.items())[:needed]])
-            others = "1 other member holds" if needed == 1 else f"{needed} other members hold"
-            yield f"with resilience {needed} nobody delivers it before {others} it: acknowledged by {who}"
-
     def faults(self, process: str, other: str, after: int, until: int) -> list[str]:
         """Faults in force in that time that touch the process, or lie between the two."""
         found = [
@@ -274,7 +208,7 @@ class Why:
             for row in self.faults_in_force(after, until)
             if touches(row.detail, process, other)
         ]
-        return list(dict.fromkeys(found))[:_TOLD]
+        return list(dict.fromkeys(found))[:_NAMED_MAX]
 
     def faults_over(self, after: int, until: int) -> list[tuple[Event, int]]:
         """Faults that end by themselves in this time, and when."""
@@ -285,7 +219,7 @@ class Why:
         ]
 
     def faults_in_force(self, after: int, until: int) -> list[Event]:
-        """Faults with a duration that overlaps this time: until their length is over, or somebody heals the network."""
+        """Faults with a duration that overlaps this time: until their length is over, or the network is healed."""
         return [row for row, ends in self._lasting if row.when <= until and (ends is None or ends > after)]
 
     @cached_property
@@ -302,43 +236,6 @@ class Why:
             ends = row.when + length if isinstance(length, int) else healed[place] if place < len(healed) else None
             found.append((row, ends))
         return found
-
-    def request_of(self, message: Message) -> int | None:
-        """Which of its sender's batches the message travelled in: each batch has one rank, and they come in order.
-
-        None if that cannot be told, as when a sender's numbers of requests run ahead of its messages (fragments).
-        """
-        rows = self._rows
-        group, sender, seq = message
-        own = rows.mask("deliver", process=sender, group=group, sender=sender) & (rows.rank >= 0)
-        mine = own & (rows.seq == seq)
-        if not mine.any():
-            return None
-        if not self._counts_batches(sender, group):
-            return None
-        rank = int(rows.rank[np.flatnonzero(mine)[0]])
-        return len(np.unique(rows.rank[own & (rows.rank <= rank)]))
-
-    def _counts_batches(self, sender: str, group: str) -> bool:
-        """Whether a sender's numbers of requests can be those of its batches: never more than messages taken by then."""
-        if (sender, group) not in self._plausible:
-            rows = self._rows
-            sends = np.sort(rows.when[rows.mask("send", process=sender, group=group)])
-            asked = rows.find("retransmit", process=sender, group=group)
-            self._plausible[sender, group] = all(
-                number <= np.searchsorted(sends, row.when, side="right")
-                for row in asked
-                for number in ints([row.detail.get("request")])
-            )
-        return self._plausible[sender, group]
-
-    def _moments(self, when: Sequence[int]) -> str:
-        """``at A``, ``at A and B``, or the first few and a count."""
-        if not when:
-            return ""
-        if len(when) <= _TOLD:
-            return "at " + listed(self.moment(each) for each in when)
-        return f"{times(len(when), 'time')}, from {self.moment(when[0])} to {self.moment(when[-1])}"
 
     # --- other kinds --------------------------------------------------------------------------------------------------
 
@@ -363,8 +260,8 @@ class Why:
             joined = newcomers
         before = self._rows.view_at(event, event.group or "")
         if isinstance(joined, list) and joined and (before is not None or len(joined) < len(event.members)):
-            change = self.ring.change_of(event) if self.ring.is_there else None
-            by = f", let in by {change.detail['by']}" if change is not None and isinstance(change.detail.get("by"), str) else ""
+            sponsor = self.story.admitted_by(event)
+            by = f", let in by {sponsor}" if sponsor is not None else ""
             clauses.append(f"{listed(str(name) for name in joined)} joined{by}")
         if before is not None and not clauses:
             lost = [name for name in before.members if name not in event.members]
@@ -378,24 +275,6 @@ class Why:
             row for row in self._rows.find("fault", process=event.process, until=event.when) if row.detail.get("fault") == "leave"
         ]
         return f"it asked to leave at {self.moment(asked[-1].when)}" if asked else reason(event.detail)
-
-
-def given(event: Event) -> str | None:
-    """Why an event happened, as its own row has it."""
-    if act(event.kind, event.detail, event.sender) is not None:
-        return ground(event.kind, event.detail)
-    return evidence(event) or reason(event.detail)
-
-
-def reason(detail: dict[str, Any]) -> str | None:
-    """The reason that a row itself gives."""
-    given = detail.get("reason")
-    for name in ("text", "situation", "why", "reason"):
-        # A protocol's Reason has its sentence inside.
-        value = given.get("text") if name == "text" and isinstance(given, dict) else detail.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return None
 
 
 def touches(detail: dict[str, Any], process: str, other: str) -> bool:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
-from .measures import COLUMNS, METRICS, OPTIONAL, REAL_TIME, Timings, measure, timings
+from .measures import Timings, measure, timings
+from .schema import COLUMNS, METRICS, OPTIONAL, REAL_TIME
 
 __all__ = ["COLUMNS", "METRICS", "OPTIONAL", "REAL_TIME", "Timings", "measure", "timings"]

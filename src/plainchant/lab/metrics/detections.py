@@ -5,8 +5,8 @@ Theory of operation
 An *injection* is a ``fault`` row of kind ``crash`` or ``omit`` (a packet that a process dropped as it came in). What must have
 followed:
 
-- a crash that took effect, of a process that somebody else has in his view then or later (else it is *unseen*), is *matched*
-  if somebody who had the process in his view went to a view without it;
+- a crash that took effect, of a process that another has in its view then or later (else it is *unseen*), is *matched* if a
+  process that had it in its view went to a view without it;
 - an omission is *halted* if it is the last at a process that its protocol then halted, or one of the same packet; *repaired* if
   afterwards that packet was sent to the process again, as far as the rows say which it was; *eliminated* if others went to a view
   without the process, which was alive; else *without effect*, as that of one of several heartbeats is.
@@ -33,7 +33,7 @@ from ..show import decode
 DETECTIONS: Final = pa.schema(
     [
         ("run", pa.string()),
-        ("crashes", pa.int64()),  # injected, took effect, and somebody could see it
+        ("crashes", pa.int64()),  # injected, took effect, and another process could see it
         ("crashes_matched", pa.int64()),
         ("crashes_unseen", pa.int64()),
         ("omissions", pa.int64()),
@@ -131,7 +131,7 @@ class _Matching:
 
 
 def _dropped(views: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, int]]:
-    """(group, process, moment): somebody else goes to a view without a process that his view before had."""
+    """(group, process, moment): another process goes to a view without a process that its view before had."""
     before: dict[tuple[str, str], list[str]] = {}
     for row in views:
         place = (row["process"], row["group"])
@@ -141,7 +141,7 @@ def _dropped(views: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, int
 
 
 def _until(views: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """By process: until when the last view of somebody else that names it was in force; for ever, if none came after it."""
+    """By process: until when the last view of another process that names it was in force; for ever, if none came after it."""
     found: dict[str, int] = {}
     after: dict[tuple[str, str], int] = {}
     for row in reversed(views):

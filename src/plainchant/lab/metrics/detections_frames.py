@@ -22,7 +22,7 @@ _WAYS: Final = ("halted", "repaired", "eliminated", "without_effect")
 
 
 def match_frame(trace: DataFrame) -> pa.Table:
-    """What :func:`~plainchant.lab.detections.match` gives, for a DataFrame with the columns of the trace format."""
+    """What :func:`~plainchant.lab.metrics.detections.match` gives, for a DataFrame with the columns of the trace format."""
     trace = trace.select(*COLUMNS)
     rows = trace.where(F.col("kind").isin(*KINDS)).withColumn("clock", F.coalesce("true_time", "time"))
     stops = rows.where("kind = 'crash'").select(*_PLACE, F.col("clock").alias("stopped"), _said("by").alias("by"))
@@ -52,7 +52,7 @@ def _is(condition: Column) -> Column:
 
 
 def _dropped(rows: DataFrame) -> DataFrame:
-    """(run, group, process, clock): somebody else goes to a view without a process that his view before had."""
+    """(run, group, process, clock): another process goes to a view without a process that its view before had."""
     history = Window.partitionBy(*_MEMBER).orderBy("index")
     views = rows.where("kind = 'view'").withColumn("before", F.lag("members").over(history))
     staying = F.array_union(F.coalesce("members", F.array().cast("array<string>")), F.array("process"))
@@ -81,7 +81,7 @@ def _crashes(rows: DataFrame, stops: DataFrame, dropped: DataFrame) -> DataFrame
 
 
 def _until(rows: DataFrame) -> DataFrame:
-    """(run, process, until): how long the last view of somebody else that names it was in force."""
+    """(run, process, until): how long the last view of another process that names it was in force."""
     history = Window.partitionBy(*_MEMBER).orderBy("index")
     views = rows.where("kind = 'view'").withColumn("until", F.coalesce(F.lead("clock").over(history), F.lit(2**63 - 1)))
     named = views.select("run", "until", F.explode(F.array_remove("members", F.col("process"))).alias("process"))

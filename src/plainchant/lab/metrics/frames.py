@@ -28,7 +28,8 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .measures import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, admission, due_and_missed, measure, ratio, share_of_packets
+from .measures import measure
+from .schema import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, admission, due_and_missed, ratio, share_of_packets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

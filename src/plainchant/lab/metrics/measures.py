@@ -1,4 +1,4 @@
-"""What a run cost and how it felt: one row of figures for each (run, group), from the trace alone.
+"""What a run cost and how long things took: one row of figures for each (run, group), from the trace alone.
 
 Theory of operation
 -------------------
@@ -15,7 +15,7 @@ those codes. Only the few rows whose ``detail`` matters are decoded.
 a kind is taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its
 ``detail``), or if the run's protocol is described so (``Description.recorded``).
 
-``docs/metrics.md`` has every definition for people; :data:`METRICS` has the columns.
+``docs/metrics.md`` has every definition for people; ``schema`` has the columns.
 """
 
 from __future__ import annotations
@@ -24,134 +24,15 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...protocols import registry
 from .arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
+from .details import Detail, decode
 from .realtime import Times
-
-METRICS: Final = pa.schema(
-    [
-        ("run", pa.string()),
-        ("group", pa.string()),
-        ("processes", pa.int64()),  # with a row in this group
-        ("senders", pa.int64()),
-        ("sends", pa.int64()),
-        ("deliveries", pa.int64()),
-        ("span_ns", pa.int64()),  # first send to last delivery
-        ("messages_per_s", pa.float64()),
-        ("bytes_per_s", pa.float64()),
-        ("latency_p50_ns", pa.int64()),
-        ("latency_p90_ns", pa.int64()),
-        ("latency_p99_ns", pa.int64()),
-        ("latency_max_ns", pa.int64()),
-        ("overhead_p50_ns", pa.int64()),
-        ("overhead_p90_ns", pa.int64()),
-        ("overhead_p99_ns", pa.int64()),
-        ("overhead_max_ns", pa.int64()),
-        ("packets", pa.float64()),  # a share of those on rows without a group included
-        ("packets_per_multicast", pa.float64()),
-        ("bytes_per_multicast", pa.float64()),
-        ("nulls", pa.int64()),
-        ("retransmissions", pa.int64()),
-        ("history_max", pa.int64()),
-        ("unstable_max", pa.int64()),
-        ("blocked_ns", pa.int64()),
-        ("sync_ns", pa.int64()),
-        ("view_changes", pa.int64()),
-        ("suspicions", pa.int64()),
-        ("failures", pa.int64()),
-        ("detected", pa.int64()),
-        ("detection_p50_ns", pa.int64()),
-        ("detection_max_ns", pa.int64()),
-        ("fairness", pa.float64()),
-        ("fairness_ratio", pa.float64()),
-        ("due", pa.int64()),  # messages with a deadline, at each destination
-        ("missed", pa.int64()),
-        ("miss_ratio", pa.float64()),
-        ("lateness_p50_ns", pa.int64()),  # negative: before the deadline
-        ("lateness_p90_ns", pa.int64()),
-        ("lateness_p99_ns", pa.int64()),
-        ("lateness_max_ns", pa.int64()),
-        ("admitted", pa.int64()),
-        ("rejected", pa.int64()),
-        ("admission_ratio", pa.float64()),
-        ("rotations", pa.int64()),
-        ("rotation_p50_ns", pa.int64()),
-        ("rotation_p90_ns", pa.int64()),
-        ("rotation_p99_ns", pa.int64()),
-        ("rotation_max_ns", pa.int64()),
-        ("rotation_bound_ns", pa.int64()),
-        ("exclusion_p50_ns", pa.int64()),  # crash to view without it, at each member
-        ("exclusion_max_ns", pa.int64()),
-        ("detection_bound_ns", pa.int64()),
-        ("joins", pa.int64()),
-        ("join_p50_ns", pa.int64()),
-        ("join_max_ns", pa.int64()),
-        ("broken", pa.int64()),  # assumptions seen to be violated
-        ("send_p50_ns", pa.int64()),  # of what sends took, where that is told
-        ("send_p90_ns", pa.int64()),
-        ("send_p99_ns", pa.int64()),
-        ("send_max_ns", pa.int64()),
-        ("send_bound_ns", pa.int64()),
-        ("deliver_bound_ns", pa.int64()),
-        ("decisions", pa.int64()),
-        ("decided_against", pa.int64()),
-        ("decision_p50_ns", pa.int64()),
-        ("decision_p90_ns", pa.int64()),
-        ("decision_p99_ns", pa.int64()),
-        ("decision_max_ns", pa.int64()),
-        ("timing_faults", pa.int64()),
-        ("module_crashes", pa.int64()),
-    ]
-)
-
-REAL_TIME: Final = tuple(METRICS.names[METRICS.names.index("due") :])
-"""Metrics that only runs with deadlines, tokens or states, or on common memory, have."""
-
-COLUMNS: Final = (
-    "run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq", "members", "deadline",
-    "sent", "rank", "size", "packets", "detail",
-)  # fmt: skip
-"""The columns of a trace that metrics read."""
-
-OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock", "token", "state")
-"""Kinds whose absence says nothing by itself: a protocol may never do it, or do it and not write it."""
-
-HISTORY_KINDS: Final = ("state", "stable", "block", "sync")
-"""Kinds whose ``detail`` may say how much history is held: ``{"history": 17}``."""
-
-STATES: Final = frozenset({"gathering", "joining", "running", "crashed"})
-"""What a ``state`` row says of a member of a ring; other protocols' rows say other things."""
-
-PERCENTS: Final = (50, 90, 99)
-
-
-class Detail(msgspec.Struct):
-    """What metrics read in a ``detail``; everything else in it is somebody else's."""
-
-    over: bool | None = None
-    history: int | None = None
-    request: int | None = None
-    process: str | None = None
-    processes: list[str] | None = None
-    stream: str | None = None
-    by: str | None = None
-    fault: str | None = None
-    length: int | None = None
-    protocol: str | None = None
-    state: str | None = None
-    broken: str | None = None
-    bounds: dict[str, int] | None = None
-    records: list[str] | None = None
-    took_ns: int | None = None
-    decision: int | None = None
-    timing: bool | None = None
-    module: int | None = None
-    count: int | None = None
+from .schema import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, STATES, admission, due_and_missed, ratio, share_of_packets
 
 
 def measure(table: pa.Table) -> pa.Table:
@@ -180,35 +61,6 @@ def timings(table: pa.Table) -> list[Timings]:
     """Every rotation and every lateness in a table of one run, for each of its groups that has one."""
     found = [each for run in _runs(table) for each in run.timings()]
     return [each for each in found if len(each.rotations) or len(each.lateness)]
-
-
-def ratio(amount: float | None, of: float | None, unit: float = 1.0) -> float | None:
-    """So much a unit; None if one of them is not known or there is nothing to divide by.
-
-    >>> ratio(3, 4), ratio(10, 2_000_000_000, 1e9), ratio(3, 0), ratio(None, 4)
-    (0.75, 5.0, None, None)
-    """
-    return None if amount is None or of is None or of <= 0 else float(amount) * unit / float(of)
-
-
-def share_of_packets(own: int, alone: int, of_groups: int) -> float | None:
-    """A group's packets: those on its rows, and of those on rows without a group in proportion to them.
-
-    >>> share_of_packets(30, 4, 40), share_of_packets(0, 0, 0), share_of_packets(0, 4, 0)
-    (33.0, 0.0, None)
-    """
-    if not of_groups:
-        return None if alone else 0.0
-    return float(own) + float(alone) * float(own) / float(of_groups)
-
-
-def due_and_missed(due: int, missed: int) -> dict[str, Any]:
-    """Messages with deadlines at their destinations; nothing is known where there are none."""
-    return {"due": due or None, "missed": missed if due else None, "miss_ratio": ratio(missed, due)}
-
-
-def admission(admitted: int, rejected: int) -> dict[str, Any]:
-    return {"admitted": admitted, "rejected": rejected, "admission_ratio": ratio(admitted, admitted + rejected)}
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -422,7 +274,7 @@ class _Run:
 
     def _unstable_at(self, ranks: Integers, stable: Integers, delivers: Integers) -> int:
         if not len(delivers) or not len(stable):
-            return 0  # who never learns what is stable has no say in it
+            return 0  # a process that never learns what is stable does not count
         order = self._in_order(np.concatenate([stable, delivers]))
         is_stable = np.isin(order, stable)
         covered = np.searchsorted(np.sort(ranks[delivers]), ranks[order], side="right")
@@ -480,7 +332,7 @@ class _Run:
         return found
 
     def _evidence(self) -> dict[tuple[str | None, str], list[int]]:
-        """When somebody else suspected a process or went to a view without it: (group or none, process) to moments."""
+        """When another process suspected a process or went to a view without it: (group or none, process) to moments."""
         found: dict[tuple[str | None, str], list[int]] = {}
         for row in self._rows_of("suspect"):
             detail = self._detail(row)
@@ -513,16 +365,10 @@ class _Run:
             after = [moment for moment in seen if failure.since <= moment <= failure.until]
             if after:
                 times.append(min(after) - failure.since)
-        ordered = np.sort(np.array(times, dtype=np.int64))
-        return {
-            "failures": len(concerned),
-            "detected": len(times),
-            "detection_p50_ns": percentile(ordered, 50) if times else None,
-            "detection_max_ns": int(ordered[-1]) if times else None,
-        }
+        return {"failures": len(concerned), "detected": len(times), **_middle("detection", times)}
 
     def _members(self, rows: Mapping[str, Integers]) -> frozenset[str]:
-        """Who came into the group and did not leave it."""
+        """Processes that came into the group and did not leave it."""
         came = {self._process_of(int(row)) for kind in ("join", "view") for row in rows.get(kind, NOTHING)}
         return frozenset(came - {self._process_of(int(row)) for row in rows.get("leave", NOTHING)})
 
@@ -572,12 +418,7 @@ class _Run:
                 mine = [(int(self._clock[row]), names or []) for row, names in installed if self._process_of(row) == process]
                 after = _excluded(mine, crashed, since)
                 took += [after] if after is not None else []
-        ordered = np.sort(np.array(took, dtype=np.int64))
-        return {
-            "exclusion_p50_ns": percentile(ordered, 50) if took else None,
-            "exclusion_max_ns": int(ordered[-1]) if took else None,
-            "detection_bound_ns": bound,
-        }
+        return {**_middle("exclusion", took), "detection_bound_ns": bound}
 
     def _has_states(self, recorded: set[str]) -> bool:
         """Whether ``state`` rows tell of joining and of assumptions; those of some protocols tell of other things."""
@@ -598,15 +439,13 @@ class _Run:
                 since = None
             elif self._detail(row).state == "joining" and since is None:
                 since = int(self._clock[row])
-        ordered = np.sort(np.array(took, dtype=np.int64))
         return {
             "joins": len(took),
-            "join_p50_ns": percentile(ordered, 50) if took else None,
-            "join_max_ns": int(ordered[-1]) if took else None,
+            **_middle("join", took),
             "broken": sum(self._detail(int(row)).broken is not None for row in told),
         }
 
-    # --- common memory ------------------------------------------------------------------------------------------------
+    # --- shared memory ------------------------------------------------------------------------------------------------
 
     def _sending(self, rows: Mapping[str, Integers], bounds: Mapping[str, int]) -> dict[str, Any]:
         """How long sends took, as ``sent`` rows tell."""
@@ -619,22 +458,22 @@ class _Run:
         if "decide" not in self._of_kind:
             return {}
         decided = rows.get("decide", NOTHING)
-        against = sum(_decode(text).decision == 0 for text in self._values("detail", decided))
+        against = sum(decode(text).decision == 0 for text in self._values("detail", decided))
         counts = {"decisions": len(decided), "decided_against": against}
         return {**counts, **_spread("decision", self._took(decided))}
 
     def _took(self, rows: Integers) -> Integers:
-        told = (_decode(text).took_ns for text in self._values("detail", rows))
+        told = (decode(text).took_ns for text in self._values("detail", rows))
         return np.array([took for took in told if took is not None], dtype=np.int64)
 
     def _memory(self) -> dict[str, Any]:
-        """Timing faults and crashed modules of the run; nothing if it is none on common memory and has none of them."""
+        """Timing faults and crashed modules of the run; empty if it is not on shared memory and has none of them."""
         details = [self._detail(row) for row in self._rows_of("fault")]
         late = [each for each in details if each.timing is True or each.fault == "timing"]
         modules = {each.module for each in details if each.fault == "module"}
         known = registry.protocols()
         protocols = {self._detail(row).protocol for row in self._rows_of("start")}
-        if not late and not modules and not any(known[name].memory is not None for name in protocols if name in known):
+        if not late and not modules and not any(known[name].placement.memory is not None for name in protocols if name in known):
             return {}
         return {"timing_faults": sum(max(each.count or 1, 1) for each in late), "module_crashes": len(modules)}
 
@@ -657,7 +496,7 @@ class _Run:
 
     def _detail(self, row: int) -> Detail:
         if row not in self._details:
-            self._details[row] = _decode(self._table.column("detail")[row].as_py())
+            self._details[row] = decode(self._table.column("detail")[row].as_py())
         return self._details[row]
 
     def _in_order(self, rows: Integers) -> Integers:
@@ -670,37 +509,6 @@ class _Run:
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 _FOR_EVER: Final = 2**63 - 1
-
-_decode_detail: Final = msgspec.json.Decoder(Detail).decode
-_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def _decode(text: str | None) -> Detail:
-    """What metrics can use of a detail. What has another type than theirs, or is no JSON, means something else."""
-    if text is None:
-        return Detail()
-    try:
-        return _decode_detail(text)
-    except msgspec.MsgspecError:
-        return _decode_what_fits(text)
-
-
-def _decode_what_fits(text: str) -> Detail:
-    try:
-        given = _decode_object(text)
-    except msgspec.MsgspecError:
-        return Detail()
-    return Detail(**{name: value for name, value in given.items() if _fits(name, value)})
-
-
-def _fits(name: str, value: object) -> bool:
-    if name not in Detail.__struct_fields__:
-        return False
-    try:
-        msgspec.convert({name: value}, Detail)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: int) -> int | None:
@@ -732,9 +540,15 @@ def _runs(table: pa.Table) -> Iterator[_Run]:
         yield _Run(name, together.slice(first, int(ends[code]) - first))
 
 
-def _spread(name: str, values: Integers) -> dict[str, int | None]:
+def _spread(name: str, values: Integers, percents: Sequence[int] = PERCENTS) -> dict[str, int | None]:
+    """Percentiles of some times, and the longest."""
     ordered = np.sort(values)
     spread: dict[str, int | None] = {
-        f"{name}_p{percent}_ns": percentile(ordered, percent) if len(ordered) else None for percent in PERCENTS
+        f"{name}_p{percent}_ns": percentile(ordered, percent) if len(ordered) else None for percent in percents
     }
     return {**spread, f"{name}_max_ns": int(ordered[-1]) if len(ordered) else None}
+
+
+def _middle(name: str, times: Sequence[int]) -> dict[str, int | None]:
+    """The median of a few times, and the longest."""
+    return _spread(name, np.array(times, dtype=np.int64), (50,))

@@ -27,7 +27,8 @@ from ..errors import LabError
 from ..verify.parts import addresses, only_spark_knows, plan
 from . import detections
 from .detections import DETECTIONS, match
-from .measures import COLUMNS, METRICS, measure
+from .measures import measure
+from .schema import COLUMNS, METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +72,7 @@ class _Way:
     columns: Sequence[str]
     schema: pa.Schema
     computed: Callable[[str], pa.Table | None] = lambda path: None
-    """What somebody computed before, if there is something."""
+    """What was computed before, if anything."""
 
 
 def _of_paths(
@@ -108,7 +109,7 @@ def _of_paths(
 
 
 def _computed(path: str) -> pa.Table | None:
-    """Metrics that somebody computed before."""
+    """Metrics that a sweep computed before."""
     files = sorted(Path(path).glob("metrics/*.parquet")) if "://" not in path else []
     found = []
     for file in files:

@@ -1,7 +1,7 @@
 """Real time in metrics: deliveries against their deadlines, and the token's way round. The definitions in NumPy.
 
 *Due* is a message with a deadline at a destination: each delivery of it, and each member of the view it was sent in that has a
-row at its deadline or later and never delivers it. Messages of senders that crash are left out: nobody guarantees them. A
+row at its deadline or later and never delivers it. Messages of senders that crash are left out: no protocol guarantees them. A
 deadline in a ``deliver`` row is on that row's own clock; one in the ``send`` row is carried over by the global clock, or, where
 one of the two rows has none, taken as it is (as the property ``deadline`` does it).
 """

@@ -1,10 +1,10 @@
-"""What a failure did to those who survived it: when it was noticed, how deep deliveries fell, when they were back.
+"""What a failure did to the survivors: when it was noticed, how deep deliveries fell, when they were back.
 
 Theory of operation
 -------------------
 One :class:`Recovery` for each failure (a ``crash`` that the protocol did not decide itself, or a ``pause``) and each group in
-which somebody who survives had the failed process in his view. *Survivors* are those of them who neither crash nor leave
-later in the run. Throughput is what they deliver of each other's messages: what the dead did not send any more is not
+which a survivor had the failed process in its view. *Survivors* are those of them that neither crash nor leave later in the
+run. Throughput is what they deliver of each other's messages: what the dead did not send any more is not
 counted as a dip.
 
 *The rate* at a moment is over the window that ends there, so a rate is never back before the deliveries are. *Before* is its
@@ -12,8 +12,8 @@ mean over the last two seconds, or since an earlier failure was over and what ha
 the shortest of :data:`WINDOWS` in which the rate never fell below 90 % of that mean before the failure: what is called a dip
 afterwards is not the noise of the load. Where failures overlap, they are compared with the time before the first of them.
 
-*The dip* is looked for until the survivors have gone to a view without the failed one (or until the end of a pause that nobody
-acted upon), and every stretch below 90 % that begins by then is followed to its end; without such a view only the first is. A
+*The dip* is looked for until the survivors have gone to a view without the failed one (or until the end of a pause that had no
+consequence), and every stretch below 90 % that begins by then is followed to its end; without such a view only the first is. A
 stretch in which the rate is nowhere lower than it was before the failure is none: with an uneven load that is ordinary.
 The load has an end too: what is not over when the last survivor sends for the last time, or after five minutes, has no end here.
 
@@ -52,19 +52,19 @@ BACK: Final = 0.9
 """Deliveries are back at this share of the rate before."""
 
 BEFORE: Final = 2 * SECOND
-"""So much of the time before a failure is compared with, at the most."""
+"""Longest time before a failure that is compared with, ns."""
 
 AFTER: Final = 300 * SECOND
-"""So much of the time after a failure is looked at, at the most."""
+"""Longest window analysed after a failure, ns."""
 
 _STEPS: Final = 20
-"""The rate is looked at so often in a window."""
+"""Moments in a window at which the rate is computed."""
 _WINDOWS_BEFORE: Final = 4
-"""The time before a failure holds so many windows at least."""
+"""Fewest windows in the time before a failure."""
 _MESSAGES: Final = 10
-"""A window holds so many messages at least."""
+"""Fewest messages in a window."""
 _LATE: Final = 2
-"""A message is late if it takes so many times as long as 99 % of those before."""
+"""A message is late if it takes this many times as long as 99 % of those before."""
 
 KINDS_BUT_DELIVERIES: Final = ("view", "join", "leave", "crash", "fault", "suspect")
 """Kinds of rows that are few."""
@@ -90,13 +90,13 @@ class Recovery:
     """When it failed, on the clock of its row."""
     survivors: tuple[str, ...]
     noticed: int | None
-    """The first suspicion of it by somebody else, or view without it; None: nobody noticed."""
+    """The first suspicion of it by another process, or view without it; None: it was not noticed."""
     viewed: int | None
     """All survivors have installed a view without it; None: not all of them did."""
     before: float | None = None
-    """Messages a second that a survivor delivered before, as a mean over them."""
+    """Messages per second that a survivor delivered before, as a mean over them."""
     window: int | None = None
-    """Rates are over so long, ns."""
+    """Length of the window that rates are over, ns."""
     lowest_before: float | None = None
     """The lowest rate before the failure, as a share of ``before``: what is ordinary."""
     deepest: float | None = None
@@ -356,7 +356,7 @@ class _Group:
         return None
 
     def _suspected(self, failure: _Failure) -> list[int]:
-        """When somebody suspected the failed one, for a pause while it lasted."""
+        """When another process suspected the failed one, for a pause while it lasted."""
         after = (moment for moment in self._suspicions.get(failure.process, ()) if moment >= failure.since)
         return [moment for moment in after if failure.until is None or moment <= failure.until]
 

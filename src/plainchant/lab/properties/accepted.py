@@ -1,18 +1,16 @@
-"""Was everything that was accepted delivered, once? A check for the time after trouble, beside the properties.
+"""Was every accepted message delivered, once? A check beside the properties, for the time after faults.
 
-``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``,
-when the protocol has taken the message; what the API accepted and nobody ever took they do not miss. This check begins with
-``accept``:
+``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``, when
+the protocol has taken the message; they do not notice a message that the API accepted and no protocol took. This check begins
+with ``accept``:
 
     Every message that was accepted from a *survivor* (it lives at the end of a drained run, and did not leave the group) was
     sent, in the order in which it was accepted unless deadlines let messages overtake, and was delivered **exactly once**, by
-    the survivor itself if it receives in that group, and by every other survivor that owes it (``reference.owing``); by nobody
-    twice.
+    the survivor itself if it receives in that group, and by every other survivor that owes it (``owing``); by no process twice.
 
-An ``accept`` row has no number yet, so it is held against ``send`` rows by what it is: the digest and the size of its message.
-A survivor that was late on common memory (a timing fault) is asked like everybody else: on one machine, with one clock,
-lateness may hold others up but loses nothing. One whose *clock* was set is not, where clocks are compared: nothing is promised
-to it.
+An ``accept`` row has no number yet, so it is compared with ``send`` rows by the digest and the size of its message. A survivor
+that missed a shared-memory deadline (a timing fault) is checked like the others: on one machine, with one clock, lateness may
+delay others but loses nothing. A survivor whose *clock* was set is not checked: nothing is promised to it.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from .report import Violation, say
 
 NAME: Final = "accepted"
 MOST: Final = 20
-"""So many violations are described; all are counted."""
+"""Violations that are described; all are counted."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -72,7 +70,7 @@ def _check(run: Run, found: AcceptedOnce) -> None:
     owing = Owing(run)
     accepted = {history.name: _accepted(run.columns, history) for history in run.all}
     if not any(accepted.values()):
-        return  # nobody wrote down what it accepted, as in simulations
+        return  # without accept rows, as in simulations
     for group in run.groups:
         survivors = [history for history in run.all if _survives(run.columns, history, group)]
         for sender in survivors:

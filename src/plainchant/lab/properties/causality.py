@@ -1,12 +1,14 @@
-"""Happened-before over ``send`` and ``deliver`` events (seed 001, 3.2), as vector clocks.
+"""Happened-before over ``send`` and ``deliver`` events (paper 001, section 3.2), as vector clocks.
 
 The clock of a message counts, for each process, how many of its sends (of one group, or of all) happened before that
-message's send, the message itself included. A trace can claim what cannot be, that two messages each happened before
-the other; clocks then grow together until they stand still, and both are each other's past, as the definition says.
+message's send, the message itself included. A trace can claim the impossible: that two messages each happened before the other.
+Their clocks then grow together until they no longer change, and each message is in the past of the other, as the definition
+says.
 
-A message whose ``send`` is not in the trace (its sender is unobserved or was cut) was sent all the same, before whoever
-delivers it did anything else: it is in their past. It stands at a place of its own, one for each sender and group, in
-the order of ``seq``; what a cut sender did before its last row is in its past, and of an unobserved one nothing."""
+A message whose ``send`` is not in the trace (its sender is unobserved or was cut) was sent all the same. It is in the past of
+each process that delivers it from that delivery on. It has a place of its own, one for each sender and group, in the order of
+``seq``. What a cut sender did before its last row is in the past of such a message; of an unobserved sender nothing is.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Causality:
         self.place.update((event.message, place) for event in sends)
 
     def _add_unrecorded(self, run: Run) -> None:
-        """Gives messages that are delivered, and of whose sending no row tells, places of their own."""
+        """Gives places of their own to messages that are delivered and have no ``send`` row."""
         witnesses: dict[Message, Event] = {}
         for traffic in self._traffic:
             for event in traffic:
@@ -75,7 +77,7 @@ class Causality:
         return clock
 
     def include(self, clock: Clock, message: Message) -> None:
-        """Adds a message and its past to a clock. Whoever knows the message knows its past already."""
+        """Adds a message and its past to a clock. A clock that counts the message counts its past already."""
         known = self.clocks.get(message)
         if known is not None and self.number[message] > clock[self.place[message]]:
             for place, count in enumerate(known):

@@ -7,13 +7,13 @@ the views in force and the memberships, and turns every row that a property need
 them. Nothing is judged here. Views are interned per run, so that "the same view" (group, number, set of members) is
 ``is``.
 
-Two readings of TRACE.md are decided here and nowhere else:
+Two terms are decided here and nowhere else:
 
 - *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``,
   ...) and ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last
   ``leave``. Otherwise leaving out rows that verifiers need not understand would change a verdict.
 - *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host
-  writes first), up to its ``leave``. In a group of whose members no join and no view tells, those that deliver are.
+  writes first), up to its ``leave``. In a group without any join or view, the processes that deliver are members.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ Message: TypeAlias = tuple[GroupId, ProcessId, int]
 """(group, sender, seq): names a message within a run."""
 Place: TypeAlias = tuple[ProcessId, int]
 """(process, index): names an event within a run."""
+Moment: TypeAlias = tuple[int | None, int]
+"""When a row was written: by the global clock, where there is one, and by the clock of its process."""
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
     *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
 )
-_TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
+"""The columns that checks read."""
+TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
 
 
 class Columns:
-    """The columns of a trace as Python lists; a column that is not there is full of nothing."""
+    """The columns of a trace as Python lists; a missing column is full of nulls."""
 
     def __init__(self, table: pa.Table) -> None:
         self._lists: dict[str, list[Any]] = {}
@@ -62,12 +65,11 @@ class Columns:
 
     def detail(self, row: int) -> dict[str, Any]:
         """The ``detail`` of a row as an object; empty if there is none."""
-        text = self._lists["detail"][row]
-        return _decoded(text) if text else {}
+        return detail_of(self._lists["detail"][row])
 
 
 def _listed(column: pa.ChunkedArray) -> list[Any]:
-    """What ``to_pylist`` gives, several times sooner for what traces are made of: integers, names, and nothing."""
+    """What ``to_pylist`` gives, several times faster for the columns of traces: integers, names and nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
     if pa.types.is_dictionary(column.type):
@@ -85,15 +87,15 @@ def _listed(column: pa.ChunkedArray) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _decoded(text: str) -> dict[str, Any]:
-    """The object that a detail is; rows of many histories have the same one. Nobody changes it."""
-    value = json.loads(text)
+def detail_of(text: str | None) -> dict[str, Any]:
+    """The object in a ``detail``; empty if there is none. Rows of many histories share one object: do not change it."""
+    value = json.loads(text) if text else {}
     return value if isinstance(value, dict) else {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A view that somebody installed. Interned per run: equal views are one object."""
+    """A view that a process installed. Interned per run: equal views are one object."""
 
     group: GroupId
     number: int
@@ -268,7 +270,7 @@ class Run:
 
     @cached_property
     def numbers(self) -> dict[tuple[GroupId, ProcessId], list[int]]:
-        """The numbers of each sender's messages in a group that anybody sent or delivered, in order."""
+        """By group and sender: the numbers of its messages that are sent or delivered, in ascending order."""
         known: dict[tuple[GroupId, ProcessId], set[int]] = {}
         for messages in (self.sends, *(history.first for history in self.all)):
             for group, sender, seq in messages:
@@ -340,7 +342,7 @@ class Run:
         taking_part = False
         for index, row in history.rows.items():
             kind = kinds[row]
-            taking_part = taking_part or kind in _TAKES_PART
+            taking_part = taking_part or kind in TAKES_PART
             if kind == "deliver":
                 message = (groups[row], senders[row], seqs[row])
                 event = Event(name, index, message, in_force.get(groups[row]), row, False)
@@ -387,7 +389,7 @@ class Run:
             elif kind == "crash":
                 history.crashed = True
             elif kind == "fault":
-                history.timing_fault = history.timing_fault or _is_timing_fault(columns.detail(row))
+                history.timing_fault = history.timing_fault or is_timing_fault(columns.detail(row))
         history.cut = not (history.crashed or history.end or (history.left and not taking_part))
         history.crashed = history.crashed or history.cut
         return history
@@ -434,6 +436,13 @@ def runs_of(table: pa.Table) -> Iterator[Run]:
         yield Run(name, columns, rows[name])
 
 
+def between(one: Moment, other: Moment) -> int:
+    """The time from one row of a process to another: by the global clock, or by its own where one of them lacks that."""
+    if one[0] is None or other[0] is None:
+        return other[1] - one[1]
+    return other[0] - one[0]
+
+
 def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, dict[int, int]]:
     processes, indices = columns["process"], columns["index"]
     found: dict[ProcessId, dict[int, int]] = {}
@@ -461,7 +470,7 @@ def _is_still_member(history: History) -> bool:
     return bool(undeclared) or any(stays[-1].end is None for stays in history.stays.values())
 
 
-def _is_timing_fault(detail: dict[str, Any]) -> bool:
+def is_timing_fault(detail: dict[str, Any]) -> bool:
     """A timing fault is marked as one: ``{"timing": true}``, or a fault of that kind.
 
     Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised.

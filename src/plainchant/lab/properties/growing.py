@@ -1,22 +1,41 @@
-"""One run while its trace grows: facts in, verdict so far out. The package's docstring says how."""
+"""Properties of a trace that is still growing: what can be said before the end, as soon as it can be said.
+
+Theory of operation
+-------------------
+:class:`Growing` takes the facts of one run, in any order and any portions. The facts of a history count in the order of their
+index; a fact that comes early waits. Each property has a check (``growing`` of each family) with a method for each kind of
+event. A check says *violated* only if the reference check says so of every way in which the run can continue. What depends on
+the future is a *condition* (``identical`` speaks of processes that do not crash), and a violation whose condition fails later is
+withdrawn. What only the end decides is *open*: the catalogue says for each property what that is.
+
+**Rounds.** A reader follows the spools of all processes, one after the other; in one round it may see a delivery and not yet
+the send. What was on disk when a round ended is read in the next one. So a check that must know that something did *not* happen
+waits for two ends of rounds (:meth:`Growing.tick`).
+
+**Memory is bounded.** Of a message that all members have passed only intervals of numbers are kept. Its letter (send, deliveries,
+digest) is forgotten then, beyond the last few thousand, and the oldest letters go when there are too many. A fact about a
+forgotten message is counted as ``late``: only the end decides about it. Views, pairs of views and signatures are kept up to a
+limit.
+
+No Spark here: the state is a Python object that can be pickled, which is what the stream (``lab.watch.stream``) does with it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from ...trace.fact import Fact
 from ...trace.properties import BLOCK_PROPERTIES, PROPERTIES
+from .catalogue import CATALOGUE
 from .delivery.growing import Integrity, Unanimity
-from .growth.book import OPEN, WAITS, Book, Condition, Finding, Message
-from .growth.state import Delivery, History, Installed, Intervals, Letter, Sent, View, ViewId
+from .facts import TAKES_PART, Message, View, detail_of, is_timing_fault
+from .growth.book import Condition, Finding
+from .growth.state import Delivery, History, Installed, Intervals, Letter, RunState, Sent, ViewId
 from .order.growing import Fifo, Orders
 from .timing.growing import Bounded, Deadline
 from .views.growing import DisjointViews, SameView, SenderInView, ViewAtomicity, ViewOrder
-
-_TAKES_PART: Final = frozenset({"join", "send", "deliver", "view"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,14 +43,14 @@ class Limits:
     """How much is remembered of a run."""
 
     kept: int = 5_000
-    """Letters that are kept even if everybody is past them."""
+    """Letters that are kept even if all members are past them."""
     most: int = 200_000
-    """Letters that are kept if somebody is not; then the oldest are forgotten."""
+    """Letters that are kept if a member is not; then the oldest are forgotten."""
     early: int = 200_000
     """Facts that wait for those that precede them in their histories."""
 
 
-class Growing:
+class Growing(RunState):
     """A run and its checkers.
 
     >>> from plainchant.trace.fact import Fact
@@ -43,27 +62,16 @@ class Growing:
     """
 
     def __init__(self, name: str, limits: Limits | None = None) -> None:
-        self.name = name
+        super().__init__(name)
         self.limits = limits or Limits()
         self.events = 0
         self.time = 0
         """The latest time of any event."""
-        self.round = 0
-        self.late = 0
-        """What could not be compared, because what it belongs to is forgotten."""
         self.early = 0
-        self.book = Book()
+        """Facts that wait for those that precede them."""
         self.promises: list[str] | None = None
         self.blocks: set[str] = set()
-        """Properties of building blocks of which there are rows."""
-        self.bounds: dict[str, int] = {}
-        self.histories: dict[str, History] = {}
-        self.letters: dict[Message, Letter] = {}
-        self.views: list[View] = []
-        self.declared: set[str] = set()
-        """Groups of which a join or a view is known."""
-        self.named: set[tuple[str, str]] = set()
-        """Groups, and who is in a view of it or has joined it."""
+        """Properties of the building blocks that the run has rows of."""
         self._view_ids: dict[tuple[str, int, frozenset[str]], ViewId] = {}
         self._forgotten: dict[tuple[str, str], int] = {}
         """Of each group and sender, the highest number that was forgotten."""
@@ -121,7 +129,7 @@ class Growing:
         self.events += fact.count
         self.time = max(self.time, fact.time)
         kind = fact.kind
-        if kind in _TAKES_PART:
+        if kind in TAKES_PART:
             history.taking_part = True
         if kind == "deliver":
             self._deliver(history, fact)
@@ -140,11 +148,11 @@ class Growing:
         elif kind in ("reject", "sent"):
             self._about_message(history, fact)
         elif kind == "start":
-            self._start(_object(fact.detail))
+            self._start(detail_of(fact.detail))
         elif kind == "note":
-            self._note(_object(fact.detail))
+            self._note(detail_of(fact.detail))
         elif kind == "fault":
-            history.untimely = history.untimely or _is_timing_fault(_object(fact.detail))
+            history.untimely = history.untimely or is_timing_fault(detail_of(fact.detail))
         elif kind in ("crash", "end"):
             history.crashed, history.ended = kind == "crash", kind == "end"
             self.early -= len(history.early)
@@ -277,34 +285,6 @@ class Growing:
             self.named.add((group, process))
             self._sender_in_view.named(self, group, process)
 
-    # --- what checkers ask --------------------------------------------------------------------------------------------
-
-    def owes(self, history: History, letter: Letter, at: int) -> bool:
-        """Whether a process certainly owes a message up to its event ``at``: it installed the view in force at the ``send``
-        and, as far as anything is known, neither of the two has left or installed a view without the other since. (If the sender
-        did, it depends on what was known of it: only the end decides.)"""
-        sent = letter.sent
-        if sent is None or sent.view is None:
-            return False
-        group, sender, _ = letter.message
-        since = history.installed.get(sent.view)
-        if since is None or since > at:
-            return False
-        if any(since < left <= at for left in history.leaves.get(group, ())):
-            return False
-        if sender == history.name:
-            return True
-        parted = self._drops(history, group, sender, since, at)
-        return not (parted or self._drops(self.histories[sender], group, history.name, sent.index))
-
-    def _drops(self, history: History, group: str, other: str, after: int, upto: int | None = None) -> bool:
-        """Whether it installed a view without another process after an event and up to another."""
-        return any(
-            after < installed.index and (upto is None or installed.index <= upto)
-            for installed in history.views.get(group, ())
-            if other not in self.views[installed.view].members
-        )
-
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def _letter(self, message: Message) -> Letter | None:
@@ -318,7 +298,7 @@ class Growing:
         return letter
 
     def _forget(self) -> None:
-        """Lets letters go that everybody has passed, and the oldest if there are too many."""
+        """Forgets letters that all members have passed, and the oldest if there are too many."""
         excess = len(self.letters) - self.limits.kept
         if excess <= 0:
             return
@@ -372,9 +352,9 @@ class Growing:
         properties = {}
         for name in names:
             cases, violations = self.book.cases.get(name, 0), counts.get(name, 0)
-            state = "violated" if violations else "open" if name in WAITS else "holds" if cases else "nothing"
+            state = "violated" if violations else "open" if CATALOGUE[name].growing is None else "holds" if cases else "nothing"
             if self.promises is not None or cases or violations:
-                properties[name] = {"state": state, "cases": cases, "violations": violations, "open": OPEN.get(name, "")}
+                properties[name] = {"state": state, "cases": cases, "violations": violations, "open": CATALOGUE[name].open}
         return {
             "run": self.name,
             "events": self.events,
@@ -388,12 +368,3 @@ class Growing:
             "late": self.late,
             "letters": len(self.letters),
         }
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    value = json.loads(text) if text else {}
-    return value if isinstance(value, dict) else {}
-
-
-def _is_timing_fault(detail: dict[str, Any]) -> bool:
-    return detail.get("timing") is True or "timing" in (detail.get("fault"), detail.get("kind"))

@@ -1,21 +1,21 @@
 """Parting and owing: which process has to deliver which message, up to which event.
 
-*q owes m* if q installed the view in force at m's ``send``, and q and the sender did not part since, up to the event
-that is judged. There is no common time in a run, so "up to the event" is taken as happened-before takes it: of q's
-own history, what precedes the event; of the sender's, what precedes the last of its sends that the event can know of, and
-what precedes a view that q has installed by then: who merges knows that there were parts. (With the sender's whole
-history instead, a sender that drops q from its view *afterwards* would excuse the hole that q had left in the order long
-before.) Judged at ``end``, both histories count whole.
+*q owes m* if q installed the view in force at m's ``send``, and q and the sender did not part since, up to the event that is
+judged. A run has no common time, so "up to the event" means what happened before it: of q's own history, what precedes the
+event; of the sender's, what precedes the last of its sends that the event can know of, and what precedes a view that q has
+installed by then (a process that merges knows that there were parts). With the sender's whole history instead, a sender that
+drops q from its view *afterwards* would excuse a hole that q left in the order long before. Judged at ``end``, both histories
+count whole.
 
-Where this differs from the letter of TRACE.md:
+Three points that the definition leaves open:
 
-- *Sender without a view*: q owes m if some process p delivers m in a view that q installed. By the letter only the
-  sender can part from q, and an outsider never does: in a partition, q would owe every message that the outsider got
-  through to the other side only. So p stands in for the sender: p and q must not have parted. The same rule serves a
-  message whose ``send`` is not in the trace.
-- A ``leave`` ends owing: whoever left may not deliver (integrity), so it cannot owe.
-- *Group without views*: "taken while it is a member" compares ranks where join, leave and message have one, else the
-  global clock, else the processes' own clocks."""
+- *Sender without a view*: q owes m if some process p delivers m in a view that q installed. Only a sender with views can part
+  from q: in a partition, q would owe every message of an outsider that reached the other part alone. So p stands in for the
+  sender: p and q must not have parted. The same rule serves a message whose ``send`` is not in the trace.
+- A ``leave`` ends owing: a process that left may not deliver (integrity), so it cannot owe.
+- *Group without views*: "sent while it is a member" compares ranks where join, leave and message have one, else the global
+  clock, else the processes' own clocks.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Owing:
         return sorted({q.installed[view] for view in views if view in q.installed})
 
     def have_parted(self, q: History, sender: ProcessId, view: View, sent: int, at: int) -> bool:
-        """Whether q, which installed the view in which another process sent something, had parted from it by q's event with
-        index ``at``, or left, as far as views and leaves show: what q knows of the other by messages is not looked at."""
+        """Whether q, which installed the view in which ``sender`` sent something, had parted from it, or had left, by q's event
+        with index ``at``. Only views and leaves count here, not what q knows of the sender through messages."""
         since = q.installed[view]
         if q.left_since(view.group, since, at):
             return True

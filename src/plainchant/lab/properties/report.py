@@ -1,7 +1,8 @@
-"""What a verification says: outcomes, violations, and the JSON of TRACE.md.
+"""What a verification says: outcomes, violations, and their JSON.
 
-Checkers write into a :class:`Report`, one for each (run, property). It counts what was examined, because a property
-without a case has not been shown to hold, and puts the smallest and earliest violations first.
+Reference checks write into a :class:`Report`, one for each (run, property). It counts what was examined, because a property
+without a case has not been shown to hold, and puts the smallest and earliest violations first. A :class:`Result` adds up
+reports, of one run or many.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ...core.model import GroupId, ProcessId
+from ...trace.properties import PROPERTIES
 from ...trace.schema import Malformed
 from .facts import Event, Message, Place, Run, View
 from .owing import Owing
 
-MOST_SHOWN: Final = 20
-"""So many violations of one property are described for each run; all are counted."""
+MAX_SHOWN: Final = 20
+"""Violations of one property that are described for each run; all are counted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class Outcome:
             return "violated"
         return "holds" if self.cases else "nothing to check"
 
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(
+            self.runs + other.runs, self.events + other.events, self.cases + other.cases, self.violations + other.violations
+        )
+
     def to_json(self) -> dict[str, int]:
         return dataclasses.asdict(self)
 
@@ -97,14 +104,14 @@ class Verification:
 
 
 class Report:
-    """Where the checkers of one property write what they examined and found in one run."""
+    """Where the check of one property writes what it examined and found in one run."""
 
     def __init__(self, run: Run, owing: Owing, name: str, *, until_end: bool) -> None:
         self.run = run
         self.owing = owing
         self.name = name
         self.until_end = until_end
-        """Whether what speaks of ``end`` is checked: the run was drained, or somebody asked for it."""
+        """Whether clauses that speak of ``end`` are checked: the run was drained, or the property was asked for."""
         self.cases = 0
         self._found: dict[tuple[Any, ...], Violation] = {}
 
@@ -129,7 +136,7 @@ class Report:
     def count(self) -> int:
         return len(self._found)
 
-    def shown(self, most: int | None = MOST_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
+    def shown(self, most: int | None = MAX_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
         """The violations to describe, with the key that puts small and early ones first; None: all of them."""
         keyed = [(self._key(violation), violation) for violation in self._found.values()]
         return sorted(keyed, key=lambda pair: pair[0])[:most]
@@ -138,6 +145,42 @@ class Report:
         size = len(violation.messages) + len(violation.events)
         seen_at = max((self.run.when(place) for place in violation.events), default=0)
         return size, seen_at, violation.events, violation.messages, violation.sentence
+
+
+@dataclasses.dataclass(slots=True)
+class Result:
+    """What one run or several come to."""
+
+    outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
+    violations: list[tuple[tuple[Any, ...], Violation]] = dataclasses.field(default_factory=list)
+    """Each with the key that orders violations of all runs and properties."""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    malformed: list[Malformed] = dataclasses.field(default_factory=list)
+
+    def add_report(self, report: Report, checked: int, events: int, most: int | None = MAX_SHOWN) -> None:
+        """Adds a property of a run with that many ``events``; ``checked`` is 0 if the run was not fit for it."""
+        outcome = Outcome(checked, checked * events, report.cases, report.count)
+        self.outcomes[report.name] = self.outcomes.get(report.name, Outcome()) + outcome
+        self.violations += [
+            ((*key[:2], report.run.name, report.name, *key[2:]), violation) for key, violation in report.shown(most)
+        ]
+
+    def add(self, other: Result) -> None:
+        for name, outcome in other.outcomes.items():
+            self.outcomes[name] = self.outcomes.get(name, Outcome()) + outcome
+        self.violations += other.violations
+        self.warnings += other.warnings
+        self.malformed += other.malformed
+
+    def verification(self, asked: Sequence[str] | None) -> Verification:
+        """The result in the order of the properties and of the violations; with what is malformed there is no verdict."""
+        outcomes = {name: Outcome() for name in PROPERTIES if asked is not None and name in asked}
+        if self.malformed:
+            return Verification(outcomes, malformed=tuple(self.malformed))
+        outcomes.update(self.outcomes)
+        ordered = {name: outcomes[name] for name in PROPERTIES if name in outcomes}
+        shown = sorted(self.violations, key=lambda pair: pair[0])
+        return Verification(ordered, tuple(violation for _, violation in shown), (), tuple(self.warnings))
 
 
 def say(message: Message) -> str:

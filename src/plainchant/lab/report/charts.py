@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ..draw.svg import Drawing, short, steps_between, width_of
+from ...core.words import short
+from ..draw.svg import Drawing, steps_between, width_of
 from .overview import quantile
 
 _WIDTH: Final = 520

@@ -13,8 +13,8 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from ...core.words import natural
 from ..draw.layout import Message, Place, message_of
-from ..explain.words import natural
 from ..properties import Violation
 from .overview import SPARSE, with_moments
 from .source import Rows
@@ -76,7 +76,7 @@ def scene_of_violation(rows: Rows, violation: Violation) -> Scene:
     wanted = _wanted(messages, marked)
     prepared = rows.prepared.get(violation.run)
     chosen = prepared.filter(wanted) if prepared is not None else rows.select(violation.run, wanted)
-    found = with_moments(chosen, rows.origins.get(violation.run, 0))
+    found = with_moments(chosen, rows.origins.get(violation.run, 0), rows.story(violation.run))
     marks = {(row["process"], row["index"]): 0 for row in _in_order(found) if (row["process"], row["index"]) in set(marked)}
     marks = {place: number for number, place in enumerate(marks, 1)}
     delivered = {(message_of(row), row["process"]) for row in found if row["kind"] == "deliver"}
@@ -95,7 +95,8 @@ def scene_of_message(rows: Rows, run: str, message: Message) -> Scene:
     """The scene of a message's life."""
     about = rows.select(run, _about(message) & pc.field("kind").isin(["send", "deliver"]))
     places = [(row["process"], row["index"]) for row in about.select(["process", "index"]).to_pylist()]
-    found = with_moments(rows.select(run, _wanted([message], places[: 2 * LANES_MAX], reach=1)), rows.origins.get(run, 0))
+    chosen = rows.select(run, _wanted([message], places[: 2 * LANES_MAX], reach=1))
+    found = with_moments(chosen, rows.origins.get(run, 0), rows.story(run))
     delivered = [process for process, _ in places]
     members = _members_then(found, message)
     never = tuple((message, process) for process in sorted(members, key=natural) if process not in delivered)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ..draw.svg import clean, short
+from ...core.words import short
+from ..draw.svg import clean
 
 TEXT_MAX = 1_200
 """Characters of one sentence or cell; what is longer is cut, with a sign that it was."""

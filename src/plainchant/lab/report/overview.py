@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ..explain.words import natural
+from ...core.words import natural
+from ...protocols.story import Story
 from ..show import moments
 from .source import WHOLE_RUN_MAX, Rows
 
@@ -193,7 +194,7 @@ def in_bins(rows: Rows, run: str, facts: RunFacts) -> RunInBins:
     chosen = rows.select(run, pc.field("kind").isin(list(SPARSE)))
     origin = rows.origins.get(run, 0)
     lanes = sorted(by_process, key=natural)[:LANES_MAX]
-    sparse = with_moments(chosen, origin)
+    sparse = with_moments(chosen, origin, rows.story(run))
     sparse.sort(key=lambda row: (row["moment"], row["process"], row["index"]))
     faults = [row for row in sparse if row["kind"] == "fault"]
     others = [row for row in sparse if row["kind"] != "fault" and row["process"] in lanes]
@@ -211,9 +212,9 @@ def in_bins(rows: Rows, run: str, facts: RunFacts) -> RunInBins:
     )
 
 
-def with_moments(table: pa.Table, origin: int) -> list[dict[str, Any]]:
-    """The rows of a table in the order of histories, each with when it happened, counted from the origin."""
+def with_moments(table: pa.Table, origin: int, story: type[Story]) -> list[dict[str, Any]]:
+    """The rows of a run in the order of histories, each with its ``moment``, counted from the origin, and its ``story``."""
     found: list[dict[str, Any]] = table.to_pylist()
     for row, moment in zip(found, moments(table).tolist() if found else [], strict=True):
-        row["moment"] = moment - origin
+        row["moment"], row["story"] = moment - origin, story
     return found

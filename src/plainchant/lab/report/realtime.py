@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..draw.svg import short
+from ...core.words import short
 from ..metrics import REAL_TIME, Timings, measure, timings
 from . import html
 from .overview import count_values

@@ -1,8 +1,9 @@
 """Throughput around each failure: a table with a row for each, and pictures of what the survivors delivered meanwhile.
 
-What the figures mean is defined in ``lab.recovery``. Time in a picture is true to scale and counts from the failure; deliveries
-are drawn in bins shorter than the window of the rates, as they were. What waited is delivered at once when a group comes
-back, at many times the usual rate: the scale ends at twice the rate before, and what is beyond is told."""
+``lab.metrics.recovery`` defines the figures. Time in a picture is true to scale and counts from the failure; deliveries are drawn
+in bins shorter than the window of the rates. Messages that waited are delivered at once when a group comes back, at many times
+the usual rate: the scale ends at twice the rate before, and the picture states what is beyond.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from ...core.model import SECOND
-from ..draw.svg import Drawing, short, steps_between, width_of
+from ...core.words import moment, short
+from ..draw.svg import Drawing, steps_between, width_of
 from ..metrics.recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
 from .charts import compact
 from .overview import Overview
 from .source import Rows, Subject
-from .words import duration, moment
+from .words import duration
 
 DELIVERIES_MAX: Final = 2_000_000
 """So many deliveries of a run are read for this."""

@@ -9,8 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..draw.svg import short
-from ..explain.words import natural
+from ...core.words import natural, short
 from ..metrics import measure
 from . import html, words
 from .charts import bars, histogram, summary

@@ -23,11 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from ...protocols.story import Story
 from ...trace import SCHEMA, MalformedTrace, read, validate
 from ...trace.reader import find_files
 from ..errors import LabError
 from ..properties import PROPERTIES, Outcome, Verification, Violation
 from ..session import failures_as_sentences, session
+from ..show import stories_in
 from ..verify import verify
 from ..verify.check import check
 from ..verify.parts import plan
@@ -66,6 +68,7 @@ class Rows:
         self.prepared: dict[str, pa.Table] = {}
         """Of runs that are not read whole, the rows of all their violations, selected in one pass."""
         self._whole: tuple[str, pa.Table | None] | None = None
+        self._stories: dict[str, type[Story]] = {}
 
     def stream(self, columns: Sequence[str], where: Any = None) -> Iterator[pa.Table]:
         """These columns of the rows that are wanted, a batch at a time, in the order of the files."""
@@ -90,6 +93,12 @@ class Rows:
             return whole.filter(where)
         with _reading(self.path):
             return self._data.filter(ds.field("run") == run).filter(where).head(SELECTED_MAX).sort_by(_ORDER)
+
+    def story(self, run: str) -> type[Story]:
+        """The story of a run's protocol."""
+        if run not in self._stories:
+            self._stories[run] = stories_in(self.select(run, pc.field("kind") == "start")).get(run, Story)
+        return self._stories[run]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,13 +133,16 @@ class Subject:
         return self.replays.get(run) or self.replays.get("")
 
 
-def subject_at(path: str, *, most: int) -> Subject:
-    """What stands at a path, with at most so many of its violations."""
+def subject_at(path: str, *, most: int, shown: str = "") -> Subject:
+    """The run, sweep or trace at a path, with at most ``most`` of its violations.
+
+    ``shown`` is the path that the report names, if the results of a run or a sweep will be moved there.
+    """
     directory = Path(path)
     if (directory / "sweep.json").is_file():
-        return _sweep(directory, most)
+        return _sweep(directory, most, Path(shown or path))
     if (directory / "summary.json").is_file() and (directory / "trace").exists():
-        return _run(directory, most)
+        return _run(directory, most, Path(shown or path))
     verification = outcomes_of(path)
     return Subject(
         kind="trace",
@@ -172,7 +184,7 @@ def _where_all(path: str, properties: Iterable[str]) -> str:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-def _run(directory: Path, most: int) -> Subject:
+def _run(directory: Path, most: int, shown: Path) -> Subject:
     summary = _json(directory / "summary.json")
     trace = directory / "trace"
     told = summary.get("verification")
@@ -189,14 +201,14 @@ def _run(directory: Path, most: int) -> Subject:
     return Subject(
         kind="run",
         name=str(summary.get("scenario") or directory.name),
-        path=str(directory),
+        path=str(shown),
         outcomes=verification.properties,
         violations=_in_turn(verification.violations, most),
-        where_all=_where_all(str(directory), verification.properties),
+        where_all=_where_all(str(shown), verification.properties),
         rows=Rows(str(trace)),
         facts=tuple((name, _told(value)) for name, value in facts if value not in (None, "")),
         warnings=tuple(warnings),
-        replays={"": f"plainchant {command} {shlex.quote(str(scenario))}"} if scenario.is_file() else {},
+        replays={"": f"plainchant {command} {shlex.quote(str(shown / scenario.name))}"} if scenario.is_file() else {},
         about=_about(scenario),
         expects_violation=summary.get("expect") == "violation",
     )
@@ -246,12 +258,12 @@ def _about(scenario: Path) -> str:
 # --- a sweep ----------------------------------------------------------------------------------------------------------
 
 
-def _sweep(directory: Path, most: int) -> Subject:
+def _sweep(directory: Path, most: int, shown: Path) -> Subject:
     with _reading(str(directory)):
-        return _read_sweep(directory, most)
+        return _read_sweep(directory, most, shown)
 
 
-def _read_sweep(directory: Path, most: int) -> Subject:
+def _read_sweep(directory: Path, most: int, shown: Path) -> Subject:
     definition = _json(directory / "sweep.json")
     runs = _parts(directory, "runs")
     outcomes = _parts(directory, "outcomes")
@@ -271,10 +283,10 @@ def _read_sweep(directory: Path, most: int) -> Subject:
     return Subject(
         kind="sweep",
         name=str(definition.get("scenario") or definition.get("name") or directory.name),
-        path=str(directory),
+        path=str(shown),
         outcomes=_summed(outcomes.to_table(columns=["property", "runs", "events", "cases", "violations"])),
         violations=violations,
-        where_all=f"all are in {directory / 'violations'}",
+        where_all=f"all are in {shown / 'violations'}",
         rows=Rows(str(directory / "trace")) if has_trace else None,
         facts=_sweep_facts(told),
         warnings=warnings,

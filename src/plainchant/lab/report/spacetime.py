@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...core.words import moment, short
 from ..draw.layout import Layout, Message, message_of
-from ..draw.svg import Drawing, short, width_of
+from ..draw.svg import Drawing, width_of
 from . import words
 from .choose import Scene
-from .words import NAME_MAX, Row, moment
+from .words import NAME_MAX, Row
 
 _LEFT: Final = 92
 _RIGHT: Final = 70

@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from ...core.model import PlainchantError, UsageError
+from ...core.words import moment, short
 from ..draw.layout import Message
-from ..draw.svg import short
 from ..explain.explainer import Explainer
 from ..explain.reading import explainer_of
 from ..properties import PROPERTIES, Violation
@@ -19,7 +19,7 @@ from . import html, words
 from .choose import Scene, scene_of_message, scene_of_violation
 from .source import Rows, Subject
 from .spacetime import spacetime
-from .words import Row, moment
+from .words import Row
 
 LEGEND: Final = (
     '<div class="legend" aria-hidden="true">'
@@ -152,7 +152,15 @@ def _what_became(explainer: Explainer | None, message: Message) -> str:
 def _rows(scene: Scene) -> str:
     def cells(row: Row) -> Sequence[str]:
         where = f"{row['group'] or ''}" + (f" view {row['view']}" if row["view"] is not None else "")
-        told = (row["process"], f"{row['index']:,}", moment(row["moment"]), row["kind"], where, name_of(row), about(row))
+        told = (
+            row["process"],
+            f"{row['index']:,}",
+            moment(row["moment"]),
+            row["kind"],
+            where,
+            name_of(row),
+            about(row, row["story"]),
+        )
         return [html.text(cell, 160) for cell in told]
 
     marked = [("marked" if (row["process"], row["index"]) in scene.marks else "", cells(row)) for row in scene.around]

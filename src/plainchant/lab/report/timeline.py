@@ -7,12 +7,12 @@ from itertools import accumulate, groupby
 from typing import Final
 
 from ...core.model import SECOND
-from ..draw.svg import Drawing, short, steps_between, width_of
-from ..explain.words import natural
+from ...core.words import moment, natural, short
+from ..draw.svg import Drawing, steps_between, width_of
 from . import words
 from .charts import compact
 from .overview import BINS, LANES_MAX, RunInBins
-from .words import Row, duration, moment
+from .words import Row, duration
 
 _GROUPS_MAX: Final = 6
 """So many of its groups a process's lane shows."""

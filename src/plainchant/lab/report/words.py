@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...core.model import MS, SECOND, US
-from ..draw.svg import short
-from ..explain.ring_words import act
+from ...core.words import short
 from ..show import decode, name_of, summarise
 
 Row = dict[str, Any]
-"""A row of a trace, by column, with ``moment``: when it happened on the clock that the report uses."""
+"""A row of a trace, by column, with its ``moment`` on the clock that the report uses, and its protocol's ``story``."""
 
 NAME_MAX: Final = 24
 """Characters of a name in a picture."""
@@ -31,15 +30,6 @@ def duration(ns: float) -> str:
         if abs(ns) >= size * 0.9995:
             return f"{_digits(ns / size)} {unit}"
     return f"{_digits(ns)} ns"
-
-
-def moment(ns: int) -> str:
-    """A point of time, to the microsecond; below that, where times are just numbers, in ns.
-
-    >>> moment(326_000_000), moment(7)
-    ('326.000 ms', '7 ns')
-    """
-    return f"{ns:,} ns" if 0 < abs(ns) < US else f"{ns / MS:,.3f} ms"
 
 
 def count(many: int, word: str, plural: str = "") -> str:
@@ -67,7 +57,7 @@ def event(row: Row) -> str:
     who, kind, detail = short(row["process"], NAME_MAX), row["kind"], decode(row["detail"])
     message = short(name_of(row), 80)
     in_view = f" in view {row['view']}" if row["view"] is not None else ""
-    does = act(kind, detail, row["sender"]) if isinstance(detail, dict) else None
+    does = row["story"].act(kind, detail, row["sender"]) if isinstance(detail, dict) else None
     if does is not None:
         return f"{who} {short(does, 200)}"
     match kind:

@@ -1,8 +1,8 @@
 """Spark sessions: start or find Spark, end all of it, and turn its failures into sentences.
 
 ``spark`` has :func:`session`; ``java`` finds a Java runtime, ``jvm`` starts and ends the Java process, ``code`` packs our own
-code for executors, ``failures`` explains Spark's errors, ``progress`` tells how far a job is, ``memory`` measures what the
-processes take, ``warmup`` prepares the machine during set-up.
+code for executors, ``failures`` explains Spark's errors, ``progress`` tells how far a job is, ``warmup`` prepares the machine
+during set-up.
 """
 
 from __future__ import annotations

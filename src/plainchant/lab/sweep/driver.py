@@ -189,7 +189,7 @@ def _run(spark: SparkSession, job: Job) -> tuple[str | None, Exception | None]:
 
 
 def _stuck(definition: Definition, todo: Sequence[int], error: Exception | None) -> Exception:
-    """Nothing was committed any more: why, and what to look at. A failure that nobody knows stays as it is."""
+    """Nothing was committed any more: why, and what to look at. An unknown failure stays as it is."""
     from ..session.failures import explain_failure
 
     told = explain_failure(error) if error is not None else LabError("its tasks ended without committing anything")

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Every (grid point, seed) is one run. Runs are numbered, the seeds of one point after the other, and a *unit* is so many
-consecutive runs: what is worked on, written and committed in one piece. All of that follows from the definition alone,
+Every (grid point, seed) is one run. Runs are numbered, the seeds of one point after the other, and a *unit* is a
+number of consecutive runs: what is worked on, written and committed in one piece. All of that follows from the definition alone,
 never from the machine or the number of tasks, so that a sweep gives the same files wherever it runs and however often it
 was interrupted. The size of a unit comes from running the first run of the first and of the last grid point and counting the
 rows of their traces: enough of them that a unit is worth its files, not so many that much is lost with it.
@@ -38,7 +38,7 @@ RUNS_MAX: Final = 10_000_000
 POINTS_MAX: Final = 10_000
 
 UNIT_ROWS: Final = 100_000
-"""About so many rows of trace make a unit: a few seconds of work."""
+"""Rows of trace in a unit, about: a few seconds of work."""
 UNIT_RUNS_MAX: Final = 256
 UNITS_WANTED: Final = 64
 """A sweep of few runs is cut finer than that, so that there is something to share among tasks."""
@@ -64,7 +64,7 @@ class Definition:
     properties: tuple[str, ...]
     """Asked for by name; empty: what the scenario verifies, or what each run promises."""
     unit_runs: int
-    """So many runs are a unit."""
+    """Runs in a unit."""
 
     @functools.cached_property
     def seed_list(self) -> Sequence[int]:

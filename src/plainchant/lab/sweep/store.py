@@ -14,7 +14,7 @@ on the unit alone, and so does what the files say. Whatever is killed when, ther
 is everything else; or it is not, and the unit is worked on again, which replaces what was already renamed. Two tasks that do
 the same unit at the same time replace each other's equal files. No lock and no clean-up is needed for that. (Readers look
 into a directory whose summary is there, or keep to the units that have markers.) A marker whose files are not there as it
-says, because somebody removed them or a machine lost power, does not count.
+says, because they were removed or a machine lost power, does not count.
 
 A *claim* is a hint beside the marker that some task works on a unit, so that others choose another one. Nothing depends on it.
 """
@@ -90,7 +90,7 @@ class Store:
             shutil.rmtree(hidden, ignore_errors=True)
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            # somebody was faster; whether it is the same sweep is looked at next
+            # another process was faster; _agree checks whether it is the same sweep
 
     def _agree(self, definition: Definition) -> Definition:
         text = (self.directory / "sweep.json").read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ class Store:
         return self._marker(unit).exists()
 
     def claim(self, unit: int) -> bool:
-        """Whether nobody else seems to be working on it."""
+        """Whether no other task seems to be working on it."""
         path = self._claim(unit)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -172,7 +172,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Removes what killed tasks left; only when every unit is committed, because until then it may be somebody's."""
+        """Removes what killed tasks left; only when every unit is committed, because until then a task may need it."""
         self.forget_claims()
         for name in (*TABLES, "units"):
             for path in (self.directory / name).glob(".*.partial"):

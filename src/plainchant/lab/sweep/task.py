@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-Task ``p`` of ``k`` owns every ``k``-th of the units that are to be done, and is finished when all of them are committed, by
-whomever. When it has gone through its own it helps the others, from the ends of their lists, so that nobody waits long for a
-slow task; a *claim* keeps two from doing the same unit where it can. A claim may be of a task that died, so that at the end
-the owner does what is still not committed, claimed or not. Doing a unit twice is only a waste, because committing replaces
-equal by equal (see ``store``): retried and speculative tasks need no further thought.
+Task ``p`` of ``k`` owns every ``k``-th of the units that are to be done, and is finished when all of them are committed, by any
+task. When it has gone through its own units it helps the others, from the ends of their lists, so that no task waits long for a
+slow one; a *claim* keeps two tasks from doing the same unit where it can. A claim may be left by a task that died, so at the end
+the owner does what is still not committed, claimed or not. Doing a unit twice is only a waste, because a commit replaces equal
+files (see ``store``): retried and speculative tasks are harmless.
 
 The runs of a unit are verified together: most of what stage 1 costs a small run does not depend on its size, and is paid once.
 
@@ -116,11 +116,11 @@ class Task:
         return self._job.todo[number :: self._job.tasks]
 
     def do(self, unit: int) -> None:
-        """Performs the runs of a unit and commits it, unless somebody else has."""
+        """Performs the runs of a unit and commits it, unless another task has."""
         gathered = _Gathered(self._definition)
         for number in self._definition.unit(unit):
             if self._store.is_committed(unit):
-                return  # somebody else was faster
+                return  # another task was faster
             gathered.add(number, self._job.perform)
         gathered.judge()
         try:

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``certificates``), settle the runs
-that are whole there (``check``), and pass on the certificates of runs that may go on elsewhere. If there are such, one
-shuffle brings the certificates of a run together (about two bytes an event), and a second function over each partition
-settles those runs (``proof``). What comes to the driver is sums and violations.
+One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
+runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. If there are such, one
+shuffle brings the certificates of a run together (about two bytes per event), and a second function over each partition settles
+those runs (``properties.proof``). Sums and violations come to the driver.
 
-A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference verifier
-decides; only runs with a violation, or of a kind that the conditions do not cover, take that way.
+A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference checks decide. Only
+runs with a violation, or of a kind that the proofs do not cover, need that.
 
 Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot
 open, and files whose rows stand in another order than their histories'. From there on it is the same.
@@ -23,7 +23,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,26 +32,31 @@ from ...core.model import TraceError
 from ...trace.reader import Part, conform
 from ...trace.schema import REQUIRED, Malformed, MalformedTrace
 from ...trace.validation import null_problems
-from ..properties import PROPERTIES, Outcome, Verification, Violation, known
+from ..properties import Verification, Violation
 from ..properties.certificates.columns import STRINGS
 from ..properties.certificates.evidence import Messages
-from ..properties.certificates.unit import COLUMNS, Slice, Unit
-from ..properties.report import MOST_SHOWN
+from ..properties.certificates.records import Slice
+from ..properties.certificates.unit import Unit
+from ..properties.facts import COLUMNS
+from ..properties.reference import require_known
+from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing import deadlines
 from ..properties.timing.deadlines import Timed, Untimed, timed
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts
-from .check import Found, judge_alone, look_closely, plus, proved, rows_of
+from .check import Found, judge_alone, look_closely, proved, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOLD: Final = "key string, kind string, value binary"
-_TOLD: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
+T = TypeVar("T")
 
-_SAID: Final = "run string, group string, sender string, seq bigint, digest bigint"
-_SAID_SCHEMA: Final = pa.schema(
+CERTIFICATE_SQL: Final = "key string, kind string, value binary"
+CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
+
+DIGEST_SQL: Final = "run string, group string, sender string, seq bigint, digest bigint"
+DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
 )
 
@@ -59,9 +64,9 @@ _MOMENTS: Final = ", ".join(
     f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in deadlines.BLOCKS
 )
 
-MOST_PROBLEMS: Final = 100
-"""So many things that are malformed are told; who mends those will see more."""
-MOST_WARNINGS: Final = 100
+MAX_PROBLEMS: Final = 100
+"""Malformed rows that are reported."""
+MAX_WARNINGS: Final = 100
 
 _UNIT_ROWS: Final = 500_000
 """Rows that come through Spark's reader are put together to units of this size."""
@@ -73,23 +78,16 @@ _DESCRIBED: Final = 20_000
 
 
 @dataclasses.dataclass(slots=True)
-class Sum:
-    """What many runs come to."""
+class Sum(Result):
+    """What many runs come to, with a limit to what is reported."""
 
-    outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
-    violations: list[tuple[tuple[Any, ...], Violation]] = dataclasses.field(default_factory=list)
-    warnings: list[str] = dataclasses.field(default_factory=list)
-    malformed: list[Malformed] = dataclasses.field(default_factory=list)
-
-    def add(self, found: Found | Sum) -> None:
-        for name, outcome in found.outcomes.items():
-            self.outcomes[name] = plus(self.outcomes.get(name, Outcome()), outcome)
-        self.violations += found.violations
-        self.warnings += found.warnings[: MOST_WARNINGS - len(self.warnings)]
-        self.malformed += found.malformed[: MOST_PROBLEMS - len(self.malformed)]
+    def add(self, other: Result) -> None:
+        Result.add(self, other)
+        del self.warnings[MAX_WARNINGS:]
+        del self.malformed[MAX_PROBLEMS:]
 
     def thinned(self, most: int | None) -> Sum:
-        """So that a task does not send everything if everything is wrong."""
+        """Limits what a task sends if everything is wrong."""
         if most is not None and len(self.violations) > _DESCRIBED:
             first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
             for key, violation in sorted(self.violations, key=lambda pair: pair[0]):
@@ -103,18 +101,18 @@ def verify(
     paths: Sequence[str],
     properties: Sequence[str] | None = None,
     *,
-    most: int | None = MOST_SHOWN,
+    most: int | None = MAX_SHOWN,
     chunk_rows: int = parts.CHUNK_ROWS,
     least_rows: int = parts.LEAST_ROWS,
     progress: Callable[[str, float], None] | None = None,
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
 
-    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most``: so many violations of
-    a property are described for each run (None: all). ``progress`` is called now and then with what is being done and how
-    much of it is.
+    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how
+    many violations of a property are described for each run (None: all). ``progress`` is called now and then with what is
+    being done and the share of it that is done.
     """
-    known(properties or ())
+    require_known(properties or ())
     paths = [str(path) for path in paths]
     options = Options(tuple(properties) if properties is not None else None, most)
     try:
@@ -122,7 +120,7 @@ def verify(
         total = Sum()
         with watched(spark, progress, "reading"):
             open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
-        if any(found.is_loose for found in open_runs) and plan.rows > _SORT_FROM:
+        if any(found.out_of_order for found in open_runs) and plan.rows > _SORT_FROM:
             total, open_runs = Sum(), []
             by_label = {piece.label: piece.path for chunk in plan.chunks for piece in chunk.pieces}
             for label, path in by_label.items():
@@ -142,8 +140,8 @@ def verify(
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
     except MalformedTrace as error:
-        return _told(Sum(malformed=list(error.malformed)), options)
-    return _told(total, options)
+        return _verification(Sum(malformed=list(error.malformed)), options)
+    return _verification(total, options)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,15 +152,12 @@ class Options:
     most: int | None
 
 
-def _told(total: Sum, options: Options) -> Verification:
-    outcomes = {name: Outcome() for name in PROPERTIES if options.properties is not None and name in options.properties}
-    if total.malformed:
-        order = sorted(total.malformed, key=lambda p: (p.file or "", p.run or "", p.process or "", p.index or 0, p.problem))
-        return Verification(outcomes, malformed=tuple(order[:MOST_PROBLEMS]))
-    outcomes.update(total.outcomes)
-    ordered = {name: outcomes[name] for name in PROPERTIES if name in outcomes}
-    shown = sorted(total.violations, key=lambda pair: pair[0])
-    return Verification(ordered, tuple(violation for _, violation in shown), (), tuple(sorted(set(total.warnings))))
+def _verification(total: Sum, options: Options) -> Verification:
+    """The same result whichever task finished first."""
+    total.malformed.sort(key=lambda p: (p.file or "", p.run or "", p.process or "", p.index or 0, p.problem))
+    del total.malformed[MAX_PROBLEMS:]
+    total.warnings = sorted(set(total.warnings))
+    return total.verification(options.properties)
 
 
 # --- the jobs ---------------------------------------------------------------------------------------------------------
@@ -170,10 +165,9 @@ def _told(total: Sum, options: Options) -> Verification:
 
 def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
     """Settles what can be settled; returns the runs that have to be searched."""
-    count = len(plan.chunks)
-    frame = spark.range(0, count, 1, count).mapInArrow(partial(_certify_chunks, plan.chunks, options), TOLD)
+    frame = _tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
     if any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks):
-        frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), TOLD)
+        frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     return _collect(frame, total)
 
 
@@ -198,9 +192,10 @@ def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], tota
     from pyspark.sql import functions as F
 
     wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
-    said = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_digests, pieces, wanted), _SAID)
-    differing = said.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
+    digests = _tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), DIGEST_SQL)
+    differing = (
+        digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
+    )
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
     for found in open_runs:
         if found.run not in wrong:
@@ -234,14 +229,13 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
 def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
     """When messages with deadlines were sent and delivered."""
     wanted = _untimed(open_runs)
-    pieces = sorted({piece for run in wanted for piece in plan.pieces_with(run)}, key=lambda p: (p.path, p.file, p.groups))
-    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(partial(_told_times, pieces, wanted), _MOMENTS)
+    return _tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _MOMENTS)
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
     """Reads each of these runs again, whole, in one task."""
     work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
-    _collect(spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_search_runs, work, options), TOLD), total)
+    _collect(_tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
 
 
 def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
@@ -251,14 +245,14 @@ def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: 
     frame = _frame(spark, files, path, label)
     keys = ["run", "process", "index"]
     nothing = frame.filter(" or ".join(f"{name} is null" for name in REQUIRED))
-    for row in nothing.limit(MOST_PROBLEMS).collect():
+    for row in nothing.limit(MAX_PROBLEMS).collect():
         missing = [name for name in REQUIRED if row[name] is None]
         total.malformed.append(Malformed(row["file"], row["run"], row["process"], row["index"], f"column {missing[0]!r} is null"))
     if total.malformed:
         return
     ordered = frame.drop("file").repartitionByRange(*keys).sortWithinPartitions(*keys)
-    certified = ordered.mapInArrow(_certify_sorted, TOLD)
-    settled = certified.repartition("key").mapInArrow(partial(_settle, options), TOLD)
+    certified = ordered.mapInArrow(_certify_sorted, CERTIFICATE_SQL)
+    settled = certified.repartition("key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     open_runs = _collect(settled, total)
     untimed = _untimed(open_runs)
     if untimed:
@@ -269,7 +263,7 @@ def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: 
     if open_runs:
         wanted = frame.filter(F.col("run").isin([found.run for found in open_runs]))
         found = {found.run: found for found in open_runs}
-        _collect(wanted.repartition("run").mapInArrow(partial(_search_gathered, found, options), TOLD), total)
+        _collect(wanted.repartition("run").mapInArrow(partial(_search_gathered, found, options), CERTIFICATE_SQL), total)
 
 
 def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> DataFrame:
@@ -298,21 +292,33 @@ def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> 
 # --- the tasks --------------------------------------------------------------------------------------------------------
 
 
+def _tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
+    """One task for each piece of work, and what all of them yield."""
+    return spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_perform, work, task), schema)
+
+
+def _perform(
+    work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            yield from task(work[number])
+
+
 def _rows(told: Iterable[tuple[str, str, object]]) -> Iterator[pa.RecordBatch]:
     for key, kind, value in told:
         yield _row(key, kind, pickle.dumps(value, protocol=5))
 
 
 def _row(key: str, kind: str, value: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([key]), pa.array([kind]), pa.array([value], pa.binary())], schema=_TOLD)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([key]), pa.array([kind]), pa.array([value], pa.binary())], schema=CERTIFICATE_SCHEMA
+    )
 
 
-def _certify_chunks(
-    chunks: Sequence[parts.Chunk], options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            yield from _rows(certify_chunk(chunks[number], number, options))
+def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
+    number, chunk = work
+    yield from _rows(certify_chunk(chunk, number, options))
 
 
 def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator[tuple[str, str, object]]:
@@ -326,7 +332,7 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
         return
     units = [Unit(table.slice(first, rows)) for first, rows in _bundles(files)]
     if any(unit.without_place for unit in units):
-        total.malformed = list(null_problems(table, files))[:MOST_PROBLEMS]
+        total.malformed = list(null_problems(table, files))[:MAX_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
     for unit in units:
         for place, run in enumerate(unit.runs):
@@ -352,7 +358,7 @@ def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
 def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options) -> Iterator[Found]:
     """The runs that are all here, settled. If rows of histories stand apart in the row groups, they are sorted first."""
     found = list(proved(units, options.properties, options.most, without=split))
-    if len(units) > 1 and any(run.is_loose for run in found):
+    if len(units) > 1 and any(run.out_of_order for run in found):
         kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
         found = list(proved([Unit(kept)], options.properties, options.most))
     for run in found:
@@ -382,33 +388,26 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         yield from _rows([("#", "sum", total.thinned(options.most))])
 
 
-def _digests(
-    pieces: Sequence[parts.Piece], wanted: Mapping[str, Sequence[Messages]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """What rows say of some messages, each thing once."""
+def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The digests that rows give for some messages, each once."""
     names = ["run", "group", "sender", "seq", "digest"]
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            for table in parts.read(pieces[number], columns=(*names, "kind")):
-                for run, messages in wanted.items():
-                    about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
-                    about = pc.and_(pc.equal(table.column("run"), run), about)
-                    rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
-                    for group, sender, low, high in messages:
-                        same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
-                        near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
-                        plain = rows.filter(pc.and_(same, near)).cast(_SAID_SCHEMA)
-                        yield from plain.group_by(names).aggregate([]).to_batches()
+    for table in parts.read(piece, columns=(*names, "kind")):
+        for run, messages in wanted.items():
+            about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
+            about = pc.and_(pc.equal(table.column("run"), run), about)
+            rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
+            for group, sender, low, high in messages:
+                same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
+                near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
+                plain = rows.filter(pc.and_(same, near)).cast(DIGEST_SCHEMA)
+                yield from plain.group_by(names).aggregate([]).to_batches()
 
 
-def _told_times(
-    pieces: Sequence[parts.Piece], wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            for table in parts.read(pieces[number], columns=("run", *deadlines.COLUMNS)):
-                for run, untimed in wanted.items():
-                    yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
+def _times(wanted: Mapping[str, Untimed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The rows that show when messages with deadlines were sent and delivered."""
+    for table in parts.read(piece, columns=("run", *deadlines.COLUMNS)):
+        for run, untimed in wanted.items():
+            yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
 
 
 def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -420,20 +419,17 @@ def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> 
         yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "in_time": [seen.in_time]})
 
 
-def _search_runs(
-    work: Sequence[tuple[Found, tuple[parts.Piece, ...]]], options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            found, pieces = work[number]
-            total = Sum()
-            try:
-                table, files = parts.gathered(pieces, found.run)
-                look_closely(found, table, files, options.properties, options.most)
-                total.add(found)
-            except MalformedTrace as error:
-                total.malformed = list(error.malformed)
-            yield from _rows([(found.run, "sum", total.thinned(options.most))])
+def _search_run(options: Options, work: tuple[Found, tuple[parts.Piece, ...]]) -> Iterator[pa.RecordBatch]:
+    """Reads a run whole and lets the reference checks decide what is open."""
+    found, pieces = work
+    total = Sum()
+    try:
+        table, files = parts.gathered(pieces, found.run)
+        look_closely(found, table, files, options.properties, options.most)
+        total.add(found)
+    except MalformedTrace as error:
+        total.malformed = list(error.malformed)
+    yield from _rows([(found.run, "sum", total.thinned(options.most))])
 
 
 def _certify_sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -26,10 +26,10 @@ from ...core.model import TraceError
 from ...trace.reader import Part, conform, filesystem_of, find_files, newer_file, unreadable
 from ...trace.schema import Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
-from ..properties.certificates.unit import COLUMNS
+from ..properties.facts import COLUMNS
 
 CHUNK_ROWS: Final = 1_000_000
-"""A chunk is closed when it has so many rows."""
+"""A chunk is closed when it has this many rows."""
 LEAST_ROWS: Final = 200_000
 """Chunks are not made smaller than this for the sake of parallelism: starting a task costs more than such a piece."""
 
@@ -48,7 +48,7 @@ class Piece:
     """Stands before the names of its runs; empty if there is only one path."""
     low: str | None
     high: str | None
-    """The first and the last run that it can hold, by name; None: nobody knows."""
+    """The first and the last run that it can hold, by name; None: unknown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +82,11 @@ class Plan:
         """The pieces that can hold rows of a run."""
         every = (piece for chunk in self.chunks for piece in chunk.pieces)
         return [p for p in every if p.low is None or p.high is None or p.low <= run <= p.high]
+
+    def pieces_with_any(self, runs: Iterable[str]) -> list[Piece]:
+        """The pieces that can hold rows of some runs, each once."""
+        pieces = {piece for run in runs for piece in self.pieces_with(run)}
+        return sorted(pieces, key=lambda piece: (piece.path, piece.file, piece.groups))
 
 
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:

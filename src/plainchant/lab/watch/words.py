@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from ...core.words import short as cut
 from ...trace.fact import Fact
-from ..draw.svg import short as cut
 
 TEXT_MAX: Final = 200
 NAME_MAX: Final = 60

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...core.model import UsageError
+from ...core.plugins import need
 from ..names import format_address, parse_address
 from ..transport import Address
-from .extra import need
 from .metrics import NodeCollector
 
 LOOPBACK: Final = "127.0.0.1"
@@ -48,9 +48,9 @@ class Endpoint:
     """Answers with what a collector has, and with figures of the whole process."""
 
     def __init__(self, collector: NodeCollector, bind: Address) -> None:
-        client = need("prometheus_client", "metrics")
-        self._web = need("aiohttp.web", "metrics")
-        self._choose = need("prometheus_client.exposition", "metrics").choose_encoder
+        client = need("prometheus_client", "metrics need", "observe")
+        self._web = need("aiohttp.web", "metrics need", "observe")
+        self._choose = need("prometheus_client.exposition", "metrics need", "observe").choose_encoder
         self._registry = client.CollectorRegistry()
         self._collector = collector
         client.ProcessCollector(registry=self._registry)

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ... import __version__
 from ...core.model import SECOND, UsageError
-from .extra import need
+from ...core.plugins import need
 from .sampling import Histogram
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
-    from ...group import Group
+    from ...group import Membership
     from ..node import Node
     from .observer import Observer
 
@@ -62,7 +62,7 @@ class Snapshot:
         """Whether this is the node's own thread, where the protocol may be asked."""
         self.statistics = node.statistics()
         self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
-        self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
+        self.groups: list[tuple[str, Membership, Mapping[str, int]]] = [
             (name, group, group.figures()) for name, group in list(host.groups.items())
         ]
         self.recorded: list[tuple[str, str, int]] = [
@@ -338,7 +338,7 @@ class NodeCollector:
     def __init__(self, node: Node, observer: Observer) -> None:
         self._node = node
         self._observer = observer
-        self._core = need("prometheus_client.core", "metrics")
+        self._core = need("prometheus_client.core", "metrics need", "observe")
 
     def describe(self) -> Iterator[Family]:
         """The families, empty: so a registry refuses what has the same names."""

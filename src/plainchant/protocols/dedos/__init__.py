@@ -1,6 +1,6 @@
-"""``dedos``: soft real-time multicast within a node and between nodes (seed 002).
+"""``dedos``: soft real-time multicast within a node and between nodes (paper 002).
 
-Members of a node share mailboxes in common memory; one relay a node speaks to the others; one distributor a group numbers the
+Members of a node share mailboxes in shared memory; one relay per node speaks to the others; one distributor per group numbers the
 messages. Within one node nothing else is needed (``reach = "node"``, appendix C).
 
 Start with ``box`` (what a mailbox is), then ``member``, ``relay``, ``distributor``, ``engine``; ``nodes`` is the membership of
@@ -10,12 +10,12 @@ nodes, ``intra`` the protocol within a node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
-from ..registry import Description, Promise
+from ..registry import Description, Placement, Promise
 from .box import layout
 from .engine import Dedos
 from .intra import Intra
@@ -24,6 +24,9 @@ from .packets import PACKETS
 from .parameters import Parameters
 from .places import node_of, processor_of
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..story import Story
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -68,9 +71,16 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
     return None
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import DedosStory
+
+    return DedosStory
+
+
 DESCRIPTION = Description(
     name="dedos",
-    seed="002",
+    paper="002",
     about="soft real-time multicast within a node and between nodes: mailboxes, relays, distributors",
     parameters=Parameters,
     packets=(*PACKETS, *NODES_PACKETS),
@@ -95,13 +105,16 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     tune=tune,
-    memory=layout,
-    node_of=node_of,
-    processor_of=processor_of,
-    lans=lambda parameters: parameters.lans,
-    idle=True,
-    timely=False,
-    only_send=lambda parameters: frozenset(parameters.senders),
     views=False,
     recorded=frozenset({"unblock", "retransmit", "sync"}),
+    placement=Placement(
+        memory=layout,
+        node_of=node_of,
+        processor_of=processor_of,
+        lans=lambda parameters: parameters.lans,
+        idle=True,
+        timely=False,
+        only_send=lambda parameters: frozenset(parameters.senders),
+    ),
+    story=_story,
 )

@@ -1,23 +1,23 @@
-"""``mailbox``: hard real-time multicast through replicated mailboxes in common memory (seed 000).
+"""``mailbox``: hard real-time multicast through replicated mailboxes in shared memory (paper 000).
 
 Members exchange messages through n copies of a mailbox in independent memory modules, of which all but one may fail. The first
 protocol (``first``) tolerates crashes of processes, the second (``second``) timing failures as well, of a minority of the
 receivers and of any senders. Both are timed: an operation on a copy takes no longer than a bound, and everything else follows
 from that (``times``).
 
-Procedures are generators of operations on common memory (:mod:`.core.memory`), so that they read like the seed's and can be
+Procedures are generators of operations on shared memory (:mod:`.core.memory`), so that they read like the paper's and can be
 stopped anywhere. Start with ``times``, then ``sending``, ``first``, ``second``, ``receiving`` (the whole of a Receive),
 ``membership`` (Join, Leave, garbage collection), ``engine``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
-from ..registry import Description, Promise
+from ..registry import Description, Placement, Promise
 from .box import layout
 from .engine import Mailbox
 from .parameters import Parameters
@@ -27,6 +27,10 @@ from .remote_packets import PACKETS
 from .remote_slave import Acting
 from .times import Times
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..exploration import Exploration
+    from ..story import Story
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -85,9 +89,23 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
     return None
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import MailboxStory
+
+    return MailboxStory
+
+
+def _exploration() -> Exploration:
+    """Imported when asked for: only the explorer needs cases."""
+    from .exploration import EXPLORATION
+
+    return EXPLORATION
+
+
 DESCRIPTION = Description(
     name="mailbox",
-    seed="000",
+    paper="000",
     about="hard real-time multicast through replicated mailboxes in common memory",
     parameters=Parameters,
     packets=PACKETS,
@@ -98,10 +116,15 @@ DESCRIPTION = Description(
     check=check,
     bounds=bounds,
     tune=tune,
-    memory=layout,
-    remote=lambda parameters: parameters.remote,
-    only_send=lambda parameters: frozenset(parameters.senders),
     views=False,
-    room=lambda parameters: parameters.room,
     recorded=frozenset({"unblock"}),
+    placement=Placement(
+        memory=layout,
+        remote=lambda parameters: parameters.remote,
+        skew=lambda parameters: int(parameters.skew),
+        only_send=lambda parameters: frozenset(parameters.senders),
+        room=lambda parameters: parameters.room,
+    ),
+    story=_story,
+    exploration=_exploration,
 )

@@ -1,4 +1,4 @@
-"""``newtop``: Causal Blocks, total and causal order in overlapping groups, flow control (seed 001).
+"""``newtop``: Causal Blocks, total and causal order in overlapping groups, flow control (paper 001).
 
 Macêdo, 1994: messages bear the number of a logical clock, the block counter; messages with one number make up a block, and a
 block is complete when every member is known to have sent all that it will send with that number. Total order waits for
@@ -13,7 +13,7 @@ comes in, and how parts come together); and ``process`` (the engine that puts th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host
 from ...core.model import GroupId, ProcessId
@@ -22,6 +22,9 @@ from .packets import PACKETS
 from .parameters import Parameters
 from .process import Process
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..story import Story
 
 ALIVE = "all members live, and the network heals"
 ANY = "whatever fails; liveness, if the network heals"
@@ -80,9 +83,16 @@ def changes(parameters: Any) -> bool:
     return bool(parameters.suspect_after) and not parameters.sequencers
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import NewtopStory
+
+    return NewtopStory
+
+
 DESCRIPTION = Description(
     name="newtop",
-    seed="001",
+    paper="001",
     about="Blocks of a logical clock: total order over overlapping groups for one number a message, or a causal order.",
     parameters=Parameters,
     packets=PACKETS,
@@ -108,5 +118,6 @@ DESCRIPTION = Description(
     proposes=changes,
     lossless=lambda given: given.get("transport") == "fifo",
     recorded=frozenset({"null", "retransmit", "suspect", "unblock"}),
+    story=_story,
 )
 __all__ = ["DESCRIPTION", "Parameters", "Process"]

@@ -1,8 +1,8 @@
-"""``rtcast``: real-time process groups on a logical ring (seed 003).
+"""``rtcast``: real-time process groups on a logical ring (paper 003).
 
-Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; whoever
-misses a message stops, so that those who stay have everything, and messages can be delivered as soon as they come. On top of it,
-admission control guarantees deadlines.
+Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; a
+member that misses a message stops, so that the remaining ones have everything and deliver messages as soon as they come. On top
+of it, admission control guarantees deadlines.
 
 A stack of layers, each of which can be left out (Fig. 8): ``admission`` (section 5), ``clocks`` (Cristian's synchronisation),
 ``gaps`` (overtaking, and the retransmission layer of 4.6), ``ring`` (RTCast itself). Start with ``packets`` and ``interface``
@@ -13,7 +13,7 @@ A stack of layers, each of which can be left out (Fig. 8): ``admission`` (sectio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import GroupId, ProcessId, format_duration
@@ -28,6 +28,9 @@ from .packets import PACKETS
 from .parameters import PATH, Parameters
 from .ring import Ring
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..story import Story
 
 
 def make(host: Host, parameters: Any) -> Engine:
@@ -68,7 +71,7 @@ TIMED = (
     "data packet is lost at most r times, `resends` of them in a turn"
 )
 MEMBERS = 16
-"""Settling is reckoned for a ring of so many; a larger one settles by what its members wait for."""
+"""Ring size for which the settling time is calculated; a larger ring settles by what its members wait for."""
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
@@ -158,9 +161,16 @@ def settle(parameters: Any) -> int:
     return 2 * found["detection"]
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import RingStory
+
+    return RingStory
+
+
 DESCRIPTION = Description(
     name="rtcast",
-    seed="003",
+    paper="003",
     about="A token ring: members take turns, deadlines are guaranteed by admission control, who misses something stops.",
     parameters=Parameters,
     packets=(*PACKETS, *CLOCK_PACKETS),
@@ -178,5 +188,6 @@ DESCRIPTION = Description(
     admits=lambda parameters: bool(parameters.admission),
     loopback=True,
     recorded=frozenset({"retransmit", "suspect", "token", "state"}),
+    story=_story,
 )
 __all__ = ["DESCRIPTION", "Parameters", "Ring", "stack"]

@@ -1,4 +1,4 @@
-"""``sequencer``: reliable, identically ordered broadcast through one member that numbers everything (seed 004).
+"""``sequencer``: reliable, identically ordered broadcast through one member that numbers everything (paper 004).
 
 Kaashoek, Tanenbaum, Flynn Hummel and Bal, 1989: a member sends its message point-to-point to the sequencer, which numbers
 and broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps in the numbers and ask for what is missing;
@@ -13,7 +13,7 @@ Start with ``packets`` (what is said), then ``member`` (what everybody does; its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import GroupId, ProcessId
@@ -22,6 +22,9 @@ from .member import Member
 from .packets import PACKETS
 from .parameters import Parameters
 from .tuning import tune
+
+if TYPE_CHECKING:
+    from ..story import Story
 
 MAJORITY = "a majority of each view survives"
 LOST = "at most {r} members of a view are lost; across partitions only if {members} members are a majority"
@@ -81,9 +84,16 @@ def settle(parameters: Any) -> int:
     return 2 * int(parameters.suspect_after) + 4 * int(max(parameters.heartbeat, parameters.quiet_after))
 
 
+def _story() -> type[Story]:
+    """Imported when asked for: a live member needs no story."""
+    from .story import SequencerStory
+
+    return SequencerStory
+
+
 DESCRIPTION = Description(
     name="sequencer",
-    seed="004",
+    paper="004",
     about="One member numbers and broadcasts everything: two packets a broadcast, one order for all.",
     parameters=Parameters,
     packets=PACKETS,
@@ -98,5 +108,6 @@ DESCRIPTION = Description(
     check=check,
     tune=tune,
     recorded=frozenset({"null", "retransmit", "suspect", "sync", "unblock"}),
+    story=_story,
 )
 __all__ = ["DESCRIPTION", "Member", "Parameters"]

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from .case import Case
+from ...protocols.exploration import Case
 from .checks import Violation
 from .host import Event
 from .world import World

@@ -19,7 +19,7 @@ message, changes nothing that others see. It may crash at that moment (a questio
 Naps last until their time: what a host may do to end them earlier is not explored.
 
 **What nobody can tell** need not be asked. A case names procedures whose operations nobody else sees happen (``Case.unseen``,
-``Case.private``; ``case`` says why that is so of mailbox): theirs take one time, not two. What is unseen takes none, comes before
+``Case.private``; the protocol's ``exploration`` says why): theirs take one time, not two. What is unseen takes none, comes before
 what others do at that moment, and no module fails just before it: had it failed a moment later, before something that is seen,
 nobody would know the difference. At each of these operations a process may crash like at any other. Of receivers that only
 receive and whose clocks agree, the first is the one that crashes first: exchanging their names makes one run out of the other.
@@ -34,7 +34,7 @@ from typing import Any, Final, Protocol
 
 from ...core.memory import FAILED, Connect, Connection, Directory, Disconnect, Nap, Operate, Until
 from ...core.model import Failure, Form, ProcessId, ProtocolError, Reason
-from .case import GROUP, Case
+from ...protocols.exploration import GROUP, Case
 from .checks import Broken, Checks, Violation
 from .host import Event, ExploredHost, Task
 from .memory import ExploredMemory

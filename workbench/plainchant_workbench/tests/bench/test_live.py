@@ -16,6 +16,7 @@ import pytest
 from plainchant.core.model import Reason, View
 from plainchant.group import Message
 from plainchant.live.memory.server import MailboxServer, mailboxes
+from plainchant.live.ports import free_ports
 from plainchant_workbench.live import processes
 from plainchant_workbench.live.corosync import obstacle
 from plainchant_workbench.live.handover import Handover
@@ -25,7 +26,7 @@ from plainchant_workbench.live.local import Handed, compare_local, local_row, me
 from plainchant_workbench.live.measure import compare_protocols, wanted
 from plainchant_workbench.live.peers import corosync_rows, pysyncobj_rows
 from plainchant_workbench.live.plan import LOOPBACK, PAIR, QUEUE, SMALL, Case, Idle, Local, Plan, Senders, Timed, make_plan
-from plainchant_workbench.live.processes import BenchError, Crew, MemberLost, free_ports
+from plainchant_workbench.live.processes import BenchError, Crew, MemberLost
 from plainchant_workbench.live.raw import measure_raw
 from plainchant_workbench.live.recorder import delivered
 from plainchant_workbench.live.sequences import Order, Runs

@@ -13,9 +13,9 @@ import pytest
 
 from plainchant.core.model import UsageError
 from plainchant.lab.properties import verify
-from plainchant.lab.session.memory import Peak, tree_bytes
 from plainchant.trace import SCHEMA, read, validate
 from plainchant_workbench.lab import traces as bench_traces
+from plainchant_workbench.lab.memory import Peak, tree_bytes
 from plainchant_workbench.lab.traces import Shape, make, start_detail
 from plainchant_workbench.lab.verify import MANY_MEMBERS, MANY_RUNS, PLAIN, Row, Target, _peer, targets
 

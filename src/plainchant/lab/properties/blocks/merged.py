@@ -91,7 +91,7 @@ def counter_sum(report: Report) -> None:
 
 class _Added:
     """The commands in the past of each replica, row by row. A row may depend on rows of others that were written before it, so
-    each replica is followed as far as somebody has to know, and no further."""
+    each replica is followed as far as another row needs it, and no further."""
 
     def __init__(self, report: Report, replicas: dict[Key, list[Note]]) -> None:
         self._replicas = replicas

@@ -104,7 +104,7 @@ def _hand_over(report: Report, what: str, one: Note, other: Note, ending: Note |
 
 
 def _is_later(run: Run, ending: Note, hold: Note) -> bool:
-    """Whether somebody released later than the next one held, as far as can be told."""
+    """Whether a holder released later than the next one held, as far as the rows tell."""
     if ending.process == hold.process:
         return ending.index > hold.index
     times = run.columns.true_time
@@ -150,7 +150,7 @@ def _admitted(report: Report) -> None:
 
 
 def _named(report: Report) -> None:
-    """Whoever names the leader of a term names the same one."""
+    """All rows that name the leader of a term name the same one."""
     leaders: dict[tuple[GroupId, str, Any], Note] = {}
     for history in report.run.all:
         for note in history.notes:

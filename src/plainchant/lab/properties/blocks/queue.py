@@ -29,7 +29,7 @@ class _Copy:
     attempts: dict[str, int] = dataclasses.field(default_factory=dict)
     """The last attempt at each job."""
     hands: dict[str, tuple[int, ProcessId, Note]] = dataclasses.field(default_factory=dict)
-    """Jobs that somebody has: attempt, worker, and the row that says so."""
+    """Jobs that a worker has: attempt, worker, and the row that says so."""
     effects: dict[str, Note] = dataclasses.field(default_factory=dict)
     workers: dict[ProcessId, Note] = dataclasses.field(default_factory=dict)
 
@@ -167,7 +167,7 @@ def jobs_once(report: Report) -> None:
     what it dealt and recorded last it may have been alone with.
 
     At ``end``, at each copy of a process correct in g that was not closed: a job without an effect is in the hands of a correct
-    worker that has begun it and not stopped; or nobody has it, and there is no worker, or a correct one has not stopped yet."""
+    worker that has begun it and not stopped; or no worker has it, and there is none, or a correct one has not stopped yet."""
     walk = _Walk(report)
     _agree(walk)
     if report.until_end:

@@ -37,20 +37,20 @@ class _Rows:
 
 
 def answers(report: Report) -> None:
-    """An outcome names answers that were given to that question, by those who were asked, enough of them, nobody twice; and a
-    question of a correct member has one.
+    """An outcome names answers that were given to that question, by members that were asked, enough of them, no member twice; and
+    a question of a correct member has one.
 
-    *Asked* are the members of the view in which the question was delivered, at every member. A member gives one answer to a
-    question at the most, and only if it was asked. An outcome puts everybody who was asked, and nobody else, into one place:
-    ``answers`` and ``failed`` (what is named there that member gave, with that digest, unless it is unobserved or cut), ``gone``
-    (it is not in the view at that place of the order) and ``late`` (it is). It is ``enough`` with one answer for ``first``, with
-    answers of more than half of the asked for ``majority``, and for ``all`` with an answer, nobody late and nobody failed;
-    and only then. It is over without enough only if the asker stopped it, if parts came together, if nobody is late, or if those
-    who are would not be enough. A member has one outcome of a question, and those of members that do not crash (with
-    ``uniform``: of all) are equal.
+    *Asked* are the members of the view in which the question was delivered, at every member. A member gives at most one answer to
+    a question, and only if it was asked. An outcome puts every member that was asked, and no other, into one place: ``answers``
+    and ``failed`` (what is named there that member gave, with that digest, unless it is unobserved or cut), ``gone`` (it is not
+    in the view at that place of the order) and ``late`` (it is). It is ``enough`` with one answer for ``first``, with answers of
+    more than half of the asked for ``majority``, and for ``all`` with an answer, none late and none failed; and only then. It is
+    over without enough only if the asker stopped it, if parts came together, if no member is late, or if the late ones would not
+    be enough. A member has one outcome of a question, and those of members that do not crash (with ``uniform``: of all) are
+    equal.
 
-    At ``end``, at an asker that is correct in g and whose replica was not closed: there is an outcome, or somebody who was asked,
-    is correct in g and has not closed its replica, has given no answer yet.
+    At ``end``, at an asker that is correct in g and whose replica was not closed: there is an outcome, or a member that was
+    asked, is correct in g and has not closed its replica, has given no answer yet.
 
     *The view at that place* is the one of the last row about a view in this replica, or, where a view is what ends the question,
     of the next one; the outcome says which."""
@@ -99,7 +99,7 @@ def _one(rows: _Rows, key: Key, history: History, notes: list[Note], outcomes: d
 
 
 def _asked_the_view(rows: _Rows, history: History, note: Note) -> None:
-    """Those were asked who are in the view in which the question was delivered."""
+    """The members of the view in which the question was delivered were asked."""
     delivered = history.first.get(note.message) if note.message is not None else None
     if delivered is None or delivered.view is None:
         return
@@ -153,7 +153,7 @@ def _was_given(rows: _Rows, note: Note, member: ProcessId, digest: Any, told: st
 
 
 def _were_asked(rows: _Rows, key: Key, notes: list[Note]) -> None:
-    """Who answers was asked, as far as its own rows tell."""
+    """A member that answers was asked, as far as its own rows tell."""
     asked = {_question(note): note for note in notes if note.event == "asked"}
     for note in notes:
         if note.event == "given":
@@ -163,7 +163,7 @@ def _were_asked(rows: _Rows, key: Key, notes: list[Note]) -> None:
 
 
 def _is_being_answered(rows: _Rows, key: Key, asked: Note) -> bool:
-    """Whether somebody who was asked, and is there and correct, has not answered yet."""
+    """Whether a member that was asked, and is present and correct, has not answered yet."""
     run = rows.report.run
     for member in asked.detail.get("asked") or ():
         history = run.histories.get(member)

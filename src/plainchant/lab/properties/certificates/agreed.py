@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .columns import Ints, Mask, starts_of
 
 BLOCK: Final = 256
-"""So many messages of a sender are hashed together."""
+"""Messages of a sender that are hashed together."""
 _NEVER: Final = -(2**62)
 
 
@@ -33,9 +33,9 @@ class Blocks(NamedTuple):
 class Agreed:
     """What rows say of each message: a value a message, and which rows say another.
 
-    Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. They do
-    not where a unit has the end of one history and the beginning of the next, or where somebody made numbers up; those few
-    are sorted instead.
+    Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. Where they
+    do not, because a unit has the end of one history and the beginning of the next, or numbers are forged, they are sorted
+    instead.
     """
 
     def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:

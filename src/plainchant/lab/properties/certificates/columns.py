@@ -46,6 +46,11 @@ class Coded:
             codes, self.values = ranks[codes], known
         self.codes: Codes = codes
 
+    def equals(self, name: str) -> Mask:
+        """Which rows have this value."""
+        code = self.values.index(name) if name in self.values else len(self.values)
+        return np.asarray(self.codes == code)
+
     def take(self, order: Ints | None) -> None:
         if order is not None:
             self.codes = self.codes[order]
@@ -110,6 +115,11 @@ class Rows:
         return self._table.take(pa.array(places if self.order is None else self.order[places]))
 
 
+def small_type(bound: int) -> Any:
+    """The smallest unsigned type for numbers up to a bound."""
+    return np.uint8 if bound < 256 else np.uint16 if bound < 65_536 else np.uint32
+
+
 def stable_order(keys: Ints, bound: int) -> Ints:
     """What ``argsort(kind="stable")`` gives, by digits of 16 bits, which NumPy sorts several times faster.
 
@@ -125,7 +135,7 @@ def stable_order(keys: Ints, bound: int) -> Ints:
 
 
 def starts_of(*changes: Mask) -> Ints:
-    """Where blocks begin, given for each row but the first whether something differs from the row before."""
+    """Where blocks begin, given for each row but the first whether it differs from the row before."""
     changed = changes[0]
     for other in changes[1:]:
         changed = changed | other

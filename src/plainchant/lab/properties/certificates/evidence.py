@@ -1,11 +1,11 @@
 """The certificates of one run put together: what stage 2 reads.
 
-A run's slices may come from several units, in any order. Here they are joined history by history, and the few things are
-checked that only show when pieces meet: that indices go on, that numbers go on, that nothing follows an end, that a claim
-about the view in force is true. Where something does not fit, the run *smells*, and the plain validation looks at it.
+A run's slices may come from several units, in any order. Here they are joined history by history, with the few checks that are
+only possible where pieces meet: that indices and numbers continue, that nothing follows an end, that a claim about the view in
+force is true. Where something does not fit, the run is *suspect*, and the plain validation looks at it.
 
-The *facts* are those of the reference verifier, read off the skeletons: views, memberships, who is correct, who owes. Every
-interval's first row is in the skeleton, so the view that an interval is in needs no second bookkeeping.
+The *facts* are those of the reference checks, read off the skeletons: views, memberships, correct processes. The first row of
+every interval is in the skeleton, so the view of an interval needs no second bookkeeping.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts import Event, History, Run, View
-from ..timing.reference import between
+from ..facts import Event, History, Run, View, between
 from .agreed import BLOCK, Blocks, hash_block
-from .unit import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
+from .ranges import Range, Ranges
+from .records import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
 
-Range: TypeAlias = tuple[int, int]
-Ranges: TypeAlias = tuple[Range, ...]
-"""Numbers as ranges, in order, with a hole between any two."""
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]
 """(process, group)."""
 Messages: TypeAlias = tuple[str, str, int, int]
 """(group, sender, first number, last number)."""
+
+
+class Doubtful(Exception):
+    """The certificates do not prove a property; the reference check has to look at the rows."""
 
 
 class Evidence:
@@ -40,21 +41,21 @@ class Evidence:
         self.facts = facts
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
-        self.smells = False
-        self.is_loose = False
+        self.suspect = False
+        self.out_of_order = False
         """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
 
     def _arrange(self) -> None:
-        """Brings what several units say into the order of the histories."""
+        """Puts the certificates of several units into the order of the histories."""
         if len(self.slices) == 1:
             only = self.slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
             self._sends: Iterable[Sent] = only.sent
-            self.is_loose = any(extent.first != 0 or extent.loose for extent in only.extents)
-            self.smells = self.smells or self.is_loose or bool(only.claims)
-            self.smells = self.smells or any(sent.low != 1 for sent in self._first_sends())
+            self.out_of_order = any(extent.first != 0 or extent.has_gaps for extent in only.extents)
+            self.suspect = self.suspect or self.out_of_order or bool(only.claims)
+            self.suspect = self.suspect or any(sent.low != 1 for sent in self._first_sends())
             self.leads = any(own.lead > 0 for own in only.own)
             return
         self._deliveries = sorted((d for part in self.slices for d in part.delivered), key=lambda d: (d.process, d.first))
@@ -81,8 +82,8 @@ class Evidence:
         for first, part, process in begins:
             there = places[id(part)]
             extent = there.extents[process]
-            self.is_loose = self.is_loose or extent.loose or first != expected.get(process, 0)
-            self.smells = self.smells or process in final
+            self.out_of_order = self.out_of_order or extent.has_gaps or first != expected.get(process, 0)
+            self.suspect = self.suspect or process in final
             expected[process] = extent.last + 1
             if extent.final:
                 final.add(process)
@@ -90,11 +91,11 @@ class Evidence:
                 self.leads = self.leads or own.lead > sent.get(own[:2], 0)
                 sent[own[:2]] = sent.get(own[:2], 0) + own.sends
             for group, view in there.claims.get(process, ()):
-                self.smells = self.smells or view != self._last_view(process, group, first)
-        self.smells = self.smells or self.is_loose
+                self.suspect = self.suspect or view != self._last_view(process, group, first)
+        self.suspect = self.suspect or self.out_of_order
         numbers: dict[Place, int] = {}
         for span in self._sends:
-            self.smells = self.smells or span.low != numbers.get(span[:2], 0) + 1
+            self.suspect = self.suspect or span.low != numbers.get(span[:2], 0) + 1
             numbers[span[:2]] = span.high
 
     def _last_view(self, process: str, group: str, before: int) -> int | None:
@@ -125,7 +126,7 @@ class Evidence:
 
     @cached_property
     def sets(self) -> dict[Place, dict[str, Ranges]] | None:
-        """What each process delivers of each sender; None if somebody delivers out of order or twice."""
+        """What each process delivers of each sender; None if a process delivers out of order or twice."""
         found: dict[Place, dict[str, Ranges]] = {}
         for place, by_sender in self.delivered.items():
             mine = found[place] = {}
@@ -146,8 +147,8 @@ class Evidence:
 
     @cached_property
     def ranges(self) -> dict[Place, dict[str, Range]] | None:
-        """What each process delivers of each sender, as one range of numbers; None if that is not so: somebody delivers out
-        of order, twice, or with a hole."""
+        """What each process delivers of each sender, as one range of numbers; None if a process delivers out of order, twice, or
+        with a hole."""
         if self.sets is None or any(len(mine) > 1 for by_sender in self.sets.values() for mine in by_sender.values()):
             return None
         return {place: {sender: mine[0] for sender, mine in by_sender.items()} for place, by_sender in self.sets.items()}
@@ -224,8 +225,8 @@ class Evidence:
 
     @cached_property
     def unresolved(self) -> list[Messages]:
-        """Messages whose digests could not be compared: they stand in a block that is whole here and broken off there, as it is
-        when a process crashes in the middle of one."""
+        """Messages whose digests could not be compared: their block is whole in one unit and incomplete in another, as when a
+        process crashes in the middle of a block."""
         return self._blocks[1]
 
     @cached_property
@@ -307,7 +308,7 @@ class Evidence:
 
     @cached_property
     def rotations(self) -> tuple[int, int]:
-        """How often a token came back to a process without a view or a leave meanwhile, and the longest time that took."""
+        """How often a token came back to a process without a view or a leave in between, and the longest time that took."""
         pieces = sorted(
             (turns for part in self.slices for turns in part.turns), key=lambda turns: (turns.process, turns.group, turns.first)
         )
@@ -326,7 +327,7 @@ class Evidence:
 
     @cached_property
     def dating(self) -> list[Place]:
-        """Who sends messages with deadlines, and in which groups."""
+        """Processes that send messages with deadlines, and in which groups."""
         return sorted({place for part in self.slices for place in part.dating})
 
     def history(self, process: str) -> History:

@@ -1,39 +1,20 @@
-"""Stage 1 of verification: one pass over a unit of rows, to certificates that are small and lose nothing that counts.
+"""Stage 1 of verification: one pass over a unit of rows yields certificates that are small and lose nothing that counts.
 
 Theory of operation
 -------------------
-A *unit* is a row group, or whatever rows are at hand; it may hold many whole runs or a piece of one. Messages of a sender
-are numbered without gaps, so the *set* of what a process delivers of one sender is a few *intervals* of numbers, in an
-ordinary run one for each view; and once those are known, the *order* of what it delivers is told by the sequence of the
-senders alone, one byte a delivery: the *tape* (a send of its own is on it as well, as 0). Both are exact. Nothing here is
-a judgement about a protocol; stage 2 (``proof``) makes those from the certificates of a whole run.
-
-What a run's :class:`Slice` has:
-
-- the *skeleton*: its rows that are not ``send`` or ``deliver`` and that properties look at, the first row of each interval,
-  and the last row of each history. The reference verifier's facts (views, memberships, who is correct) can be read off
-  it as off the whole run.
-- intervals of deliveries and of sends, which straddle neither a ``view`` or ``join`` of their group nor any ``leave`` of
-  their process, so that membership and view are the same all through one;
-- tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: which group each of its
-  message rows is of, so that the tapes of its groups can be put together to one;
-- where ``block`` rows stand among a history's message rows, and at which of those the clock moves on;
-- for each history and group, the first and the last turn of a token, and how long the longest way round between them took;
-- for each history, group and sender, how late the latest delivery is that brings a deadline of its own, and who sends messages
-  with deadlines (whether those are kept is asked of the rows themselves: ``deadlines``);
-- for each history and group, how many messages were sent and how far deliveries of own messages run ahead of that;
-- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at
-  once within the unit, and for runs that go on elsewhere as a cryptographic hash of every 256 messages;
-- ``smells``: something may be malformed. The plain validation looks at such a run and says what it is.
+A *unit* is a row group, or whatever rows are available; it may hold many whole runs or a piece of one. Messages of a sender are
+numbered without gaps, so the *set* of messages that a process delivers of one sender is a few *intervals* of numbers, in an
+ordinary run one for each view. Once the intervals are known, the *order* of deliveries follows from the sequence of senders
+alone, one byte for each delivery: the *tape* (a send of its own is on it as 0). Both are exact. Nothing here judges a protocol;
+stage 2 (``properties.proof``) does, from the certificates of a whole run. ``records`` describes each certificate.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -43,197 +24,33 @@ from numpy.typing import NDArray
 
 from ....trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ....trace.validation import detail_problems
-from ..timing.reference import Moment
+from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
-from .columns import Coded, Ints, Mask, Rows, stable_order, starts_of
+from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
+from .records import (
+    Dated,
+    Delivered,
+    Extent,
+    Moves,
+    Own,
+    Ranked,
+    RankKey,
+    Sent,
+    Slice,
+    Stop,
+    Taken,
+    Tape,
+    Timed,
+    Turns,
+    Weave,
+)
 
 CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note"})
 """Kinds that properties look at row by row."""
 
-COLUMNS: Final = (
-    *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
-    *("members", "deadline", "sent", "rank", "digest", "size", "detail"),
-)
-"""What is read of a file."""
-
 _OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
 _CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
 _NEVER: Final = -(2**62)
-
-
-class Delivered(NamedTuple):
-    """Messages ``low`` to ``high`` of a sender, delivered one after the other (others' between them) in one view."""
-
-    process: str
-    group: str
-    sender: str
-    low: int
-    high: int
-    first: int
-    last: int
-    """Index of the first and the last of these deliveries."""
-
-
-class Sent(NamedTuple):
-    """Messages ``low`` to ``high`` that a process sent in one view."""
-
-    process: str
-    group: str
-    low: int
-    high: int
-    first: int
-    last: int
-
-
-class Own(NamedTuple):
-    """How many messages of a group a process sends in these rows, and by how much the highest of its own that it delivers
-    exceeds what it has sent in them by then."""
-
-    process: str
-    group: str
-    sends: int
-    lead: int
-
-
-class Tape(NamedTuple):
-    """The senders of one history's deliveries in a group, in order, from the row with that index on."""
-
-    process: str
-    group: str
-    first: int
-    codes: NDArray[Any]
-    """0: a send of its own; else 1 + a place in the slice's ``senders``."""
-
-
-class Weave(NamedTuple):
-    """The groups of one history's message rows, in order, as places in the slice's ``groups``."""
-
-    process: str
-    codes: NDArray[Any]
-
-
-class Moves(NamedTuple):
-    """At which of a history's message rows ``true_time`` is not that of the message row before (a bit for each, packed); the
-    first of a unit counts as one, and a row without the time does. Where no row has it, there are none."""
-
-    process: str
-    bits: NDArray[np.uint8]
-    first: int | None
-    last: int | None
-    """The times of the first and the last of these rows."""
-
-
-class Stop(NamedTuple):
-    """A ``block`` row about a message, and how many of the history's message rows in these rows come before it."""
-
-    process: str
-    at: int
-    """Its index."""
-    before: int
-
-
-RankKey: TypeAlias = tuple[int, str, str, int]
-"""Rank, sender, group, seq: messages of a batch have one rank and follow each other by number."""
-
-
-class Ranked(NamedTuple):
-    """The first and the last delivery of a history, by rank."""
-
-    process: str
-    low: RankKey
-    high: RankKey
-
-
-class Extent(NamedTuple):
-    """The rows of one history in a unit: the indices first to last, all of them unless ``loose``. ``final``: the last one
-    is ``crash`` or ``end``."""
-
-    process: str
-    first: int
-    last: int
-    loose: bool
-    final: bool
-
-
-class Timed(NamedTuple):
-    """Deliveries of a history, of one sender, whose duration is known, and the longest; and the bytes of the largest of them."""
-
-    process: str
-    sender: str
-    deliveries: int
-    longest: int
-    largest: int
-
-
-class Taken(NamedTuple):
-    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest; and the bytes of the largest
-    message that it sends."""
-
-    process: str
-    sends: int
-    longest: int
-    largest: int
-
-
-class Turns(NamedTuple):
-    """The ``token`` rows of a history in a group: how many follow another without a view or a leave between them, the longest
-    time from one to the next of these, and where and when the first and the last stand."""
-
-    process: str
-    group: str
-    rotations: int
-    longest: int
-    first: int
-    began: Moment
-    last: int
-    ended: Moment
-
-
-class Dated(NamedTuple):
-    """Deliveries of a history, of one sender in a group, that have a deadline of their own, and the most that one is late."""
-
-    process: str
-    group: str
-    sender: str
-    deliveries: int
-    latest: int
-
-
-@dataclasses.dataclass
-class Slice:
-    """What a unit has to say about one run."""
-
-    run: str
-    senders: list[str]
-    groups: list[str]
-    extents: list[Extent]
-    delivered: list[Delivered]
-    sent: list[Sent]
-    own: list[Own]
-    tapes: list[Tape]
-    weaves: list[Weave]
-    """Of histories that have message rows of several groups here."""
-    stops: list[Stop]
-    moves: list[Moves]
-    """None if there are no ``stops``."""
-    claims: list[tuple[str, str, int]]
-    """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
-    timed: list[Timed]
-    taken: list[Taken]
-    ranks: list[Ranked] | None
-    """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
-    not looked at, and there are none."""
-    blocks: list[Blocks]
-    rows: int
-    smells: bool
-    differs: bool
-    """Rows about one message disagree on its digest."""
-    turns: list[Turns]
-    dated: list[Dated]
-    dating: list[tuple[str, str]]
-    """(process, group) that send messages with deadlines."""
-    skeleton: pa.Table | None = None
-    """Only where the slice travels alone."""
 
 
 class Unit:
@@ -258,7 +75,6 @@ class Unit:
     def _certify(self) -> None:
         rows = self.rows
         count = len(rows)
-        self._positions: Ints = np.arange(count)
         self._kinds = _kind_codes(rows.kind)
         self._begins = starts_of(rows.history[1:] != rows.history[:-1])
         self._ends: Ints = np.append(self._begins[1:], count) - 1
@@ -267,7 +83,7 @@ class Unit:
         self._run_of: NDArray[np.int32] = rows.run.codes[self._begins]
         self._groups = max(1, len(rows.group.values))
         self._senders = max(1, len(rows.sender.values))
-        self._smelly: Mask = np.zeros(len(self.runs), np.bool_)
+        self._suspects: Mask = np.zeros(len(self.runs), np.bool_)
         self._differing: Mask = np.zeros(len(self.runs), np.bool_)
         self._sender_process = _process_of_sender(rows)
         self._place: Ints = self._dense * self._groups + rows.group.codes
@@ -284,9 +100,9 @@ class Unit:
         self._times()
         self._choose_skeleton()
 
-    def _smell(self, where: Mask | Ints) -> None:
+    def _suspect(self, where: Mask | Ints) -> None:
         """Marks the runs of some rows."""
-        self._smelly[self.rows.run.codes[where]] = True
+        self._suspects[self.rows.run.codes[where]] = True
 
     def _check_rows(self) -> None:
         rows, kinds = self.rows, self._kinds
@@ -300,7 +116,7 @@ class Unit:
         if rows.has_view is not None:
             wrong |= (kinds == _VIEW) & ~rows.has_view
         if wrong.any():
-            self._smell(wrong)
+            self._suspect(wrong)
             kinds[wrong] = _OTHER
             message &= ~wrong
         self._message: Ints = np.flatnonzero(message)
@@ -309,7 +125,7 @@ class Unit:
         followed = self._is_final.copy()
         followed[self._ends] = False
         if followed.any():
-            self._smell(followed)
+            self._suspect(followed)
         self._check_members()
         self._check_details()
 
@@ -318,7 +134,7 @@ class Unit:
         if len(views):
             lists = self.rows.rows(views).column("members").to_pylist()
             bad = [not names or None in names or len(set(names)) < len(names) for names in lists]
-            self._smell(views[np.array(bad, np.bool_)])
+            self._suspect(views[np.array(bad, np.bool_)])
 
     def _check_details(self) -> None:
         """Rows that say the same are looked at once."""
@@ -335,7 +151,7 @@ class Unit:
             if known[pair // width] and any(detail_problems(self.rows.kind.values[pair // width], details.values[pair % width]))
         ]
         if bad:
-            self._smell(having[np.isin(pairs, bad)])
+            self._suspect(having[np.isin(pairs, bad)])
 
     def _cut_into_segments(self) -> None:
         """Gives each message row the number of its segment: between the ``view`` and ``join`` rows of its group and the
@@ -380,7 +196,7 @@ class Unit:
             known &= self._place[last] == self._place[places]
             wrong = known & (rows.view[last] != rows.view[places])
             if wrong.any():
-                self._smell(places[wrong])
+                self._suspect(places[wrong])
         claiming = places[~known]
         self._claims: dict[int, list[tuple[str, str, int]]] = {}
         if len(claiming):
@@ -417,7 +233,7 @@ class Unit:
         same = np.diff(self._place[where]) == 0
         gap = same & (np.diff(seqs) != 1)
         if gap.any():
-            self._smell(where[1:][gap])
+            self._suspect(where[1:][gap])
         self._sent = _Spans(where, starts_of(np.diff(segment) != 0, gap)) if len(where) else _Spans.none()
 
     def _tapes(self) -> None:
@@ -425,7 +241,7 @@ class Unit:
         if self._groups > 1:
             order = stable_order(segment, self._segments)
             where, segment = where[order], segment[order]
-        kind: Any = np.uint8 if self._senders < 255 else np.uint16 if self._senders < 65_535 else np.uint32
+        kind = small_type(self._senders + 1)
         senders = self.rows.sender.codes[where].astype(kind) + kind(1)
         self._tape = np.where(self._kinds[where] == _SEND, kind(0), senders)
         starts = starts_of(np.diff(segment) != 0) if len(where) else np.zeros(0, np.int64)
@@ -478,7 +294,7 @@ class Unit:
         named = rows.group.codes >= 0
         groups = np.unique(rows.run.codes[named].astype(np.int64) * self._groups + rows.group.codes[named]) // self._groups
         self._needs_ranks = np.bincount(groups, minlength=len(self.runs)) > 1
-        kind: Any = np.uint8 if self._groups < 256 else np.uint16 if self._groups < 65_536 else np.uint32
+        kind = small_type(self._groups)
         first, last = self._message_bounds(several)
         for history, a, b in zip(several.tolist(), first, last, strict=True):
             weave = Weave(rows.process.values[self._owner[history]], rows.group.codes[self._message[a:b]].astype(kind))
@@ -495,13 +311,12 @@ class Unit:
         rows = self.rows
         self._stops: dict[int, list[Stop]] = {}
         self._moves: dict[int, list[Moves]] = {}
-        code = next((code for code, value in enumerate(rows.kind.values) if value == "block"), None)
-        if code is None:
-            return
-        about = (rows.kind.codes == code) & (rows.group.codes >= 0)
+        about = rows.kind.equals("block") & (rows.group.codes >= 0)
         if rows.has_seq is not None:
             about &= rows.has_seq
         where = np.flatnonzero(about)
+        if not len(where):
+            return
         first = np.searchsorted(self._message, self._begins[self._dense[where]])
         before = (np.searchsorted(self._message, where) - first).tolist()
         for at, index, passed in zip(where.tolist(), rows.index[where].tolist(), before, strict=True):
@@ -556,8 +371,7 @@ class Unit:
         """Per history and group: the ways of the token round, as far as they begin and end here."""
         rows = self.rows
         self._turns: dict[int, list[Turns]] = {}
-        code = next((code for code, value in enumerate(rows.kind.values) if value == "token"), None)
-        where = np.flatnonzero((rows.kind.codes == code) & (rows.group.codes >= 0)) if code is not None else self._ends[:0]
+        where = np.flatnonzero(rows.kind.equals("token") & (rows.group.codes >= 0))
         if not len(where):
             return
         where = where[np.argsort(self._place[where], kind="stable")]
@@ -618,9 +432,8 @@ class Unit:
         np.maximum.at(self._send_durations[:, 2], self._dense[every], self._sizes[every])
         details = rows.codes("detail")
         sends = self._message[(self._kinds[self._message] == _SEND) & (details.codes[self._message] >= 0)]
-        code = next((code for code, value in enumerate(rows.kind.values) if value == "sent"), None)
-        if code is not None:
-            about = (rows.kind.codes == code) & (rows.group.codes >= 0) & (rows.sender.codes >= 0) & (details.codes >= 0)
+        about = rows.kind.equals("sent") & (rows.group.codes >= 0) & (rows.sender.codes >= 0) & (details.codes >= 0)
+        if about.any():
             about &= self._sender_process[rows.sender.codes] == rows.process.codes
             if rows.has_seq is not None:
                 about &= rows.has_seq
@@ -629,7 +442,7 @@ class Unit:
             try:
                 took = msgspec.json.decode(details.values[details.codes[at]]).get("took_ns")
             except (msgspec.MsgspecError, AttributeError):
-                continue  # malformed: the run smells of it already
+                continue  # malformed: the run suspect of it already
             if isinstance(took, int):
                 mine = self._send_durations[self._dense[at]]
                 mine[0] += 1
@@ -685,7 +498,7 @@ class Unit:
             ranks=ranks,
             blocks=blocks,
             rows=listed.counts[run],
-            smells=bool(self._smelly[run]),
+            suspect=bool(self._suspects[run]),
             differs=bool(self._differing[run]),
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
@@ -799,9 +612,9 @@ class _Listed:
         begins, ends = unit._begins, unit._ends
         owners = named(processes, rows.process, begins)
         first, last = rows.index[begins], rows.index[ends]
-        loose = (last - first != ends - begins).tolist()
+        has_gaps = (last - first != ends - begins).tolist()
         final = unit._is_final[ends].tolist()
-        self.extents = list(map(Extent, owners, first.tolist(), last.tolist(), loose, final))
+        self.extents = list(map(Extent, owners, first.tolist(), last.tolist(), has_gaps, final))
         self.taken = [Taken(owner, *values) for owner, values in zip(owners, unit._send_durations.tolist(), strict=True)]
         heads = unit._timed_heads
         ends_of = named(processes, rows.process, heads), named(senders, rows.sender, heads)

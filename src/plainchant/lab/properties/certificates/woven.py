@@ -1,8 +1,8 @@
-"""Histories put together again from certificates: of which group and sender each message row of a process is.
+"""Histories read back from certificates: the group and the sender of each message row of a process.
 
-A tape tells the senders of one history in one group; the weave tells how the history's groups follow each other. Together they
-are the order of all its sends and deliveries, a few bytes each. With the ranges (a process delivers of each sender and group
-consecutive numbers) that says which message each row is about.
+A tape gives the senders of one history in one group; the weave says how the history's groups alternate. Together they are the
+order of all its sends and deliveries, a few bytes each. The sets of numbers (``evidence``) then tell which message each row is
+about.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Ints, Mask, stable_order, starts_of
+from .columns import Ints, Mask, small_type, stable_order, starts_of
 from .evidence import Evidence
-from .unit import Moves, Slice, Tape
+from .records import Moves, Slice, Tape
 
 Small: TypeAlias = NDArray[Any]
 """Small unsigned integers."""
@@ -50,7 +50,7 @@ class Woven:
         self.senders: list[str] = list(known)
         self._groups = {name: place for place, name in enumerate(self.groups)}
         self._senders = {name: place for place, name in enumerate(self.senders)}
-        self._kinds = _small(len(self.groups)), _small(len(self.senders) + 1)
+        self._kinds = small_type(len(self.groups)), small_type(len(self.senders) + 1)
         self._pieces: dict[str, list[tuple[int, Strand]]] = {}
         self._moves: dict[str, dict[int, Moves]] = {}
         """By process, then by the index at which a piece begins."""
@@ -85,7 +85,7 @@ class Woven:
             self._stops.setdefault(process, []).append((begins[process], at, before))
 
     def own_code(self, process: str) -> int:
-        """What stands for a process in others' strands, and for deliveries of its own messages; 0 if nothing does."""
+        """The code of a process as a sender, in others' strands and its own; 0 if it has none."""
         return self._senders[process] + 1 if process in self._senders else 0
 
     def strand(self, process: str, group: str | None = None) -> Strand:
@@ -129,7 +129,7 @@ class Woven:
         return at, found
 
     def stretches(self, process: str) -> list[tuple[str, int]]:
-        """The groups of a history's deliveries, in order, as stretches of so many."""
+        """The groups of a history's deliveries, in order, each with the length of its stretch."""
         strand = self.strand(process)
         groups = strand.groups[strand.senders != 0]
         if not len(groups):
@@ -161,7 +161,3 @@ class Woven:
             at: before + sum(size for begin, size in begins if begin < first)
             for first, at, before in self._stops.get(process, ())
         }
-
-
-def _small(bound: int) -> Any:
-    return np.uint8 if bound < 256 else np.uint16 if bound < 65_536 else np.uint32

@@ -1,14 +1,13 @@
-"""What is delivered, and by whom: integrity and unanimity on a trace that grows."""
+"""Checks on a growing trace: integrity and unanimity."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..growth.book import Condition, Message, say
-from ..growth.state import Delivery, History, Letter
-
-if TYPE_CHECKING:
-    from ..growing import Growing
+from ..facts import Message
+from ..growth.book import Condition
+from ..growth.state import Delivery, History, Letter, RunState
+from ..report import say
 
 MOST_STRANGERS: Final = 1_000
 
@@ -16,15 +15,15 @@ MOST_STRANGERS: Final = 1_000
 class Integrity:
     """A message is delivered at most once, by members, as its sender sent it.
 
-    That it was sent at all is known when its sender has ended. A delivery in a group of which nobody has shown a membership yet
-    is looked at again when somebody does.
+    Whether it was sent at all is known when its sender has ended. A delivery in a group without any known join or view is
+    examined again when there is one.
     """
 
     def __init__(self) -> None:
         self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}
-        """Deliveries by processes that are no members, in groups of which no join and no view is known."""
+        """By group: deliveries by processes that are not known as members, where no join and no view is known yet."""
 
-    def delivered(self, run: Growing, history: History, message: Message, index: int, time: int, *, again: bool) -> None:
+    def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, *, again: bool) -> None:
         group, sender, seq = message
         place = (history.name, index)
         run.book.case("integrity")
@@ -42,7 +41,7 @@ class Integrity:
             self._never_sent(run, message, history.name, index, time)
         self._membership(run, history, message, index, time)
 
-    def _membership(self, run: Growing, history: History, message: Message, index: int, time: int) -> None:
+    def _membership(self, run: RunState, history: History, message: Message, index: int, time: int) -> None:
         group = message[0]
         if group in run.declared or group in history.leaves:
             if not history.member.get(group):
@@ -52,20 +51,20 @@ class Integrity:
         if len(strangers) < MOST_STRANGERS:
             strangers.append((history.name, index, time, message))
 
-    def declared(self, run: Growing, group: str) -> None:
-        """Somebody shows that there are members: who delivered without being one was none."""
+    def declared(self, run: RunState, group: str) -> None:
+        """The first join or view of a group: processes that delivered before without being members violate integrity."""
         for process, index, time, message in self._strangers.pop(group, ()):
             self._no_member(run, process, message, index, time)
 
-    def _no_member(self, run: Growing, process: str, message: Message, index: int, time: int) -> None:
+    def _no_member(self, run: RunState, process: str, message: Message, index: int, time: int) -> None:
         sentence = f"{process} delivers {say(message)} while it is no member"
         run.book.violation("integrity", sentence, time, [(process, index)], messages=[message])
 
-    def _never_sent(self, run: Growing, message: Message, process: str, index: int, time: int) -> None:
+    def _never_sent(self, run: RunState, message: Message, process: str, index: int, time: int) -> None:
         sentence = f"{process} delivers {say(message)}, which {message[1]} never sent"
         run.book.violation("integrity", sentence, time, [(process, index)], messages=[message])
 
-    def content(self, run: Growing, letter: Letter, process: str, index: int, time: int, digest: int) -> None:
+    def content(self, run: RunState, letter: Letter, process: str, index: int, time: int, digest: int) -> None:
         """The digest of a send or a delivery."""
         if letter.digest_at is None:
             letter.digest, letter.digest_at = digest, (process, index)
@@ -73,8 +72,8 @@ class Integrity:
             sentence = f"{process} has {say(letter.message)} with another content than {letter.digest_at[0]}"
             run.book.violation("integrity", sentence, time, [letter.digest_at, (process, index)], messages=[letter.message])
 
-    def final(self, run: Growing, history: History) -> None:
-        """What the others have of a process that has ended and it never sent."""
+    def final(self, run: RunState, history: History) -> None:
+        """A process has ended: deliveries of messages that it never sent violate integrity."""
         for letter in run.letters.values():
             if letter.message[1] == history.name and letter.sent is None and letter.message[2] > 0:
                 for process, delivery in letter.delivered.items():
@@ -85,20 +84,20 @@ class Integrity:
 class Unanimity:
     """What one correct member rejects none delivers; that it is correct is a condition."""
 
-    def rejected(self, run: Growing, history: History, letter: Letter, index: int, time: int) -> None:
+    def rejected(self, run: RunState, history: History, letter: Letter, index: int, time: int) -> None:
         group = letter.message[0]
         if not history.member.get(group):
-            return  # where nothing tells who is a member, only the end does
+            return  # where memberships are unknown, only the end decides
         run.book.case("unanimity")
         letter.rejected.append((history.name, index))
         for process, delivery in letter.delivered.items():
             self._both(run, letter, history.name, index, process, delivery.index, max(time, delivery.time))
 
-    def delivered(self, run: Growing, history: History, letter: Letter, delivery: Delivery) -> None:
+    def delivered(self, run: RunState, history: History, letter: Letter, delivery: Delivery) -> None:
         for process, index in letter.rejected:
             self._both(run, letter, process, index, history.name, delivery.index, delivery.time)
 
-    def _both(self, run: Growing, letter: Letter, rejecting: str, at: int, delivering: str, index: int, time: int) -> None:
+    def _both(self, run: RunState, letter: Letter, rejecting: str, at: int, delivering: str, index: int, time: int) -> None:
         group = letter.message[0]
         unless = [Condition("crash", rejecting), Condition("timing", rejecting), Condition("leave", rejecting, group)]
         sentence = f"{rejecting} rejects {say(letter.message)}, and {delivering} delivers it"

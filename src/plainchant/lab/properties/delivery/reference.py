@@ -1,4 +1,4 @@
-"""Which messages are delivered, and by whom: integrity, self-delivery, validity, agreement, uniform, unanimity."""
+"""Reference checks of integrity, self-delivery, validity, agreement, uniform and unanimity."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def integrity(report: Report) -> None:
     sent it in that group (no demand on a cut sender beyond its last row), only while it is a member, with the same
     digest where there is one.
 
-    A sender that has no rows is excused if some view of the group names it (it is unobserved); a sender that nobody
-    knows of is not. Where the ``send`` has no digest, deliveries are held against the first one that has."""
+    A sender without rows is excused if some view of the group names it (it is unobserved), and not otherwise. Where the ``send``
+    has no digest, deliveries are compared with the first delivery that has one."""
     for history in report.run.all:
         report.cases += len(history.first) + len(history.repeats)
         for again in history.repeats:
@@ -136,8 +136,8 @@ def agreement(report: Report) -> None:
     """p, correct in g, delivers m in view U: every q correct in g that installed U delivers m, unless they part after
     U.
 
-    It speaks of ``end``: q has until then. (In a run that stops while m is under way nobody did anything wrong.) A
-    group without views has no U; there every correct q that owes m delivers it."""
+    It speaks of ``end``: q has until then. (In a run that stops while m is under way no process did anything wrong.) A group
+    without views has no U; there every correct q that owes m delivers it."""
     for group in report.run.groups:
         _agree(report, group, [p for p in report.run.all if p.is_correct_in(group)])
 
@@ -170,7 +170,7 @@ def _agree(report: Report, group: GroupId, deliverers: list[History]) -> None:
 
 
 def _agrees(report: Report, p: History, q: History, deliveries: list[Event], blamed: set[tuple[str, Message]]) -> None:
-    """What p delivered in one view, q delivers too; a message that q lacks is reported once, whoever delivered it."""
+    """What p delivered in one view, q delivers too; a message that q lacks is reported once for all p that delivered it."""
     view = deliveries[0].view
     if view is not None:
         if view not in q.installed or (drops(p, q, view) if p.crashed else parted(p, q, view)):

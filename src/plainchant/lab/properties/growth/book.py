@@ -9,39 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple
 
-from ....trace.properties import BLOCK_PROPERTIES, PROPERTIES
-
-Place: TypeAlias = tuple[str, int]
-Message: TypeAlias = tuple[str, str, int]
+from ....trace.properties import PROPERTIES
+from ..facts import Message, Place
 
 DESCRIBED: Final = 10
-"""So many violations of a property with the same conditions are described; the others are counted."""
-
-OPEN: Final[dict[str, str]] = {
-    "integrity": "that a message was sent at all, unless its sender has ended",
-    "fifo": "holes where a sender is in no view, or has parted from who lacks the message",
-    "causal": "all of it",
-    "total": "that it is causal",
-    "acyclic": "all of it",
-    "self-delivery": "all of it",
-    "validity": "all of it",
-    "agreement": "all of it",
-    "uniform": "that all correct members deliver",
-    "view-order": "that correct processes end with the same views",
-    "view-exclusion": "all of it",
-    "convergence": "all of it",
-    "unanimity": "what is rejected in groups of whose members nothing tells yet",
-    "deadline": "messages that are owed and never come, where who owes them has left or parted since",
-    "bounded": "how long crashes are not detected",
-    "prompt": "all of it",
-    **dict.fromkeys(BLOCK_PROPERTIES, "all of it"),
-}
-"""What of a property only the end decides; a property that is not here is decided as the trace grows."""
-
-WAITS: Final = frozenset(name for name, what in OPEN.items() if what == "all of it")
-"""Properties of which nothing is decided before the end."""
+"""Violations of a property with the same conditions that are described; the others are counted."""
 
 
 class Condition(NamedTuple):
@@ -134,9 +108,3 @@ class Book:
                 found += shelf.described
         places = {name: place for place, name in enumerate(PROPERTIES)}
         return counts, sorted(found, key=lambda finding: (finding.time, places[finding.property], finding.events))
-
-
-def say(message: Message) -> str:
-    """A message, for a sentence."""
-    group, sender, seq = message
-    return f"message {seq} of {sender} in {group}"

@@ -7,7 +7,8 @@ from bisect import bisect_right
 from typing import TypeAlias
 
 from ....trace.fact import Fact
-from .book import Message
+from ..facts import Message, View
+from .book import Book
 
 ViewId: TypeAlias = int
 """A view (group, number, set of members) by the order in which it was first seen."""
@@ -89,7 +90,7 @@ class Sent:
 
 @dataclasses.dataclass(slots=True)
 class Letter:
-    """A message of which something is known and not everybody is past it."""
+    """What is known of a message that some member has not passed yet."""
 
     message: Message
     sent: Sent | None = None
@@ -109,18 +110,6 @@ class Installed:
     stay: int
     time: int
     true_time: int | None
-
-
-@dataclasses.dataclass(slots=True)
-class View:
-    """A view that somebody installed."""
-
-    group: str
-    number: int
-    members: frozenset[str]
-
-    def __str__(self) -> str:
-        return f"view {self.number} {{{', '.join(sorted(self.members))}}}"
 
 
 @dataclasses.dataclass(slots=True)
@@ -167,3 +156,49 @@ class History:
         group, sender, seq = message
         mine = self.delivered.get((group, sender))
         return mine is not None and mine.highest >= seq
+
+
+class RunState:
+    """What the checks read of a run: its histories, its views, the messages that it has not yet passed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.round = 0
+        """Rounds of reading that are over."""
+        self.late = 0
+        """What could not be compared, because what it belongs to is forgotten."""
+        self.book = Book()
+        self.bounds: dict[str, int] = {}
+        self.histories: dict[str, History] = {}
+        self.letters: dict[Message, Letter] = {}
+        self.views: list[View] = []
+        self.declared: set[str] = set()
+        """Groups of which a join or a view is known."""
+        self.named: set[tuple[str, str]] = set()
+        """(group, process): the process is in a view of the group or has joined it."""
+
+    def owes(self, history: History, letter: Letter, at: int) -> bool:
+        """Whether a process certainly owes a message up to its event ``at``: it installed the view in force at the ``send``
+        and, as far as anything is known, neither of the two has left or installed a view without the other since. (If the sender
+        did, it depends on what was known of it: only the end decides.)"""
+        sent = letter.sent
+        if sent is None or sent.view is None:
+            return False
+        group, sender, _ = letter.message
+        since = history.installed.get(sent.view)
+        if since is None or since > at:
+            return False
+        if any(since < left <= at for left in history.leaves.get(group, ())):
+            return False
+        if sender == history.name:
+            return True
+        parted = self._drops(history, group, sender, since, at)
+        return not (parted or self._drops(self.histories[sender], group, history.name, sent.index))
+
+    def _drops(self, history: History, group: str, other: str, after: int, upto: int | None = None) -> bool:
+        """Whether it installed a view without another process after an event and up to another."""
+        return any(
+            after < installed.index and (upto is None or installed.index <= upto)
+            for installed in history.views.get(group, ())
+            if other not in self.views[installed.view].members
+        )

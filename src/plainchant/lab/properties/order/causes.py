@@ -1,4 +1,4 @@
-"""What the certificates prove about causes: ``causal`` where processes are in several groups or the order is only causal, and
+"""What the certificates prove about causes: ``causal``, where processes are in several groups or the order is only causal, and
 ``prompt``.
 
 Theory of operation
@@ -8,10 +8,10 @@ Two ways, and each counts the cases that the reference verifier would have exami
 **By one order** (:func:`by_one_order`), where the delivery orders of all processes together are known to have no cycle
 (``acyclic``), by ranks or otherwise. Every process delivers all that it sends, after sending it, in the order in which it sent
 it, whatever the groups. So what it sends or delivers before it sends m, it delivers before m: happened-before is made of
-delivery orders, and nobody can deliver against it without a cycle. Nobody lacks a message that it could owe. What is left to be
-told is a number: of the first messages that a process delivers of a sender and group, how many have something before them that
-the same process delivers. For that, every process's knowledge is followed as a set of processes ("something that q delivers
-happened before"), from the beginning until it is everybody, which is soon.
+delivery orders, and no process can deliver against it without a cycle. No process lacks a message that it could owe. What is
+left is to count: of the first messages that a process delivers of a sender and group, how many have something before them that
+the same process delivers. For that, the knowledge of every process is followed as a set of processes ("something that q
+delivers happened before"), from the beginning until the set is complete, which is soon.
 
 **By clocks** (:class:`Clocks`), for orders that are only causal. A vector clock a *message*, not an event: one row of a matrix of
 32-bit integers, made of the rows of what the sender delivered since its last send. Then every process q is looked at by
@@ -30,21 +30,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..certificates.columns import Ints
-from ..certificates.evidence import Evidence, Place, Range
-from ..certificates.unit import Sent
+from ..certificates.evidence import Doubtful, Evidence, Place
+from ..certificates.ranges import Range
+from ..certificates.records import Sent
 from ..certificates.woven import Woven
 from ..facts import History, Run, View
 from ..owing import Owing
-from .one_sequence import Doubtful
 
 _AT_ONCE = 1 << 20
-"""So many numbers of clocks are looked at together."""
+"""Clock entries that are examined together."""
 
 
 def by_one_order(evidence: Evidence, woven: Woven) -> int:
     """Of the first messages that processes deliver of each sender and group, how many have a cause that they deliver too;
-    Doubtful if somebody does not deliver what it sent as it sent it, or lacks something. That delivery orders have no cycle, and
-    that everybody delivers ranges of what was sent, after sending it if it is its own, is known."""
+    Doubtful if a process does not deliver what it sent in the order of its sends, or lacks something. Known before: delivery
+    orders have no cycle, and every process delivers ranges of what was sent, its own messages after sending them."""
     if not are_recorded(evidence):
         raise Doubtful
     run = evidence.facts
@@ -132,12 +132,12 @@ class _Walker:
         """A bit for each process that delivers something which happened before, or which this one just sent."""
         self.sent: dict[int, int] = {}
         self.wanted: dict[int, int] = {}
-        """By group: it has to be followed until it has sent so many."""
+        """By group: how many sends it has to be followed to."""
         self.delivered: dict[tuple[int, int], int] = {}
 
 
 class _Knowledge:
-    """Follows what processes know, as sets of those who deliver some of it too."""
+    """Follows what processes know, as sets of the processes that deliver some of it too."""
 
     def __init__(self, evidence: Evidence, woven: Woven) -> None:
         ranges = evidence.ranges
@@ -156,7 +156,7 @@ class _Knowledge:
                 self._receivers.setdefault((place, sender), []).append((mine, 1 << places[process]))
                 self._ranges.setdefault(process, {})[place, woven.own_code(sender)] = mine[0]
         self._walkers = {name: _Walker(name, self._rows(name)) for name in places}
-        self._everybody = _everybody(evidence, places)
+        self._all_delivering = _all_delivering(evidence, places)
         self._with: dict[tuple[int, str], list[int]] = {}
         """By group and sender: what is known with each of its messages, as far as they were reached."""
         self._before: dict[tuple[int, str, int], int] = {}
@@ -190,7 +190,7 @@ class _Knowledge:
         return found
 
     def _is_full(self, walker: _Walker) -> bool:
-        return walker.knows == self._everybody[walker.name]
+        return walker.knows == self._all_delivering[walker.name]
 
     def _advance(self, walker: _Walker) -> bool:
         """Follows a process as far as is wanted and others have been followed; returns whether anything came of it."""
@@ -226,8 +226,8 @@ class _Knowledge:
         return moved
 
 
-def _everybody(evidence: Evidence, places: Mapping[str, int]) -> dict[str, int]:
-    """By process: those who deliver anything, among all whom its groups connect it with."""
+def _all_delivering(evidence: Evidence, places: Mapping[str, int]) -> dict[str, int]:
+    """By process: the processes that deliver anything, among all that its groups connect it with."""
     delivering = {process for process, _ in evidence.delivered}
     together: dict[str, int] = {}
     connected: dict[int, set[str]] = {}
@@ -447,7 +447,7 @@ class Clocks:
             own = np.maximum.accumulate(where[self._bases[column] : self._bases[column + 1]])
             parts += [np.array([-1]), own]
         reached = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-        """Per sender and number: where the last of so many of its messages is delivered."""
+        """Per sender and number: where the last of its messages up to that number is delivered."""
         offsets = np.cumsum([0, *(self._counts[column] + 1 for column in columns.tolist())])[:-1]
         own_column = np.searchsorted(columns, owners)
         last = np.empty(len(at), np.int64)

@@ -1,9 +1,9 @@
-"""In which order messages are delivered: fifo, identical, and the order of uniform and total, on a trace that grows.
+"""Checks on a growing trace: fifo, identical, and the order of uniform and total.
 
-**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is
-known. When the second of them is told to have delivered a message, that is the latest one at that process. So the orders agree
-exactly if it is the latest one at the other process, too, among the messages that they have in common; it is enough to
-remember, for each pair, how far their common messages reach at each of them.
+**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is known.
+When the second process is seen to deliver a message, that delivery is its latest. So the orders agree exactly if the message is
+also the latest at the other process, among the messages that they have in common. It is enough to remember, for each pair, how
+far their common messages reach at each of the two.
 
 **A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then
 either it never delivers that one, or it does so later, and then out of order.
@@ -12,24 +12,23 @@ either it never delivers that one, or it does so later, and then out of order.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..growth.book import Condition, Message, say
-from ..growth.state import Delivery, History, Letter
-
-if TYPE_CHECKING:
-    from ..growing import Growing
+from ..facts import Message
+from ..growth.book import Condition
+from ..growth.state import Delivery, History, Letter, RunState
+from ..report import say
 
 ROUNDS: Final = 2
-"""Ends of rounds after which everything that somebody can have known is read."""
+"""Ends of rounds after which everything that a process can have known is read."""
 MOST_HOLES: Final = 10_000
 """Holes that wait to be judged."""
 MOST_FOUND: Final = 8
 """Later deliveries at which a hole is judged in one round."""
 SIGHT: Final = 10
-"""Rounds without a further message after which a hole that was not owed is let go."""
+"""Rounds without a further message after which a hole that was not owed is forgotten."""
 GAP: Final = 5_000
-"""Of a gap, so many numbers are looked at from each end: who has just joined lacks everything before."""
+"""Numbers of a gap that are examined from each end: a process that has just joined lacks everything before."""
 MOST_PAIRS: Final = 100_000
 
 
@@ -47,14 +46,14 @@ class Orders:
     def __init__(self) -> None:
         self._reaches: dict[tuple[str, str, str | None], _Reach] = {}
 
-    def delivered(self, run: Growing, history: History, letter: Letter, delivery: Delivery) -> None:
+    def delivered(self, run: RunState, history: History, letter: Letter, delivery: Delivery) -> None:
         for other, theirs in letter.delivered.items():
             if other != history.name:
                 for group in (letter.message[0], None):
                     self._common(run, group, (history.name, delivery), (other, theirs), letter.message)
 
     def _common(
-        self, run: Growing, group: str | None, one: tuple[str, Delivery], other: tuple[str, Delivery], message: Message
+        self, run: RunState, group: str | None, one: tuple[str, Delivery], other: tuple[str, Delivery], message: Message
     ) -> None:
         """Both have delivered the message, the first of the two last."""
         if one[0] > other[0]:
@@ -77,7 +76,7 @@ class Orders:
 
     def _differ(
         self,
-        run: Growing,
+        run: RunState,
         group: str | None,
         one: tuple[str, Delivery],
         other: tuple[str, Delivery],
@@ -121,7 +120,7 @@ class Fifo:
         """By process, group and sender: those that wait to be judged, and those that were not owed when they were."""
         self._count = 0
 
-    def delivered(self, run: Growing, history: History, message: Message, index: int, time: int, highest: int) -> None:
+    def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, highest: int) -> None:
         """A first delivery; ``highest`` is the highest number of that sender that was delivered before."""
         group, sender, seq = message
         last = history.last.get((group, sender))
@@ -143,15 +142,15 @@ class Fifo:
             for first, final in ends:
                 self._add(run, _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)]))
 
-    def _add(self, run: Growing, hole: _Hole) -> None:
+    def _add(self, run: RunState, hole: _Hole) -> None:
         if self._count >= MOST_HOLES:
             run.late += 1
             return
         self._count += 1
         self._holes.setdefault((hole.process, hole.group, hole.sender), []).append(hole)
 
-    def tick(self, run: Growing, *, over: bool = False) -> None:
-        """Judges what has waited long enough; what is not owed by then may become so, until it is out of sight."""
+    def tick(self, run: RunState, *, over: bool = False) -> None:
+        """Judges holes that have waited long enough; one that is not owed by then may become owed until it is out of sight."""
         for key, holes in list(self._holes.items()):
             kept = [hole for hole in holes if self._waits(run, hole, over)]
             self._count -= len(holes) - len(kept)
@@ -160,7 +159,7 @@ class Fifo:
             else:
                 del self._holes[key]
 
-    def _waits(self, run: Growing, hole: _Hole, over: bool) -> bool:
+    def _waits(self, run: RunState, hole: _Hole, over: bool) -> bool:
         """Whether a hole is still to be judged, now that another round is over."""
         if not over and run.round - hole.round < ROUNDS:
             return True
@@ -168,7 +167,7 @@ class Fifo:
             return not self._judge(run, hole)
         return run.round - hole.round < SIGHT
 
-    def _judge(self, run: Growing, hole: _Hole) -> bool:
+    def _judge(self, run: RunState, hole: _Hole) -> bool:
         """Whether nothing of it is left to be judged."""
         history = run.histories[hole.process]
         left = False

@@ -1,4 +1,4 @@
-"""The one sequence of a group's messages, where the certificates show that there is one (see ``proof``)."""
+"""The one sequence of a group's messages, where the certificates show that there is one (``proof`` says why it matters)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from ..certificates.evidence import Codes, Evidence
+from ..certificates.evidence import Codes, Doubtful, Evidence
 from ..facts import History, View
 
 
-class Doubtful(Exception):
-    """The certificates do not prove it; the exact search has to look."""
-
-
-class Order:
+class OneSequence:
     """The one sequence of a group's messages; raises Doubtful if the certificates do not show that there is one.
 
     Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every
@@ -80,7 +76,8 @@ class Order:
             self._are_complete(view, len(longest))
 
     def _begin_alike(self, view: View | None, processes: Iterable[str], reached: dict[str, int]) -> None:
-        """Of each sender, all who deliver in a view begin with the same message, which nobody delivers in an earlier view."""
+        """Of each sender, all processes that deliver in a view begin with the same message, and none delivers it in an earlier
+        view."""
         begins: dict[str, int] = {}
         ends: dict[str, int] = {}
         for process in processes:
@@ -91,7 +88,7 @@ class Order:
         reached.update(ends)
 
     def _are_complete(self, view: View | None, size: int) -> None:
-        """Whoever goes on to another view has delivered everything of this one."""
+        """A process that goes on to another view has delivered everything of this one."""
         if view is None:
             return
         for history in self._run.all:
@@ -109,7 +106,7 @@ class Order:
 
     @cached_property
     def _first(self) -> int:
-        """The first view in which anybody delivers."""
+        """The first view in which a process delivers."""
         return min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
 
     def begins_with(self, process: str) -> int | None:
@@ -202,12 +199,12 @@ class Order:
         return latest
 
 
-def merge(orders: Mapping[str, Order], delivered: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-    """Merges the sequences of groups to one, as processes that are in several deliver them; Doubtful if that does not work out,
-    because these processes order messages round in a circle.
+def merge(orders: Mapping[str, OneSequence], delivered: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    """Merges the sequences of groups into one, as processes that are in several groups deliver them; Doubtful if that is not
+    possible, because these processes order messages in a cycle.
 
-    ``delivered`` has, for each of these processes, the groups of its deliveries in order, as stretches of so many. A group's
-    next message may be taken when it is the next one of all who deliver it.
+    ``delivered`` has, for each of these processes, the groups of its deliveries in order, each with the length of its stretch. A
+    group's next message may be taken when it is the next one of all processes that deliver it.
     """
     left: dict[str, dict[str, int]] = {}
     """By group, then by process: how many of the group's messages it still has to deliver."""

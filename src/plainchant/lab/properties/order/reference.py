@@ -1,4 +1,4 @@
-"""In which order messages are delivered: fifo, causal, identical, total, acyclic, prompt."""
+"""Reference checks of fifo, causal, identical, total, acyclic and prompt."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..report import Report, say
 
 
 def fifo(report: Report) -> None:
-    """Who delivers m' has delivered, before it, every earlier message of that sender and group that it delivers at
-    all or owes up to then. Who has a timing fault owes nothing here."""
+    """A process that delivers m' has delivered, before it, every earlier message of that sender and group that it delivers at all
+    or owes up to then. A process with a timing fault owes nothing here."""
     for history in report.run.all:
         by_sender: dict[tuple[GroupId, ProcessId], list[Event]] = {}
         for (group, sender, _), delivery in history.first.items():
@@ -48,7 +48,7 @@ def _without_holes(report: Report, history: History, deliveries: Sequence[Event]
     seqs = [delivery.message[2] for delivery in by_seq]
     delivered = set(seqs)
     known = report.run.numbers[group, sender]
-    # One that nobody ever sent or delivered stands for all such: there may be hundreds of millions.
+    # One number that is neither sent nor delivered anywhere stands for all such: there may be hundreds of millions.
     unknown = next((seq for seq, seen in enumerate(known, 1) if seq != seen), highest)
     for seq in sorted({unknown, *known}):
         if seq >= highest:
@@ -86,8 +86,8 @@ def causal(report: Report) -> None:
     ``m -> m'`` through m's group alone, and not if it owes m until ``end``.
 
     "Through m's group alone": every message of the chain, m' too, is one of that group. The last clause alone speaks of
-    ``end``; the others are checked in every run. Who has a timing fault owes nothing here: what it delivers, it delivers in
-    order, and what came too late for that order it leaves out.
+    ``end``; the others are checked in every run. A process with a timing fault owes nothing here: it delivers in order what
+    it delivers, and leaves out what came too late for that order.
     """
     everything = report.owing.causality()
     for history in report.run.all:
@@ -102,8 +102,8 @@ def causal(report: Report) -> None:
 
 
 def _in_causal_order(report: Report, history: History, causality: Causality) -> None:
-    """Every send is looked at once, when it first belongs to the past of a delivery: delivered before that one, it is
-    before all later ones."""
+    """Examines each send once, when it first belongs to the past of a delivery: delivered before that delivery, it is before all
+    later ones."""
     looked_at = [0] * len(causality.sends)
     lowest = [next((n for n, send in enumerate(sends, 1) if send.message in history.first), 0) for sends in causality.sends]
     for message, delivery in history.first.items():
@@ -208,8 +208,8 @@ def compare_orders(report: Report, histories: Sequence[History], group: GroupId 
 def acyclic(report: Report) -> None:
     """The union of all processes' delivery orders has no cycle.
 
-    A cycle needs messages that several processes deliver; they are the cases. One shortest cycle is shown for each knot
-    of messages that order each other round.
+    A cycle needs messages that several processes deliver; they are the cases. For each knot (a strongly connected set of
+    messages) one shortest cycle is shown.
     """
     shared = [m for m in _messages(report) if len(report.run.deliveries_of(m)) > 1]
     report.cases += len(shared)
@@ -323,8 +323,8 @@ def prompt(report: Report) -> None:
 
 
 def _settle(report: Report, history: History, causality: Causality, settled: list[int], index: int) -> None:
-    """Moves past the sends that the process has delivered by then, or never delivers nor can owe; later blocks need not look
-    at them again."""
+    """Moves past the sends that the process has delivered by then, or that it neither delivers nor can owe; later blocks need not
+    examine them again."""
     for place, sends in enumerate(causality.sends):
         while settled[place] < len(sends):
             message = sends[settled[place]].message

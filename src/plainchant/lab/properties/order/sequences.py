@@ -1,10 +1,10 @@
-"""What each process delivers, message by message, where there is no one sequence that all follow: a group that partitions and
-merges has several views at a time, and its members deliver with holes.
+"""What each process delivers, message by message, where no one sequence is common to all: a group that partitions and merges
+has several views at a time, and its members deliver with holes.
 
-A strand (``woven``) tells the group and the sender of each delivery, the sets (``evidence``) its number: so a history is an
-array of messages, each a small integer. Orders are then compared as they are defined, without any thought of views. That the
-union of all orders has no cycle is shown by taking messages one by one, each when it is the next one of all who deliver it.
-Memory and time go with the number of deliveries, about a microsecond each.
+A strand (``woven``) gives the group and the sender of each delivery, the sets (``evidence``) its number: so a history is an array
+of messages, each a small integer. Orders are then compared as they are defined, without regard to views. To show that the union
+of all orders has no cycle, messages are taken one by one, each when it is the next one of all processes that deliver it. Memory
+and time grow with the number of deliveries, about a microsecond each.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..certificates.columns import Ints
-from ..certificates.evidence import Evidence
+from ..certificates.evidence import Doubtful, Evidence
 from ..certificates.woven import Woven
 from ..facts import History
-from .one_sequence import Doubtful
 
 
 class Sequences:
-    """The deliveries of all histories of a run; Doubtful if somebody delivers a message twice or out of order."""
+    """The deliveries of all histories of a run; Doubtful if a process delivers a message twice or out of order."""
 
     def __init__(self, evidence: Evidence, woven: Woven) -> None:
         if evidence.sets is None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..certificates.columns import Coded, Ints, Mask, integers
-from .reference import Moment
+from ..facts import Moment
 
 COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")
 """What is read of the rows."""
@@ -67,10 +67,10 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
     seq, time = integers(rows.column("seq"))[0], integers(rows.column("time"))[0]
     true_time, has_true = _there(rows, "true_time")
     due, has_due = _there(rows, "deadline")
-    is_send = _is(kind, "send")
+    is_send = kind.equals("send")
     cases, in_time = 0, True
     for name in untimed.senders:
-        mine = _is(group, name[0]) & _is(sender, name[1])
+        mine = group.equals(name[0]) & sender.equals(name[1])
         sends = np.flatnonzero(mine & is_send & has_due)
         sends = sends[np.argsort(seq[sends], kind="stable")]
         if not len(sends):
@@ -99,11 +99,6 @@ def about(rows: pa.Table, untimed: Untimed) -> pa.Table:
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _is(coded: Coded, name: str) -> Mask:
-    code = coded.values.index(name) if name in coded.values else len(coded.values)
-    return np.asarray(coded.codes == code)
 
 
 def _there(rows: pa.Table, name: str) -> tuple[Ints, Mask]:

@@ -1,18 +1,16 @@
-"""Times on a trace that grows: deadline and bounded."""
+"""Checks on a growing trace: deadline and bounded."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from ....trace.fact import Fact
-from ..growth.book import Condition, Message, say
-from ..growth.state import Delivery, History, Letter, Sent
+from ..facts import Message, between, detail_of
+from ..growth.book import Condition
+from ..growth.state import Delivery, History, Letter, RunState, Sent
 from ..order.growing import ROUNDS
-from .reference import Bounds, between, bounds_stated
-
-if TYPE_CHECKING:
-    from ..growing import Growing
+from ..report import say
+from .reference import Bounds, bounds_stated
 
 MOST_DATED: Final = 20_000
 
@@ -22,10 +20,10 @@ class Deadline:
 
     def __init__(self) -> None:
         self._dated: dict[Message, int] = {}
-        """Messages with a deadline that somebody may still have to deliver, and the round in which each was sent."""
+        """Messages with a deadline that a process may still have to deliver, and the round in which each was sent."""
         self._missed: set[tuple[Message, str]] = set()
 
-    def delivered(self, run: Growing, process: str, letter: Letter, delivery: Delivery) -> None:
+    def delivered(self, run: RunState, process: str, letter: Letter, delivery: Delivery) -> None:
         """Called when both the send and the delivery are known."""
         sent = letter.sent
         if sent is None:
@@ -42,7 +40,7 @@ class Deadline:
             events = [(letter.message[1], sent.index), (process, delivery.index)]
             self._late(run, letter, sentence, delivery.time, events)
 
-    def sent(self, run: Growing, letter: Letter) -> None:
+    def sent(self, run: RunState, letter: Letter) -> None:
         assert letter.sent is not None
         if letter.sent.deadline is None:
             return
@@ -51,19 +49,19 @@ class Deadline:
             run.late += 1
         self._dated[letter.message] = run.round
 
-    def tick(self, run: Growing, *, over: bool = False) -> None:
-        """Looks whether a deadline has passed at somebody who owes the message."""
+    def tick(self, run: RunState, *, over: bool = False) -> None:
+        """Checks whether a deadline has passed at a process that owes the message."""
         for message, since in list(self._dated.items()):
             letter = run.letters.get(message)
             if letter is None or letter.sent is None or letter.sent.view is None:
-                is_over = True  # forgotten, or nobody owes it as far as is known
+                is_over = True  # forgotten, or no process is known to owe it
             else:
                 is_over = (over or run.round - since >= ROUNDS) and not self._awaited(run, letter, over=over)
             if is_over:
                 del self._dated[message]
 
-    def _awaited(self, run: Growing, letter: Letter, *, over: bool) -> bool:
-        """Whether somebody who is to deliver it still has time."""
+    def _awaited(self, run: RunState, letter: Letter, *, over: bool) -> bool:
+        """Whether a process that has to deliver it still has time."""
         assert letter.sent is not None
         assert letter.sent.view is not None
         awaited = False
@@ -84,7 +82,7 @@ class Deadline:
                 self._late(run, letter, sentence, history.time, events)
         return awaited
 
-    def _late(self, run: Growing, letter: Letter, sentence: str, time: int, events: list[tuple[str, int]]) -> None:
+    def _late(self, run: RunState, letter: Letter, sentence: str, time: int, events: list[tuple[str, int]]) -> None:
         unless = [Condition("crash", letter.message[1])]
         run.book.violation("deadline", sentence, time, events, messages=[letter.message], unless=unless)
 
@@ -116,20 +114,19 @@ class Bounded:
         self._turns: dict[tuple[str, str], tuple[int, tuple[int | None, int]]] = {}
         """The last token row of a process in a group: its index, and when."""
 
-    def stated(self, run: Growing) -> None:
+    def stated(self, run: RunState) -> None:
         self._bounds = bounds_stated(run.bounds)
 
-    def sent(self, run: Growing, fact: Fact, message: Message, index: int, size: int | None) -> None:
-        """A ``send`` or ``sent`` row, of a message of so many bytes."""
+    def sent(self, run: RunState, fact: Fact, message: Message, index: int, size: int | None) -> None:
+        """A ``send`` or ``sent`` row of a message with ``size`` bytes."""
         bound = self._bounds.send if self._bounds is not None else None
         if bound is None or fact.detail is None or self._is_too_large(size):
             return
-        detail: Any = json.loads(fact.detail)
-        took = detail.get("took_ns") if isinstance(detail, dict) else None
+        took = detail_of(fact.detail).get("took_ns")
         if took is not None:
             self._within(run, (fact.process, index), message, took, bound, "sends", fact.time, [fact.process])
 
-    def delivered(self, run: Growing, fact: Fact, message: Message, index: int) -> None:
+    def delivered(self, run: RunState, fact: Fact, message: Message, index: int) -> None:
         bound = self._bounds.deliver if self._bounds is not None else None
         if bound is None or fact.true_time is None or fact.sent is None or self._is_too_large(fact.size):
             return
@@ -137,7 +134,7 @@ class Bounded:
         self._within(run, (fact.process, index), message, fact.true_time - fact.sent, bound, "delivers", fact.time, who)
 
     def _within(
-        self, run: Growing, place: tuple[str, int], message: Message, took: int, bound: int, does: str, time: int, who: list[str]
+        self, run: RunState, place: tuple[str, int], message: Message, took: int, bound: int, does: str, time: int, who: list[str]
     ) -> None:
         run.book.case("bounded")
         if took > bound:
@@ -145,7 +142,7 @@ class Bounded:
             unless = [Condition("timing", process) for process in dict.fromkeys(who)]
             run.book.violation("bounded", sentence, time, [place], messages=[message], unless=unless)
 
-    def token(self, run: Growing, fact: Fact) -> None:
+    def token(self, run: RunState, fact: Fact) -> None:
         bound = self._bounds.rotation if self._bounds is not None else None
         if bound is None or fact.group is None:
             return

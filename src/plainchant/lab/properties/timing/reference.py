@@ -1,14 +1,14 @@
-"""Times: deadline and bounded."""
+"""Reference checks of deadline and bounded."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 from ....core.model import GroupId
-from ..facts import Event, History, Message, Place, Run
+from ..facts import Event, History, Message, Place, Run, between
 from ..report import Report, say
 
 
@@ -69,7 +69,7 @@ def _may_still_come(report: Report, q: History, message: Message) -> None:
 
 
 def _clock(report: Report, message: Message, row: int) -> list[int] | list[int | None]:
-    """The clock on which a row of another process can be held against the ``send``'s deadline."""
+    """The clock on which a row of another process is compared with the ``send``'s deadline."""
     columns = report.run.columns
     send = report.run.sends[message]
     if columns.true_time[send.row] is None or columns.true_time[row] is None:
@@ -90,16 +90,13 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
     return start + due - columns.time[send.row]
 
 
-Moment: TypeAlias = tuple[int | None, int]
-"""When a row was written: by the global clock, where there is one, and by the process's own."""
-
 NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock", "size"})
-"""Bounds that say what they bound, or what the others are bounds for."""
+"""Names of bounds that say what they bound, or for which runs the others hold."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a run states that nothing takes longer than, in ns; None: it does not speak of it."""
+    """The bounds that a run states, in ns; None: not stated."""
 
     send: int | None
     deliver: int | None
@@ -133,8 +130,8 @@ def bounded(report: Report) -> None:
     ``bounds`` in ``start`` rows names it ``send``, ``deliver`` (or ``delivery``), ``rotation`` and ``detection``; a run that
     states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
 
-    Sends of a process with a timing fault are no cases, nor are deliveries by one or of a message of one: bounds are kept by who
-    keeps time itself. ``size`` in ``bounds`` (bytes) leaves out sends and deliveries of larger messages.
+    Sends of a process with a timing fault are no cases, nor are deliveries by it or of its messages: bounds hold for processes
+    that keep time themselves. ``size`` in ``bounds`` (bytes) leaves out sends and deliveries of larger messages.
 
     A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
     leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
@@ -198,13 +195,6 @@ def _rotations(report: Report, history: History, bound: int) -> None:
                 )
 
 
-def between(one: Moment, other: Moment) -> int:
-    """The time from one row of a process to another: by the global clock, or by its own where one of them lacks that."""
-    if one[0] is None or other[0] is None:
-        return other[1] - one[1]
-    return other[0] - one[0]
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Detection:
     """A process crashed, and another that had it in its view installed one without it, or had the time to."""
@@ -220,8 +210,8 @@ def detections(run: Run, bound: int) -> Iterator[Detection]:
     """How long each process correct in g has a crashed one in its view: from the ``crash`` row on, or, if it installs a view
     that names the crashed one after that, from there on, until the first view without it.
 
-    It is looked at on the global clock only. Who never installs such a view is late if its history goes on for longer than
-    the bound; else nothing is known of it. Whoever left g before it crashed is none that g has to detect."""
+    Only the global clock counts. A process that never installs such a view is late if its history goes on for longer than the
+    bound; else nothing is known. A process that left g before it crashed need not be detected in g."""
     true_time = run.columns.true_time
     for crashed in run.all:
         if not crashed.crashed or crashed.cut:

@@ -1,22 +1,19 @@
-"""Views on a trace that grows: view-order, view-atomicity, sender-in-view, same-view, disjoint-views."""
+"""Checks on a growing trace: view-order, view-atomicity, sender-in-view, same-view, disjoint-views."""
 
 from __future__ import annotations
 
-import json
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ....trace.fact import Fact
-from ..growth.book import Message, say
-from ..growth.state import Delivery, History, Installed, Intervals, Letter, ViewId
-
-if TYPE_CHECKING:
-    from ..growing import Growing
+from ..facts import Message, detail_of
+from ..growth.state import Delivery, History, Installed, Intervals, Letter, RunState, ViewId
+from ..report import say
 
 MOST_STEPS: Final = 20_000
 """Steps from a view to the next, and signatures, that are remembered."""
 MOST_STRANGERS: Final = 100
-"""Of a sender of which no view is known yet, so many deliveries are remembered."""
+"""Deliveries that are remembered of a sender that no known view names."""
 
 Segment: TypeAlias = dict[str, Intervals]
 """What a process delivered between two views: numbers by sender."""
@@ -30,7 +27,7 @@ class ViewOrder:
         self._next: dict[ViewId, dict[str, tuple[int, Installed]]] = {}
         """After each view: what each process installed next in the same stay, and the index of that view there."""
 
-    def installed(self, run: Growing, history: History, new: Installed, before: Installed | None) -> None:
+    def installed(self, run: RunState, history: History, new: Installed, before: Installed | None) -> None:
         view = run.views[new.view]
         run.book.case("view-order")
         if new.view in history.installed:
@@ -43,7 +40,7 @@ class ViewOrder:
         if before is not None and history.installed[before.view] == before.index:
             self._compare(run, history, before, new)
 
-    def _compare(self, run: Growing, history: History, before: Installed, new: Installed) -> None:
+    def _compare(self, run: RunState, history: History, before: Installed, new: Installed) -> None:
         following = self._next.setdefault(before.view, {})
         mine, common = run.views[new.view], run.views[before.view]
         for other, (at, theirs) in following.items():
@@ -74,7 +71,7 @@ class ViewAtomicity:
         if segment is not None:
             segment.setdefault(message[1], Intervals()).add(message[2])
 
-    def installed(self, run: Growing, history: History, new: Installed, before: Installed | None) -> None:
+    def installed(self, run: RunState, history: History, new: Installed, before: Installed | None) -> None:
         key = (history.name, run.views[new.view].group)
         segment = self._since.pop(key, {})
         self._since[key] = {}
@@ -87,7 +84,7 @@ class ViewAtomicity:
             self._compare(run, step, known, (history.name, new, segment))
         _forget(self._steps, run)
 
-    def _compare(self, run: Growing, step: tuple[ViewId, ViewId], one: _Kept, other: _Kept) -> None:
+    def _compare(self, run: RunState, step: tuple[ViewId, ViewId], one: _Kept, other: _Kept) -> None:
         first, second = run.views[step[0]], run.views[step[1]]
         for has, lacks in ((one, other), (other, one)):
             for sender, numbers in has[2].items():
@@ -111,7 +108,7 @@ class SenderInView:
     def __init__(self) -> None:
         self._strangers: dict[tuple[str, str], list[tuple[Message, str, Delivery]]] = {}
 
-    def delivered(self, run: Growing, history: History, message: Message, delivery: Delivery) -> None:
+    def delivered(self, run: RunState, history: History, message: Message, delivery: Delivery) -> None:
         if delivery.view is None:
             return
         group, sender, _ = message
@@ -124,12 +121,12 @@ class SenderInView:
             if len(waiting) < MOST_STRANGERS:
                 waiting.append((message, history.name, delivery))
 
-    def named(self, run: Growing, group: str, process: str) -> None:
+    def named(self, run: RunState, group: str, process: str) -> None:
         """A view names this process, or it joins."""
         for message, where, delivery in self._strangers.pop((group, process), ()):
             self._stranger(run, message, where, delivery)
 
-    def _stranger(self, run: Growing, message: Message, process: str, delivery: Delivery) -> None:
+    def _stranger(self, run: RunState, message: Message, process: str, delivery: Delivery) -> None:
         assert delivery.view is not None
         run.book.case("sender-in-view")
         sentence = f"{process} delivers {say(message)} in {run.views[delivery.view]}, in which {message[1]} is not"
@@ -139,7 +136,7 @@ class SenderInView:
 class SameView:
     """A message is delivered in the view in which it was sent."""
 
-    def delivered(self, run: Growing, process: str, letter: Letter, delivery: Delivery) -> None:
+    def delivered(self, run: RunState, process: str, letter: Letter, delivery: Delivery) -> None:
         """Called when both are known, whichever came first."""
         sent = letter.sent
         if sent is None or sent.view is None:
@@ -159,9 +156,8 @@ class DisjointViews:
     def __init__(self) -> None:
         self._users: dict[tuple[str, str, str], tuple[ViewId, str, int]] = {}
 
-    def installed(self, run: Growing, history: History, new: Installed, fact: Fact) -> None:
-        detail: Any = json.loads(fact.detail) if fact.detail else {}
-        signatures = detail.get("signatures") if isinstance(detail, dict) else None
+    def installed(self, run: RunState, history: History, new: Installed, fact: Fact) -> None:
+        signatures = detail_of(fact.detail).get("signatures")
         group = run.views[new.view].group
         for process, number in sorted((signatures or {}).items()):
             run.book.case("disjoint-views")
@@ -174,8 +170,8 @@ class DisjointViews:
         _forget(self._users, run)
 
 
-def _forget(kept: dict[Any, Any], run: Growing) -> None:
-    """Lets the oldest half go when there are too many."""
+def _forget(kept: dict[Any, Any], run: RunState) -> None:
+    """Forgets the oldest half when there are too many."""
     if len(kept) > MOST_STEPS:
         for key in list(islice(kept, MOST_STEPS // 2)):
             del kept[key]

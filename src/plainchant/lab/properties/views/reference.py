@@ -1,4 +1,4 @@
-"""Views: view-order, view-atomicity, view-exclusion, convergence, sender-in-view, same-view, disjoint-views."""
+"""Reference checks of view-order, view-atomicity, view-exclusion, convergence, sender-in-view, same-view, disjoint-views."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..report import Report, said_view, say
 
 def view_order(report: Report) -> None:
     """VC1: after each view that two processes both install, their views are equal one by one until one lacks the
-    other or a history ends; two correct ones end equal; nobody installs a view twice or a view without itself.
+    other or a history ends; two correct ones end equal; no process installs a view twice or a view without itself.
 
     Equal next views are common views again, so it is enough to look one step beyond each common view. "Two correct
     ones end equal" speaks of ``end``: there one installed a further view, with the other in it, that the other never
@@ -216,8 +216,8 @@ def _is_member_at_all(report: Report, group: GroupId, name: str) -> bool:
 
 
 def same_view(report: Report) -> None:
-    """Original virtual synchrony: a message is delivered in the view in force at its ``send``. A sender without a view
-    asks for nothing."""
+    """Original virtual synchrony: a message is delivered in the view in force at its ``send``. Messages that are sent without a
+    view are no cases."""
     for history in report.run.all:
         for message, delivery in history.first.items():
             send = report.run.sends.get(message)

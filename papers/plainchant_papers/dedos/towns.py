@@ -1,0 +1,110 @@
+"""Scenarios of processes on nodes: ``dedos``, or the flat ``sequencer``, on a LAN. Times are in ms.
+
+A :class:`Plan` is a scenario that can travel to a task, with what is counted and asked in its run (``metered``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from plainchant.core.model import MS, SECOND, US, Duration, ProcessId
+from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
+
+from ..runs import milliseconds, scenario
+
+BANDWIDTH: Final = 100_000_000
+HEADER: Final = 66
+"""Bytes that a packet adds on the wire: UDP and IP 28, an Ethernet frame with preamble and gap 38."""
+SMALLEST: Final = 84
+"""Bytes of the smallest Ethernet frame, with preamble and gap."""
+LAN: Final = Network(
+    delay=Delay("constant", Duration(100 * US)), bandwidth=BANDWIDTH, shared=True, header=HEADER, minimum_frame=SMALLEST
+)
+LOADED: Final = 300.0
+"""By then every group here has formed (ms): senders may begin. All of them send their first message at once."""
+FORMED: Final = 700.0
+"""By then that is over: counting may begin."""
+
+
+def town(nodes: int, members: int) -> tuple[str, ...]:
+    """Names of processes: so many on each of so many nodes.
+
+    >>> town(2, 2)
+    ('n0001.p01', 'n0001.p02', 'n0002.p01', 'n0002.p02')
+    """
+    return tuple(f"n{node:04d}.p{member:02d}" for node in range(1, nodes + 1) for member in range(1, members + 1))
+
+
+def node(process: ProcessId) -> str:
+    return process.partition(".")[0]
+
+
+def frame_time(size: int) -> float:
+    """How long a packet of so many bytes occupies the LAN, in µs."""
+    return max(size + HEADER, SMALLEST) * 8 * SECOND / BANDWIDTH / US
+
+
+# --- what is run ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can travel to a task."""
+
+    scenario: Scenario
+    variants: tuple[str, ...] = ()
+    """By name: the rules that are taken out, and other choices (``variants``)."""
+    begin: int = 0
+    """The window in which is counted, ns;"""
+    end: int = 1 << 62
+    lemmas: bool = False
+    """Whether the paper's invariants are asked."""
+    handled: tuple[str, ...] = ()
+    """Whose incoming packets are counted; none given: everybody's. It takes time with many nodes."""
+    label: str = ""
+
+
+def plan(
+    members: Sequence[str],
+    *workload: Workload,
+    length: float,
+    drain: float = 20_000,
+    variants: Sequence[str] = (),
+    groups: Mapping[str, tuple[str, ...]] | None = None,
+    later: Sequence[str] = (),
+    network: Network = LAN,
+    memory: Mapping[str, Any] | None = None,
+    faults: Sequence[Fault] = (),
+    random_faults: RandomFaults | None = None,
+    counted: tuple[float, float] | None = None,
+    seed: int = 0,
+    protocol: str = "dedos",
+    lemmas: bool = False,
+    handled: Sequence[str] = (),
+    label: str = "",
+    **parameters: Any,
+) -> Plan:
+    """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms."""
+    planned = scenario(
+        protocol, members, *workload, length=length, drain=drain, parameters=parameters, groups=groups, later=later,
+        network=network, memory=memory, faults=faults, random_faults=random_faults, seed=seed,
+    )  # fmt: skip
+    begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
+    return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), label)
+
+
+def load(
+    senders: Sequence[str], rate: float, begin: float, end: float, *, size: int = 64, group: str = "", arrivals: str = "poisson"
+) -> Workload:
+    """So many messages a second, of all these senders together."""
+    return Workload(
+        senders=tuple(senders), rate=rate / len(senders), start=milliseconds(begin), stop=milliseconds(end), size=size,
+        group=group, arrivals=arrivals,
+    )  # fmt: skip
+
+
+def message(sender: str, at: float, *, count: int = 1, size: int = 64, group: str = "") -> Workload:
+    """Messages at a time, as many as wanted at once."""
+    return Workload(senders=(sender,), closed=count, count=count, start=milliseconds(at), size=size, group=group)

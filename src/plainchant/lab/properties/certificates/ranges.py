@@ -1,0 +1,51 @@
+"""Sets of message numbers as ranges: what a process delivers of one sender is nearly always one range."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Range: TypeAlias = tuple[int, int]
+"""The first and the last number."""
+Ranges: TypeAlias = tuple[Range, ...]
+"""Ranges in ascending order, with a hole between any two."""
+
+
+def size(ranges: Ranges) -> int:
+    return sum(high - low + 1 for low, high in ranges)
+
+
+def overlap(ranges: Ranges, low: int, high: int) -> int:
+    """How many of the numbers from ``low`` to ``high`` the ranges hold."""
+    found = 0
+    for bottom, top in ranges:
+        found += max(0, min(top, high) - max(bottom, low) + 1)
+    return found
+
+
+def missing(ranges: Ranges, low: int, high: int) -> list[Range]:
+    """The numbers from ``low`` to ``high`` that the ranges lack.
+
+    >>> missing(((2, 3), (6, 9)), 1, 7)
+    [(1, 1), (4, 5)]
+    """
+    found = []
+    for bottom, top in ranges:
+        if top < low:
+            continue
+        if bottom > high:
+            break
+        if low < bottom:
+            found.append((low, bottom - 1))
+        low = top + 1
+    return [*found, (low, high)] if low <= high else found
+
+
+def contains(ranges: Ranges, wanted: Ranges) -> bool:
+    """Whether the ranges hold all wanted numbers. Written as loops: it runs for every two processes and each sender."""
+    for first, last in wanted:
+        for low, high in ranges:
+            if low <= first and last <= high:
+                break
+        else:
+            return False
+    return True

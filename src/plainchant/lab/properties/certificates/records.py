@@ -1,0 +1,207 @@
+"""The certificates themselves: what one pass over rows (``unit``) says, and what ``evidence`` puts together.
+
+A run's :class:`Slice` has:
+
+- the *skeleton*: its rows other than ``send`` and ``deliver`` that properties look at, the first row of each interval, and the
+  last row of each history. The facts of the reference checks (views, memberships, who is correct) can be read off it as off
+  the whole run;
+- intervals of deliveries and of sends. An interval contains no ``view`` or ``join`` of its group and no ``leave`` of its
+  process, so membership and view are the same all through it;
+- tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: the group of each of its
+  message rows, so that the tapes of its groups can be joined into one;
+- where ``block`` rows stand among a history's message rows, and at which of those rows the clock moves on;
+- for each history and group, the first and the last turn of a token, and the longest time between two turns;
+- for each history, group and sender, how late the latest delivery is that carries a deadline of its own, and which processes
+  send messages with deadlines (``timing.deadlines`` checks those against the rows themselves);
+- for each history and group, how many messages were sent and how far deliveries of own messages run ahead of the sends;
+- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at once within
+  the unit, and hashed in blocks of 256 messages for runs that continue elsewhere;
+- ``suspect``: something may be malformed. The plain validation then looks at the run and says what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..facts import Moment
+from .agreed import Blocks
+
+
+class Delivered(NamedTuple):
+    """Messages ``low`` to ``high`` of a sender, delivered in that order in one view, with those of others between them."""
+
+    process: str
+    group: str
+    sender: str
+    low: int
+    high: int
+    first: int
+    last: int
+    """Index of the first and the last of these deliveries."""
+
+
+class Sent(NamedTuple):
+    """Messages ``low`` to ``high`` that a process sent in one view."""
+
+    process: str
+    group: str
+    low: int
+    high: int
+    first: int
+    last: int
+
+
+class Own(NamedTuple):
+    """How many messages of a group a process sends in these rows, and by how much the highest of its own that it delivers
+    exceeds what it has sent in them by then."""
+
+    process: str
+    group: str
+    sends: int
+    lead: int
+
+
+class Tape(NamedTuple):
+    """The senders of one history's deliveries in a group, in order, from the row with that index on."""
+
+    process: str
+    group: str
+    first: int
+    codes: NDArray[Any]
+    """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+
+
+class Weave(NamedTuple):
+    """The groups of one history's message rows, in order, as places in the slice's ``groups``."""
+
+    process: str
+    codes: NDArray[Any]
+
+
+class Moves(NamedTuple):
+    """At which of a history's message rows ``true_time`` is not that of the message row before (a bit for each, packed); the
+    first of a unit counts as one, and a row without the time does. Where no row has it, there are none."""
+
+    process: str
+    bits: NDArray[np.uint8]
+    first: int | None
+    last: int | None
+    """The times of the first and the last of these rows."""
+
+
+class Stop(NamedTuple):
+    """A ``block`` row about a message, and how many of the history's message rows in these rows come before it."""
+
+    process: str
+    at: int
+    """Its index."""
+    before: int
+
+
+RankKey: TypeAlias = tuple[int, str, str, int]
+"""Rank, sender, group, seq: messages of a batch have one rank and follow each other by number."""
+
+
+class Ranked(NamedTuple):
+    """The first and the last delivery of a history, by rank."""
+
+    process: str
+    low: RankKey
+    high: RankKey
+
+
+class Extent(NamedTuple):
+    """The rows of one history in a unit: the indices first to last, all of them unless it ``has_gaps``. ``final``: the last one
+    is ``crash`` or ``end``."""
+
+    process: str
+    first: int
+    last: int
+    has_gaps: bool
+    final: bool
+
+
+class Timed(NamedTuple):
+    """Deliveries of a history, of one sender, whose duration is known, and the longest; and the bytes of the largest of them."""
+
+    process: str
+    sender: str
+    deliveries: int
+    longest: int
+    largest: int
+
+
+class Taken(NamedTuple):
+    """Sends of a history whose duration is known (``send`` and ``sent`` rows), and the longest; and the bytes of the largest
+    message that it sends."""
+
+    process: str
+    sends: int
+    longest: int
+    largest: int
+
+
+class Turns(NamedTuple):
+    """The ``token`` rows of a history in a group: how many follow another without a view or a leave between them, the longest
+    time from one to the next of these, and where and when the first and the last stand."""
+
+    process: str
+    group: str
+    rotations: int
+    longest: int
+    first: int
+    began: Moment
+    last: int
+    ended: Moment
+
+
+class Dated(NamedTuple):
+    """Deliveries of a history, of one sender in a group, that have a deadline of their own, and the most that one is late."""
+
+    process: str
+    group: str
+    sender: str
+    deliveries: int
+    latest: int
+
+
+@dataclasses.dataclass
+class Slice:
+    """What a unit has to say about one run."""
+
+    run: str
+    senders: list[str]
+    groups: list[str]
+    extents: list[Extent]
+    delivered: list[Delivered]
+    sent: list[Sent]
+    own: list[Own]
+    tapes: list[Tape]
+    weaves: list[Weave]
+    """Of histories that have message rows of several groups here."""
+    stops: list[Stop]
+    moves: list[Moves]
+    """None if there are no ``stops``."""
+    claims: list[tuple[str, str, int]]
+    """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
+    timed: list[Timed]
+    taken: list[Taken]
+    ranks: list[Ranked] | None
+    """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
+    not looked at, and there are none."""
+    blocks: list[Blocks]
+    rows: int
+    suspect: bool
+    differs: bool
+    """Rows about one message disagree on its digest."""
+    turns: list[Turns]
+    dated: list[Dated]
+    dating: list[tuple[str, str]]
+    """(process, group) that send messages with deadlines."""
+    skeleton: pa.Table | None = None
+    """Only where the slice travels alone."""

@@ -1,0 +1,109 @@
+"""Proofs from certificates: deadline and bounded. The definitions are in ``reference``.
+
+Certificates keep the longest of many durations, which proves that none is too long. They cannot keep when each message was
+delivered: what ``deadline`` still has to see in the rows is described here and settled by ``deadlines``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..certificates.evidence import Doubtful
+from ..certificates.prover import Prover
+from ..certificates.ranges import missing
+from ..certificates.records import Dated
+from ..facts import History, Moment
+from .deadlines import Lacking, Untimed
+from .reference import bounds_of, detections
+
+
+def deadline(prover: Prover) -> int:
+    """Deliveries that carry a deadline of their own are in time. Messages that were *sent* with a deadline are left to
+    ``untimed``: whether those who delivered them did so in time, and whether those who lack them, and had installed the view
+    they were sent in, had ended, left or dropped the sender by then. Parting and installing are the same for all messages of
+    one interval."""
+    evidence, run = prover.evidence, prover.run
+    if not evidence.dated and not evidence.dating:
+        return 0
+    prover.require_sets()
+    cases = sum(_dated(prover, dated) for dated in evidence.dated)
+    senders = [(process, group) for process, group in evidence.dating if not run.histories[process].crashed]
+    if senders:
+        lacking = tuple(lacks for place in senders for lacks in _lacking(prover, *place))
+        prover.untimed = Untimed(tuple((group, process) for process, group in senders), lacking, cases)
+    return cases
+
+
+def _dated(prover: Prover, dated: Dated) -> int:
+    sender = prover.run.histories.get(dated.sender)
+    if sender is None or sender.crashed:
+        return 0
+    delivered = prover.set_of(dated.process, dated.group, dated.sender)
+    if dated.latest > 0 or delivered[-1][1] > prover.evidence.sent_up_to(dated.sender, dated.group):
+        raise Doubtful
+    return dated.deliveries
+
+
+def _lacking(prover: Prover, sender: str, group: str) -> Iterable[Lacking]:
+    """What processes that might owe it do not deliver of a sender's messages."""
+    run = prover.run
+    for q in run.all:
+        mine = prover.set_of(q.name, group, sender)
+        for span in prover.evidence.sent[sender, group]:
+            holes = missing(mine, span.low, span.high)
+            if not holes:
+                continue
+            view = prover.evidence.view_at(sender, span.first)
+            if view is not None:
+                if view in q.installed:
+                    freed = _freed(prover, q, group, sender, q.installed[view])
+                    ended = _moment(prover, q.last_row)
+                    yield from (Lacking(group, sender, low, high, ended, freed) for low, high in holes)
+            elif q.views.get(group) if group in run.viewed else run.is_ever_member(q, group):
+                raise Doubtful
+
+
+def _freed(prover: Prover, q: History, group: str, sender: str, since: int) -> tuple[Moment, ...]:
+    """When q, after it installed a view, left the group, or first installed a view without the sender."""
+    rows = [stay.end_row for stay in q.stays.get(group, ()) if stay.end is not None and stay.end > since]
+    if sender != q.name:
+        left = q.first_view_without(group, sender, since)
+        rows += [q.rows[left]] if left is not None else []
+    return tuple(_moment(prover, row) for row in rows if row is not None)
+
+
+def _moment(prover: Prover, row: int) -> Moment:
+    return prover.run.columns.true_time[row], prover.run.columns.time[row]
+
+
+def bounded(prover: Prover) -> int:
+    """The longest of all durations is within the bound. The certificates keep all rows about crashes and views, so detection
+    is decided as in the reference check."""
+    evidence, bounds = prover.evidence, bounds_of(prover.run)
+    cases = 0
+    if bounds.send is not None:
+        cases += _of_size(*evidence.longest_send(), bounds.send, bounds.size)
+    if bounds.deliver is not None:
+        prover.require_sets()
+        cases += _of_size(*evidence.longest_delivery(), bounds.deliver, bounds.size)
+    if bounds.rotation is not None:
+        cases += _within(*evidence.rotations, bounds.rotation)
+    if bounds.detection is not None:
+        for detection in detections(prover.run, bounds.detection):
+            cases += 1
+            if detection.is_late:
+                raise Doubtful
+    return cases
+
+
+def _of_size(count: int, longest: int, largest: int, bound: int, size: int | None) -> int:
+    """As ``_within``, where no message is too large for the bound; certificates cannot tell which durations are of large ones."""
+    if size is not None and largest > size and count:
+        raise Doubtful
+    return _within(count, longest, bound)
+
+
+def _within(count: int, longest: int, bound: int) -> int:
+    if count and longest > bound:
+        raise Doubtful
+    return count

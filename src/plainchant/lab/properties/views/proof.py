@@ -1,0 +1,73 @@
+"""Proofs from certificates: view-atomicity, sender-in-view, same-view.
+
+The other properties of views need none: the certificates keep every row that they look at, and the functions of ``reference``
+decide on those rows.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..certificates.evidence import Doubtful
+from ..certificates.prover import Prover
+from ..certificates.ranges import Ranges, overlap
+from ..facts import View
+
+
+def view_atomicity(prover: Prover) -> int:
+    """Processes that go from one view to the next deliver the same numbers in the first."""
+    cases = 0
+    for group in prover.run.groups:
+        between: dict[tuple[View, View], dict[str, Ranges]] = {}
+        for history in prover.run.all:
+            installations = history.views.get(group, [])
+            if len({installed.view for installed in installations}) < len(installations):
+                raise Doubtful
+            prover.require_sets()
+            mine = prover.evidence.in_views((history.name, group))
+            for one, other in pairwise(installations):
+                if one.stay != other.stay:
+                    continue
+                delivered = mine.get(one.view, {})
+                cases += (one.view, other.view) in between
+                if between.setdefault((one.view, other.view), delivered) != delivered:
+                    raise Doubtful
+    return cases
+
+
+def sender_in_view(prover: Prover) -> int:
+    """The view is the same all through an interval of deliveries, so its first row decides."""
+    cases = 0
+    prover.require_sets()
+    for (_, group), by_sender in prover.evidence.delivered.items():
+        for sender, intervals in by_sender.items():
+            known = prover.run.histories.get(sender)
+            is_member = sender in prover.run.named[group] or (known is not None and group in known.joined)
+            for interval in intervals:
+                view = prover.evidence.view_at(interval.process, interval.first)
+                if view is not None and sender in view.members:
+                    cases += interval.high - interval.low + 1
+                elif view is not None and is_member:
+                    raise Doubtful
+    return cases
+
+
+def same_view(prover: Prover) -> int:
+    """Each interval of deliveries lies in intervals of sends of the same view."""
+    cases = 0
+    prover.require_sets()
+    evidence = prover.evidence
+    for (process, group), by_sender in evidence.delivered.items():
+        for sender, intervals in by_sender.items():
+            spans = evidence.sent.get((sender, group), [])
+            for interval in intervals:
+                view = evidence.view_at(process, interval.first)
+                for span in spans:
+                    common = overlap(((interval.low, interval.high),), span.low, span.high)
+                    sent_in = evidence.view_at(sender, span.first) if common else None
+                    if sent_in is None:
+                        continue
+                    if sent_in is not view:
+                        raise Doubtful
+                    cases += common
+    return cases
