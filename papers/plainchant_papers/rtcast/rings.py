@@ -19,6 +19,7 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.rtcast import bounds_of
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.parameters import Parameters
+from plainchant.protocols.variants import AS_BUILT, Variant
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Summary
 
@@ -141,9 +142,9 @@ class Checked:
         return {**dataclasses.asdict(self), "cases": sum(self.cases.values()), "violations": sum(self.violations.values())}
 
 
-def checked(run: Scenario, properties: Sequence[str], make: Make | None = None) -> Checked:
+def checked(run: Scenario, properties: Sequence[str], variant: Variant = AS_BUILT, make: Make | None = None) -> Checked:
     """Runs a scenario and verifies these properties."""
-    summary, table = trace_of(run, make)
+    summary, table = trace_of(run, variant, make)
     result = verify(table, properties)
     kinds = Counter(table["kind"].to_pylist())
     faults = Counter(row["detail"].get("fault") for row in rows_of(table, "fault"))
