@@ -57,7 +57,7 @@ def imported(source: str, module: str, *, is_package: bool) -> Iterator[tuple[in
 def import_problems(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What a module under ``protocols`` imports although it must not."""
     own = ".".join(module.split(".")[:3]) if is_package or module.count(".") > 2 else "plainchant.protocols"
-    shared = (f"plainchant.protocols.{name}" for name in ("registry", "buffers", "story", "exploration"))
+    shared = (f"plainchant.protocols.{name}" for name in ("registry", "buffers", "story", "exploration", "variants"))
     allowed = (*(f"plainchant.core.{name}" for name in ("engine", "memory", "model", "names", "words")), *shared, own)
     if module == "plainchant.protocols.registry":
         allowed = (*allowed, "plainchant.core.plugins")  # where protocols of other distributions are looked up

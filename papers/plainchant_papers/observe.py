@@ -14,6 +14,7 @@ import pyarrow as pa
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import Batch, GroupId, Packet, ProcessId
 from plainchant.protocols.registry import Description, describe
+from plainchant.protocols.variants import AS_BUILT, Variant
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
@@ -23,14 +24,17 @@ Make: TypeAlias = Callable[[Host, Any], Engine]
 
 def trace_of(
     scenario: Scenario,
+    variant: Variant = AS_BUILT,
     make: Make | None = None,
     *,
     applications: Mapping[str, Any] | None = None,
     description: Description | None = None,
 ) -> tuple[Summary, pa.Table]:
-    """Runs a scenario: its summary and its trace. ``make`` replaces the protocol's engine, ``description`` its whole protocol."""
+    """Runs a scenario, with the protocol or this variant of it: its summary and its trace. ``make`` replaces the protocol's
+    engine, ``description`` its whole protocol."""
     trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace, make=make, applications=applications, description=description).run()
+    with variant.applied():
+        summary = Simulation(scenario, trace=trace, make=make, applications=applications, description=description).run()
     return summary, trace.table()
 
 
@@ -54,7 +58,12 @@ class Observer:
         """An engine delivers."""
 
     def run(
-        self, scenario: Scenario, make: Make | None = None, *, applications: Mapping[str, Any] | None = None
+        self,
+        scenario: Scenario,
+        variant: Variant = AS_BUILT,
+        make: Make | None = None,
+        *,
+        applications: Mapping[str, Any] | None = None,
     ) -> tuple[Summary, pa.Table]:
         """:func:`trace_of` a scenario under observation."""
         inside = make if make is not None else describe(scenario.protocol).make
@@ -65,7 +74,7 @@ class Observer:
             self.hosts[host.me] = host
             return layer
 
-        return trace_of(scenario, observed, applications=applications)
+        return trace_of(scenario, variant, observed, applications=applications)
 
 
 class _Observed(Layer):

@@ -1,13 +1,15 @@
-"""Blocks with one rule taken out, which the sweep must catch. ``python -m tests.blocks.mutants`` looks for seeds anew."""
+"""Mutants of the building blocks: a function in place of each rule.
+
+``mutants.toml`` beside this file says what catches each (:mod:`tests.protocols.mutating`). ``python -m tests.blocks.mutants``
+looks for seeds anew.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from plainchant.blocks import dictionary, office
 from plainchant.blocks.block import Command, Part, decode, encode
@@ -20,12 +22,17 @@ from plainchant.blocks.office import Office
 from plainchant.blocks.replica import MARK, Replica
 from plainchant.core.model import View
 from plainchant.group import Message, State
-from tests.protocols.sweeping import Patch, known_first, look_for_seeds
+from tests.protocols.mutating import Applied, Mutants, Row, look_for_seeds
 
-from . import sweep
+from . import scripted, sweep
 
-TABLE = Path(__file__).with_name("mutants.toml")
-SEARCHED = 200
+
+def attempt(row: Row, applied: Applied) -> list[str]:
+    with applied():
+        return scripted.SCRIPTED[row["scenario"]]() if "scenario" in row else sweep.run(row["seed"]).violated
+
+
+MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=200)
 
 
 # --- offices ------------------------------------------------------------------------------------------------------------
@@ -183,50 +190,29 @@ def only_the_first_speaks(self: Replica, merge: Merge) -> None:
 
 _speak = Replica._speak
 
-MUTANTS: Mapping[str, Sequence[Patch]] = {
-    "offices are held before anybody has acknowledged": [(Office, "is_confirmed", property(held_at_once))],
-    "every part is primary": [(Office, "is_primary", property(always_primary))],
-    "a merge takes the token of the first part": [(Office, "merge", token_of_the_first_part)],
-    "a merge takes everything of the first part": [(Office, "merge", first_part_is_primary)],
-    "who is gone keeps the office": [(Office, "changed", owner_stays)],
-    "new electors count at once, and the old ones no more": [(Office, "_admit", new_electors_at_once)],
-    "half of the electors are enough": [(office, "_has_majority", half_are_enough)],
-    "a fence lets everybody in": [(Fence, "admit", admit_anything)],
-    "each member chooses the next owner": [(Office, "_appoint", owner_by_name)],
-    "who comes later is no candidate": [(Election, "_stand", nobody_stands)],
-    "a merge adds all sums up": [(Counter, "merge", sums_are_added)],
-    "a merge takes the sums of the first part": [(Counter, "merge", first_part_counts)],
-    "one's own additions count twice": [(Counter, "apply", own_is_counted_twice)],
-    "a merge forgets deletions": [(dictionary, "last_written", deletions_are_forgotten)],
-    "a merge takes the entries of the first part": [(dictionary, "last_written", first_written)],
-    "the smaller part wins": [(dictionary, "larger", smaller)],
-    "stamps go on from one's own part": [(Dictionary, "merge", own_clock)],
-    "joiners begin with nothing": [(Dictionary, "restore", nothing_is_restored)],
-    "commands do not wait for a merge": [(Replica, "_hold", commands_do_not_wait)],
-    "joiners do not hear of a merge that goes on": [(Replica, "_take_state", line_is_not_taken_over)],
-    "a part that is gone is waited for": [(Merge, "leave_out", nobody_is_left_out)],
-    "only the first of a part speaks for it": [(Replica, "_speak", only_the_first_speaks)],
-}
-
-
-@contextmanager
-def mutated(name: str) -> Iterator[None]:
-    """Within it the blocks lack a rule."""
-    with ExitStack() as stack:
-        for owner, attribute, replacement in MUTANTS[name]:
-            stack.enter_context(patch.object(owner, attribute, replacement))
-        yield
-
-
-def search(name: str) -> tuple[int, list[str]] | None:
-    """The first seed that catches a mutant, and what by."""
-    for seed in known_first(TABLE, name, range(SEARCHED)):  # scripted runs are looked at by hand
-        with mutated(name):
-            violated = sweep.run(seed).violated
-        if violated and not sweep.run(seed).violated:
-            return seed, violated
-    return None
+MUTANTS.replaces("offices are held before anybody has acknowledged", Office, "is_confirmed")(property(held_at_once))
+MUTANTS.replaces("every part is primary", Office, "is_primary")(property(always_primary))
+MUTANTS.replaces("a merge takes the token of the first part", Office, "merge")(token_of_the_first_part)
+MUTANTS.replaces("a merge takes everything of the first part", Office, "merge")(first_part_is_primary)
+MUTANTS.replaces("who is gone keeps the office", Office, "changed")(owner_stays)
+MUTANTS.replaces("new electors count at once, and the old ones no more", Office, "_admit")(new_electors_at_once)
+MUTANTS.replaces("half of the electors are enough", office, "_has_majority")(half_are_enough)
+MUTANTS.replaces("a fence lets everybody in", Fence, "admit")(admit_anything)
+MUTANTS.replaces("each member chooses the next owner", Office, "_appoint")(owner_by_name)
+MUTANTS.replaces("who comes later is no candidate", Election, "_stand")(nobody_stands)
+MUTANTS.replaces("a merge adds all sums up", Counter, "merge")(sums_are_added)
+MUTANTS.replaces("a merge takes the sums of the first part", Counter, "merge")(first_part_counts)
+MUTANTS.replaces("one's own additions count twice", Counter, "apply")(own_is_counted_twice)
+MUTANTS.replaces("a merge forgets deletions", dictionary, "last_written")(deletions_are_forgotten)
+MUTANTS.replaces("a merge takes the entries of the first part", dictionary, "last_written")(first_written)
+MUTANTS.replaces("the smaller part wins", dictionary, "larger")(smaller)
+MUTANTS.replaces("stamps go on from one's own part", Dictionary, "merge")(own_clock)
+MUTANTS.replaces("joiners begin with nothing", Dictionary, "restore")(nothing_is_restored)
+MUTANTS.replaces("commands do not wait for a merge", Replica, "_hold")(commands_do_not_wait)
+MUTANTS.replaces("joiners do not hear of a merge that goes on", Replica, "_take_state")(line_is_not_taken_over)
+MUTANTS.replaces("a part that is gone is waited for", Merge, "leave_out")(nobody_is_left_out)
+MUTANTS.replaces("only the first of a part speaks for it", Replica, "_speak")(only_the_first_speaks)
 
 
 if __name__ == "__main__":
-    look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], search)
+    look_for_seeds("tests.blocks.mutants", sys.argv[1:])

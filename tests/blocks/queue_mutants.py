@@ -1,4 +1,7 @@
-"""Work queues with one rule taken out. Each is caught by ``jobs-once`` in the sweep, or by what the class's docstring names."""
+"""Mutants of the work queue: a function in place of each rule.
+
+Each is caught by ``jobs-once`` in the sweep, or by what its docstring names.
+"""
 
 from __future__ import annotations
 
@@ -7,106 +10,90 @@ from typing import Any, Final
 from plainchant.blocks import Finished, WorkQueue
 from plainchant.blocks.work_queue import _Job
 from plainchant.core.model import View
+from plainchant.protocols.variants import Variants
+
+MUTANTS: Final = Variants()
+_COUNTING = WorkQueue._counting
+_CHANGED = WorkQueue.changed
+_GIVE_BACK = WorkQueue._give_back
+_DEAL = WorkQueue._deal
+_RESTORE = WorkQueue.restore
 
 
-class LateCounts(WorkQueue):
+@MUTANTS.replaces("late counts", WorkQueue, "_counting")
+def _late_counts(self: WorkQueue, worker: str, name: str, attempt: int) -> _Job:
     """Takes a result whatever attempt it is of."""
-
-    def _counting(self, worker: str, name: str, attempt: int) -> _Job:
-        return self._jobs[name] if name in self._jobs else super()._counting(worker, name, attempt)
+    return self._jobs[name] if name in self._jobs else _COUNTING(self, worker, name, attempt)
 
 
-class EveryResultCounts(WorkQueue):
+@MUTANTS.replaces("every result counts", WorkQueue, "_counting")
+def _every_result_counts(self: WorkQueue, worker: str, name: str, attempt: int) -> _Job:
     """Takes every result, also when there is one."""
-
-    def _counting(self, worker: str, name: str, attempt: int) -> _Job:
-        return self._jobs.setdefault(name, _Job(name, 0, worker, None, "", None, attempt))
+    return self._jobs.setdefault(name, _Job(name, 0, worker, None, "", None, attempt))
 
 
-class KeepsTheDead(WorkQueue):
+@MUTANTS.replaces("keeps the dead", WorkQueue, "changed")
+def _keeps_the_dead(self: WorkQueue, view: View) -> None:
     """Leaves to a worker that is gone what it had."""
-
-    def changed(self, view: View) -> None:
-        self._members = list(view.members)
-        self._deal()
+    self._members = list(view.members)
+    self._deal()
 
 
-class ForgetsTheDead(WorkQueue):
+@MUTANTS.replaces("forgets the dead", WorkQueue, "changed")
+def _forgets_the_dead(self: WorkQueue, view: View) -> None:
     """Drops what a worker had that is gone."""
-
-    def changed(self, view: View) -> None:
-        for worker in [worker for worker in self._workers if worker not in view.members]:
-            for name in list(self._hands[worker]):
-                self._put_down(self._jobs[name])
-                del self._jobs[name]
-        super().changed(view)
+    for worker in [worker for worker in self._workers if worker not in view.members]:
+        for name in list(self._hands[worker]):
+            self._put_down(self._jobs[name])
+            del self._jobs[name]
+    _CHANGED(self, view)
 
 
-class DropsPutters(WorkQueue):
-    """Drops what somebody has put that is gone."""
+@MUTANTS.replaces("drops putters", WorkQueue, "changed")
+def _drops_putters(self: WorkQueue, view: View) -> None:
+    """Drops what a member has put that is gone."""
+    for job in [job for job in self._jobs.values() if job.putter not in view.members]:
+        self._put_down(job)
+        del self._jobs[job.name]
+        self._waiting = [waiting for waiting in self._waiting if waiting[1] != job.name]
+    _CHANGED(self, view)
 
-    def changed(self, view: View) -> None:
-        for job in [job for job in self._jobs.values() if job.putter not in view.members]:
-            self._put_down(job)
-            del self._jobs[job.name]
-            self._waiting = [waiting for waiting in self._waiting if waiting[1] != job.name]
-        super().changed(view)
 
-
-class OneNumber(WorkQueue):
+@MUTANTS.replaces("one number", WorkQueue, "_give_back")
+def _one_number(self: WorkQueue, job: _Job, why: str) -> None:
     """Deals a job again under the same attempt number."""
-
-    def _give_back(self, job: _Job, why: str) -> None:
-        super()._give_back(job, why)
-        job.attempt -= 1
+    _GIVE_BACK(self, job, why)
+    job.attempt -= 1
 
 
-class DealsTwice(WorkQueue):
+@MUTANTS.replaces("deals twice", WorkQueue, "_deal")
+def _deals_twice(self: WorkQueue) -> None:
     """Deals the first job in hand to another worker as well, as soon as one has nothing to do."""
-
-    def _deal(self) -> None:
-        super()._deal()
-        idle = next((worker for worker, jobs in self._hands.items() if not jobs), None)
-        held = next((job for job in self._jobs.values() if job.worker is not None), None)
-        if idle is not None and held is not None and not self._waiting:
-            self._put_down(held)
-            self._waiting.append((held.place, held.name))
-            super()._deal()
+    _DEAL(self)
+    idle = next((worker for worker, jobs in self._hands.items() if not jobs), None)
+    held = next((job for job in self._jobs.values() if job.worker is not None), None)
+    if idle is not None and held is not None and not self._waiting:
+        self._put_down(held)
+        self._waiting.append((held.place, held.name))
+        _DEAL(self)
 
 
-class Unsettled(WorkQueue):
+@MUTANTS.replaces("unsettled", WorkQueue, "_settle")
+async def _unsettled(self: WorkQueue) -> None:
     """Begins before it is certain that the others know."""
-
-    async def _settle(self) -> None:
-        return
+    return
 
 
-class ForgetsAttempts(WorkQueue):
-    """Who joins does not get the numbers of attempts (``replica-agreement`` sees that too)."""
+@MUTANTS.replaces("forgets attempts", WorkQueue, "restore")
+def _forgets_attempts(self: WorkQueue, snapshot: Any) -> None:
+    """A process that joins does not get the numbers of attempts (``replica-agreement`` sees that too)."""
+    _RESTORE(self, snapshot)
+    for job in self._jobs.values():
+        job.attempt = 0
 
-    def restore(self, snapshot: Any) -> None:
-        super().restore(snapshot)
-        for job in self._jobs.values():
-            job.attempt = 0
 
-
-class Impatient(WorkQueue):
+@MUTANTS.replaces("impatient", WorkQueue, "_give_back")
+def _impatient(self: WorkQueue, job: _Job, why: str) -> None:
     """Calls a job done, without any value, when it is given back."""
-
-    def _give_back(self, job: _Job, why: str) -> None:
-        self._tell("back", job=job.name, attempt=job.attempt, worker=job.worker, why=why)
-        self._finish(job, Finished(job.name, job.worker, job.attempt, None))
-
-
-MUTANTS: Final[tuple[type[WorkQueue], ...]] = (
-    LateCounts,
-    EveryResultCounts,
-    KeepsTheDead,
-    ForgetsTheDead,
-    DropsPutters,
-    OneNumber,
-    DealsTwice,
-    Unsettled,
-    ForgetsAttempts,
-    Impatient,
-)
+    self._tell("back", job=job.name, attempt=job.attempt, worker=job.worker, why=why)
+    self._finish(job, Finished(job.name, job.worker, job.attempt, None))

@@ -72,7 +72,7 @@ def faults_of(seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def run(seed: int, queue: type[WorkQueue] = WorkQueue, **settings: Any) -> Ran:
+def run(seed: int, **settings: Any) -> Ran:
     """One run of five members that put and work."""
     queues: dict[str, WorkQueue] = {}
     store, situations = Store(), Counter[str]()
@@ -81,7 +81,7 @@ def run(seed: int, queue: type[WorkQueue] = WorkQueue, **settings: Any) -> Ran:
 
     async def main(group: plainchant.Group) -> None:
         chance = Random(f"{seed} {group.me}")
-        jobs = queues[group.me] = queue(capacity=12)
+        jobs = queues[group.me] = WorkQueue(capacity=12)
 
         async def handle(task: Task) -> str:
             situations["begun again"] += task.attempt > 1

@@ -33,7 +33,7 @@ class Ran:
         return [*(f"{violation.property}: {violation.sentence}" for violation in self.result.violations), *raised]
 
 
-def run(seed: int, requests: type[Requests] = Requests, **settings: Any) -> Ran:
+def run(seed: int, **settings: Any) -> Ran:
     """One run of five members that ask and answer."""
     outcomes: list[Outcome] = []
     situations: Counter[str] = Counter()
@@ -60,7 +60,7 @@ def run(seed: int, requests: type[Requests] = Requests, **settings: Any) -> Ran:
             except NoOutcome:
                 situations["no room"] += 1
 
-        members = requests(answer, most=12)
+        members = Requests(answer, most=12)
         try:
             async with Replica(group, members=members, patience=20.0) as replica, asyncio.TaskGroup() as tasks:
                 for number in range(QUESTIONS):

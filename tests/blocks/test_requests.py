@@ -301,10 +301,10 @@ def test_it_runs_over_every_order(protocol: str, parameters: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_requests_without_one_of_their_rules_are_caught(mutant: type[Requests]) -> None:
-    """Only ``MajorityOfThoseThere`` takes more than two seeds: somebody has to be gone at the right moment."""
-    for seed in (11, 0, *range(1, 24)):
-        found = [sentence for sentence in request_runs.run(seed, mutant).violated if sentence.startswith("answers")]
-        if found:
-            return
-    raise AssertionError(f"{mutant.__name__} was not caught")
+def test_requests_without_one_of_their_rules_are_caught(mutant: str) -> None:
+    """Only ``majority of those there`` takes more than two seeds: a member has to be gone at the right moment."""
+    with MUTANTS[mutant].applied(must_act=True):
+        for seed in (11, 0, *range(1, 24)):
+            if any(sentence.startswith("answers") for sentence in request_runs.run(seed).violated):
+                return
+    raise AssertionError(f"{mutant} was not caught")

@@ -334,10 +334,10 @@ def test_it_runs_over_every_order(protocol: str, parameters: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_queue_without_one_of_its_rules_is_caught(mutant: type[WorkQueue]) -> None:
-    """Only ``Unsettled`` takes more than two seeds: it needs somebody who is cut off with what nobody else has."""
-    for seed in (13, 0, *range(1, 24)):
-        found = [sentence for sentence in queue_runs.run(seed, mutant).violated if sentence.startswith("jobs-once")]
-        if found:
-            return
-    raise AssertionError(f"{mutant.__name__} was not caught")
+def test_a_queue_without_one_of_its_rules_is_caught(mutant: str) -> None:
+    """Only ``unsettled`` takes more than two seeds: it needs a member that is partitioned with what no other has."""
+    with MUTANTS[mutant].applied(must_act=True):
+        for seed in (13, 0, *range(1, 24)):
+            if any(sentence.startswith("jobs-once") for sentence in queue_runs.run(seed).violated):
+                return
+    raise AssertionError(f"{mutant} was not caught")

@@ -78,7 +78,7 @@ def test_effects_are_performed_in_order_after_the_method_has_returned() -> None:
         process.send(["p2"], Word("one"))
         process.set_timer("t", 7)
         process.deliver("g", "p2", Batch(1, 1, b"x"), 3)
-        process.place(process.done.append, ("placed",))
+        process.defer(process.done.append, ("placed",))
         process.cancel_timer("t")
         assert process.done == [], "nothing is done while the engine runs"
 

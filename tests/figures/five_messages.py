@@ -18,10 +18,10 @@ from typing import Final
 from plainchant.core.engine import Engine, Host
 from plainchant.core.model import MS, Duration, Packet, ProcessId
 from plainchant.protocols.newtop import Parameters, Process
-from plainchant.protocols.newtop.delivery import Delivery
 from plainchant.protocols.newtop.packets import Data
 from plainchant.protocols.newtop.part import Part
-from plainchant.protocols.newtop.vectors import Keyed, Need, Vectors
+from plainchant.protocols.newtop.vectors import Keyed, Need
+from plainchant.protocols.variants import AS_BUILT, Replacement, Variant
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
@@ -71,16 +71,12 @@ class Run:
 # --- the runs ---------------------------------------------------------------------------------------------------------
 
 
-class Unordered(Keyed):
+def _nothing_unmet(self: Keyed, part: Part, packet: Data) -> Need | None:
     """What is here without a gap before it is delivered."""
-
-    def unmet(self, part: Part, packet: Data) -> Need | None:
-        return None
+    return None
 
 
-class UnorderedDelivery(Delivery):
-    def make_vectors(self, name: str) -> Vectors:
-        return Unordered(self.process.host.me, self.process.parts)
+UNORDERED: Final = Variant("fifo", (Replacement(Keyed, "unmet", _nothing_unmet),))
 
 
 class Watched(Process):
@@ -92,11 +88,6 @@ class Watched(Process):
         if isinstance(packet, Data):
             self.arrivals.setdefault((source, packet.group), []).append((self.host.now, packet.block))
         super().receive(source, packet)
-
-
-class WatchedUnordered(Watched):
-    def make_delivery(self) -> Delivery:
-        return UnorderedDelivery(self)
 
 
 def scenario_of(order: str) -> Scenario:
@@ -125,12 +116,13 @@ def perform(order: str) -> Run:
     engines: dict[ProcessId, Watched] = {}
 
     def make(host: Host, parameters: Parameters) -> Engine:
-        engine = engines[host.me] = (WatchedUnordered if order == "fifo" else Watched)(host, parameters)
+        engine = engines[host.me] = Watched(host, parameters)
         engine.arrivals = {}
         return engine
 
     trace = TraceBuffer()
-    summary = Simulation(scenario_of(order), trace=trace, run=order, make=make).run()
+    with (UNORDERED if order == "fifo" else AS_BUILT).applied(must_act=True):
+        summary = Simulation(scenario_of(order), trace=trace, run=order, make=make).run()
     assert summary.quiet, summary.not_quiet
     rows = trace.table().to_pylist()
     names: dict[tuple[str, str, int], str] = {}

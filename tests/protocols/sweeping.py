@@ -1,7 +1,6 @@
-"""What the fault sweeps of all protocols share: runs that are verified, the situations in them, and tables of mutants.
+"""What the fault sweeps of all protocols share: runs that are verified, and the situations in them.
 
-A protocol's ``sweep`` makes scenarios of seeds; :func:`run_and_verify` runs one. Its ``mutants`` are variants of the protocol
-with one rule taken out, and the table beside them says what catches each: :func:`look_for_seeds` makes it anew.
+A protocol's ``sweep`` makes scenarios of seeds; :func:`run_and_verify` runs one. (Mutants: ``mutating``.)
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ import dataclasses
 import json
 import multiprocessing
 import os
-import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plainchant.core.engine import Engine, Host, Layer
-from plainchant.core.model import MS, Batch, Duration, GroupId, PlainchantError, ProcessId, View
+from plainchant.core.model import MS, Batch, Duration, GroupId, ProcessId, View
 from plainchant.lab.properties import Verification, verify
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
@@ -34,8 +31,6 @@ Make: TypeAlias = Callable[[Host, Any], Engine]
 
 Examined: TypeAlias = tuple[int, list[str], Counter[str]]
 """A seed, what it violates, and the situations in it."""
-Patch: TypeAlias = tuple[Any, str, Any]
-"""What a mutant replaces: the class or module, the name in it, and by what."""
 
 TRIES = 8
 """A run with too few events is run again, longer and with another seed for what is drawn, at most so often."""
@@ -150,83 +145,3 @@ def demand(occurred: Counter[str], expected: Mapping[str, int]) -> None:
     """Each situation has to occur so often; a sweep that never goes there proves nothing about it."""
     seldom = {name: occurred[name] for name, least in expected.items() if occurred[name] < least}
     assert not seldom, f"the sweep seldom came to: {seldom}"
-
-
-# --- tables of mutants ------------------------------------------------------------------------------------------------
-
-
-def read_table(path: Path) -> dict[str, dict[str, Any]]:
-    """What is checked in: mutant to what catches it, or to why it survives. Nothing, before the table is made first."""
-    if not path.exists():
-        return {}
-    with path.open("rb") as file:
-        return tomllib.load(file)
-
-
-def with_needed(table: Mapping[str, Mapping[str, Any]], seeds: Iterable[int]) -> list[int]:
-    """These seeds, and those that mutants need."""
-    return sorted({*seeds, *(row["seed"] for row in table.values() if "seed" in row)})
-
-
-def check_patches(mutants: Mapping[str, Iterable[Patch]]) -> None:
-    """Every rule that a mutant replaces is one of the protocol."""
-    for name, patches in mutants.items():
-        for owner, attribute, _ in patches:
-            assert attribute in vars(owner), f"{name}: {owner.__name__} has no {attribute}"
-
-
-def check_catches(caught: Mapping[str, Mapping[str, Any]], searched: int, **made: Collection[str]) -> None:
-    """Mutants are caught by what was made for them and exists (scenarios, courses), or within the seeds that are searched."""
-    for name, row in caught.items():
-        by = [kind for kind in made if kind in row]
-        if by:
-            assert all(row[kind] in made[kind] for kind in by), f"{name}: there is no {by[0]} {row[by[0]]}"
-        else:
-            assert 0 <= row["seed"] < searched, f"{name}: seed {row['seed']} is not searched"
-
-
-def write_table(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    lines = ["# mutant -> the seed of the sweep that catches it, and the property; made by mutants.py\n"]
-    for name, row in rows:
-        lines.append(f'["{name}"]')
-        lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
-        lines.append("")
-    path.write_text("\n".join(lines))
-
-
-def first_that_catches(
-    run: Callable[[int, Make | None], Outcome], variant: Make, seeds: Iterable[int]
-) -> tuple[int, list[str]] | None:
-    """The first seed that catches a mutant by a property, a bound, or by not getting quiet, and that the protocol itself comes
-    through. (An exception does not count.)"""
-    for seed in seeds:
-        try:
-            outcome = run(seed, variant)
-        except PlainchantError:
-            continue
-        if outcome.violated and not run(seed, None).violated:
-            return seed, outcome.violated
-    return None
-
-
-def known_first(path: Path, name: str, seeds: Iterable[int]) -> list[int]:
-    """The seed that caught a mutant before, if one did, and then these."""
-    known = read_table(path).get(name, {})
-    return [*([known["seed"]] if "seed" in known else []), *seeds]
-
-
-def look_for_seeds(
-    path: Path, names: Sequence[str], chosen: Sequence[str], search: Callable[[str], tuple[int, list[str]] | None]
-) -> None:
-    """Looks for a seed that catches each of the chosen mutants, and writes the table anew.
-
-    ``search`` gives the seed and the properties. If none is chosen, all are but those that a scripted scenario catches.
-    """
-    known = read_table(path)
-    wanted = [name for name in names if name in chosen or (not chosen and "scenario" not in known.get(name, {}))]
-    with processes() as pool:
-        for name, found in zip(wanted, pool.map(search, wanted), strict=True):
-            print(name, found or "SURVIVES", flush=True)
-            why = known.get(name, {}).get("survives", "unexplained")
-            known[name] = {"seed": found[0], "property": found[1][0]} if found is not None else {"survives": why}
-    write_table(path, [(name, known[name]) for name in names if name in known])

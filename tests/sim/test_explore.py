@@ -18,7 +18,8 @@ from plainchant.core.memory import Connect, Connection, Copy, Entry, Header, Lay
 from plainchant.core.model import Form, GroupId, Join, Propose, Reason, UsageError, View
 from plainchant.lab.properties import verify
 from plainchant.protocols.exploration import GROUP, Case
-from plainchant.protocols.mailbox.exploration import mailbox_case, rule_values
+from plainchant.protocols.mailbox.exploration import mailbox_case
+from plainchant.protocols.mailbox.variants import VALUES
 from plainchant.sim.explore.memory import ExploredMemory
 from plainchant.sim.explore.search import Result, explore, replay, retell
 from plainchant.sim.explore.state import digest
@@ -344,7 +345,7 @@ def test_mistakes_are_told_in_a_sentence(arguments: list[str], sentence: str, ca
 
 
 def test_every_rule_can_be_changed() -> None:
-    for name, values in rule_values().items():
+    for name, values in VALUES.items():
         for value in values.values():
             of(rules={name: value})
     with pytest.raises(UsageError):

@@ -39,11 +39,9 @@ import msgspec
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, US, Batch, GroupId, Packet, ProcessId, Reason, Timer, View, format_duration, parse_duration
 from plainchant.lab.properties import Verification, verify
-from plainchant.protocols import dedos, mailbox
 from plainchant.protocols.dedos import packets as dedos_packets
 from plainchant.protocols.dedos.box import CHANGE, Element
-from plainchant.protocols.dedos.rules import Rules as DedosRules
-from plainchant.protocols.mailbox.rules import Rules as MailboxRules
+from plainchant.protocols.mailbox.variants import variant_of
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.packets import Word
 from plainchant.protocols.newtop.part import Part
@@ -54,7 +52,8 @@ from plainchant.scenario.load import parse
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Summary, scripted
 from plainchant.trace import TraceBuffer
-from plainchant_papers.rtcast.tests.variants import VARIANTS
+from plainchant_papers.dedos.variants import without as dedos_without
+from plainchant_papers.rtcast.variants import VARIANTS, bare_ring
 from tests.protocols.newtop.members_by_hand import pairs
 from tests.protocols.newtop.members_by_hand import told as in_words
 
@@ -346,17 +345,19 @@ def play(file: Path) -> Played:
     script = Script(scenario, header)
     trace = TraceBuffer()
     variant = "".join(_directive(header, "variant"))
-    make = VARIANTS[variant] if variant else describe(scenario.protocol).make
+    make = bare_ring if variant else describe(scenario.protocol).make
+    without = VARIANTS[variant]
     if given := _directive(header, "rules"):
         rules = {name: _rule(value) for name, value in (rule.split("=") for rule in given)}
-        make = dedos.maker(DedosRules(**rules)) if scenario.protocol == "dedos" else mailbox.maker(MailboxRules(**rules))
-    simulation = scripted.ScriptedSimulation(
-        memory_script(header),
-        scenario,
-        trace=trace,
-        make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script),
-    )
-    summary = simulation.run()
+        without = dedos_without(rules) if scenario.protocol == "dedos" else variant_of(rules)
+    with without.applied(must_act=True):
+        simulation = scripted.ScriptedSimulation(
+            memory_script(header),
+            scenario,
+            trace=trace,
+            make=lambda host, parameters: Tap(host, lambda inner: make(inner, parameters), script),
+        )
+        summary = simulation.run()
     table = trace.table()
     lines = _with_matrices(_with_facts(script.lines, table.to_pylist()), script, header)
     since = parse_duration("".join(_directive(header, "from")) or "0s")

@@ -1,4 +1,4 @@
-"""The seed's examples as runs: what is lost, or waits for ever, without each rule (claims 97 to 99, 102).
+"""The paper's examples as runs: what is lost, or waits for ever, without each rule (claims 97 to 99, 102).
 
 Every node has a relay that is in no group, and a second process that can take over from it: so relays and distributors can crash
 without members. The distributor is on the first node. Receivers that are to read late have operations that take long. Times are
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plainchant.core.model import US, Duration
-from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Workload
 
 from ..runs import fault
@@ -21,14 +20,12 @@ AT: Final = 500.0
 CRASH: Final = 505.0
 
 
-def stage(
-    members: str, *workload: Workload, faults: Sequence[Fault], rules: Rules, senders: str = "", label: str, **given: Any
-) -> Plan:
+def stage(members: str, *workload: Workload, faults: Sequence[Fault], senders: str = "", **given: Any) -> Plan:
     """One group of these, on n1 and n2, with relays of their own."""
     relays = ("n1.r", "n1.q", "n2.r", "n2.q")
     group = tuple(members.split())
     return plan(
-        (*relays, *group), *workload, length=1000, drain=10_000, groups={"g": group}, faults=faults, rules=rules, label=label,
+        (*relays, *group), *workload, length=1000, drain=10_000, groups={"g": group}, faults=faults,
         networked=relays, senders=tuple(senders.split()), operation=Duration(50 * US), **given,
     )  # fmt: skip
 
@@ -43,13 +40,13 @@ def boxes(at: float) -> list[Fault]:
     return [fault("module", at, module=1, node=node) for node in ("n1", "n2")]
 
 
-def sender_buffer(rules: Rules = RULES) -> Plan:
+def sender_buffer(variants: Sequence[str] = ()) -> Plan:
     """First example: all relays have the message, nobody has read it, all mailboxes and the distributor crash."""
     faults = [late("n1.a", AT - 2, 6), late("n2.b", AT - 2, 6), *boxes(CRASH), fault("crash", CRASH, process="n1.r")]
-    return stage("n1.s n1.a n2.b", message("n1.s", AT), faults=faults, rules=rules, senders="n1.s", label="sender buffer")
+    return stage("n1.s n1.a n2.b", message("n1.s", AT), faults=faults, variants=variants, senders="n1.s", label="sender buffer")
 
 
-def four_receivers(rules: Rules = RULES) -> Plan:
+def four_receivers(variants: Sequence[str] = ()) -> Plan:
     """Second example: the message reaches the distributor's node only, where one of two receivers has read it; all mailboxes, the
     distributor and the sender crash."""
     faults = [
@@ -57,10 +54,10 @@ def four_receivers(rules: Rules = RULES) -> Plan:
         fault("crash", CRASH, process="n1.r"), fault("crash", CRASH, process="n2.s"),
     ]  # fmt: skip
     members = "n1.a n1.b n2.s n2.c n2.d"
-    return stage(members, message("n2.s", AT), faults=faults, rules=rules, senders="n2.s", label="four receivers")
+    return stage(members, message("n2.s", AT), faults=faults, variants=variants, senders="n2.s", label="four receivers")
 
 
-def full_buffer(rules: Rules = RULES, variant: str = "tight") -> Plan:
+def full_buffer(variants: Sequence[str] = (), *, tight: bool = True) -> Plan:
     """Third example: the only receiver of a node keeps as many messages as a mailbox holds, its mailbox crashes, and new messages
     are stored before it has restored its own. A local sender stores them, for our relays store nothing but what is missing; and
     the mailbox is tight, for ours has room for what is restored meanwhile, and then gets out of it by itself."""
@@ -73,23 +70,24 @@ def full_buffer(rules: Rules = RULES, variant: str = "tight") -> Plan:
     load = [message("n1.s", AT + number / 4) for number in range(count)] + [
         message("n2.s", CRASH + 20 + number / 8) for number in range(2 * count)
     ]
+    chosen = ("tight",) if tight else ()
     return stage(
-        "n1.s n1.a n2.s n2.b", *load, faults=faults, rules=rules, senders="n1.s n2.s", label="full buffer", elements=count,
-        reserve=0, window=64, places=4, history=64, variant=variant,
+        "n1.s n1.a n2.s n2.b", *load, faults=faults, variants=(*variants, *chosen), senders="n1.s n2.s", label="full buffer",
+        elements=count, reserve=0, window=64, places=4, history=64,
     )  # fmt: skip
 
 
-def rebuild(rules: Rules = RULES) -> Plan:
+def rebuild(variants: Sequence[str] = ()) -> Plan:
     """Appendix B: every mailbox has the message and not every receiver has read it; the distributor crashes, and when there is
     another one, a mailbox."""
     faults = [
         late("n2.b", AT - 2, 60, 300), fault("crash", CRASH, process="n1.r"), fault("module", CRASH + 100, module=1, node="n2"),
     ]  # fmt: skip
-    return stage("n1.s n1.a n2.b", message("n1.s", AT), faults=faults, rules=rules, senders="n1.s", label="rebuild")
+    return stage("n1.s n1.a n2.b", message("n1.s", AT), faults=faults, variants=variants, senders="n1.s", label="rebuild")
 
 
-def gap(rules: Rules = RULES) -> Plan:
+def gap(variants: Sequence[str] = ()) -> Plan:
     """On n2, one message was read, one from elsewhere was not, and a local one comes after it. Then the mailbox crashes."""
     faults = [late("n1.a", AT - 6, 4), late("n2.b", AT - 2, 4, 8), fault("module", AT + 3, module=1, node="n2")]
     load = [message("n1.s", AT - 4), message("n1.s", AT), message("n2.s", AT + 1)]
-    return stage("n1.s n1.a n2.s n2.b", *load, faults=faults, rules=rules, senders="n1.s n2.s", label="gap")
+    return stage("n1.s n1.a n2.s n2.b", *load, faults=faults, variants=variants, senders="n1.s n2.s", label="gap")

@@ -6,11 +6,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from plainchant.protocols.dedos.rules import RULES
-
 from ..claims import Context, Measured, judge
 from ..runs import rows_of
-from . import cases
+from . import cases, variants
 from .metered import Run
 from .towns import Plan
 
@@ -44,7 +42,9 @@ def outcome_of(one: Plan) -> Outcome:
         counts[row["process"]] += 1
     started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     boxes = sum(fault.kind == "module" for fault in one.scenario.fault)
-    return Outcome(one.label, one.rules == RULES, tuple(counts.items()), run.violated, started, boxes)
+    return Outcome(
+        one.label, not set(one.variants).intersection(variants.RULES), tuple(counts.items()), run.violated, started, boxes
+    )
 
 
 def both_ways(context: Context, build: Callable[..., Plan], rule: str) -> tuple[list[Outcome], list[Outcome]]:
@@ -52,7 +52,7 @@ def both_ways(context: Context, build: Callable[..., Plan], rule: str) -> tuple[
     seeds = range(context.of(1, _ATTEMPTS))
 
     def sweep(present: bool) -> list[Outcome]:
-        one = build(dataclasses.replace(RULES, **{rule: present}))
+        one = build(() if present else (rule,))
         return context.sweep(
             outcome_of, [dataclasses.replace(one, scenario=dataclasses.replace(one.scenario, seed=seed)) for seed in seeds]
         )
@@ -106,7 +106,7 @@ def four_receivers(context: Context) -> Measured:
 
 
 def full_buffer(context: Context) -> Measured:
-    loose = context.sweep(outcome_of, [cases.full_buffer(dataclasses.replace(RULES, restore_flags=False), variant="")])
+    loose = context.sweep(outcome_of, [cases.full_buffer(("restore_flags",), tight=False)])
     measured = _judged(
         context, cases.full_buffer, "restore_flags", "flags for who has restored its messages",
         "who restores needs the elements that new messages have taken, and these are read only after the others. "

@@ -11,9 +11,9 @@ from plainchant.scenario.model import Delay, Network
 
 from ..claims import Context, Measured, judge
 from ..runs import fault, rows_of
+from . import variants
 from .metered import Run
 from .towns import LOADED, Plan, load, node, plan, town
-from .variants import Told
 
 # --- 107: nodes -------------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ def changing(seed: int) -> Plan:
     ]  # fmt: skip
     network = Network(delay=Delay("uniform", Duration(1 * MS), Duration(round(0.9 * DELTA * MS))))
     return plan(
-        first, length=1800, drain=0, later=(later,), network=network, faults=faults, seed=seed, variant="told", misses=1,
+        first, length=1800, drain=0, later=(later,), network=network, faults=faults, seed=seed, variants=("told",), misses=1,
         delta=Duration(round(DELTA * MS)), present_every=Duration(round(ROUND * MS)), retry=Duration(200 * MS),
         label=f"nodes {seed}",
     )  # fmt: skip
@@ -61,9 +61,8 @@ def noticed_of(one: Plan) -> Noticed:
     crashed, new = node(crash.process), node(joins.process)
     told: list[tuple[int, str, str]] = []
     for name, engine in run.engines.items():
-        assert isinstance(engine, Told)
         if node(name) != crashed or name == joins.process:
-            told += engine.told
+            told += variants.told(engine)
     begun = run.meter.hails[new]
     joined = [(time - begun) / MS for time, what, where in told if (what, where) == ("Appeared", new)]
     gone = [time / MS for time, what, where in told if (what, where) == ("Gone", crashed)]

@@ -17,7 +17,6 @@ from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.memory import Operate
 from plainchant.core.model import MS, US, Packet, ProcessId
 from plainchant.core.wire import Codec
-from plainchant.protocols import dedos
 from plainchant.protocols.dedos.nodes_packets import NewGroup
 from plainchant.protocols.registry import describe
 from plainchant.sim import Simulation, Summary
@@ -25,10 +24,9 @@ from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 from plainchant.trace import TraceBuffer
 
-from ..observe import Make
 from ..runs import came_to_rest, rows_of, violated
 from .towns import Plan, frame_time, node
-from .variants import VARIANTS
+from .variants import variant
 from .watch import Lemmas
 
 PROMISES: Final = ("integrity", "fifo", "identical", "validity", "agreement")
@@ -50,7 +48,7 @@ class Meter:
         self.sent: Counter[str] = Counter()
         """Packets to other nodes, by process."""
         self.operations: Counter[str] = Counter()
-        """On common memory, by name."""
+        """On shared memory, by name."""
         self.hails: dict[str, int] = {}
         """When each node has asked for a new group, the first time."""
         self._codec = Codec(describe(one.scenario.protocol).packets)
@@ -114,13 +112,14 @@ class Run:
         """What each process ran."""
         self.lemmas = Lemmas()
         trace = TraceBuffer()
-        self.simulation = Simulation(one.scenario, trace=trace, make=self._make, watch=self._watch)
-        self.summary: Summary = self.simulation.run()
+        with variant(*one.variants).applied():
+            self.simulation = Simulation(one.scenario, trace=trace, make=self._make, watch=self._watch)
+            self.summary: Summary = self.simulation.run()
         self.table: pa.Table = trace.table()
 
     def _make(self, host: Host, parameters: Any) -> Engine:
         def inside(inner: Host) -> Engine:
-            engine = self._engine()(inner, parameters)
+            engine = describe(self.one.scenario.protocol).make(inner, parameters)
             self.engines[host.me] = engine
             return engine
 
@@ -132,14 +131,6 @@ class Run:
         self.meter.operated(request, host.now)
         if self.one.lemmas:
             self.lemmas(host, request, memory)
-
-    def _engine(self) -> Make:
-        if self.one.scenario.protocol != "dedos":
-            return describe(self.one.scenario.protocol).make
-        variant = VARIANTS.get(self.one.variant)
-        if variant is not None:
-            return lambda host, given: variant(host, given, self.one.rules)
-        return dedos.maker(self.one.rules)
 
     @property
     def violated(self) -> tuple[str, ...]:

@@ -6,8 +6,6 @@ import dataclasses
 from statistics import mean
 from typing import Final
 
-from plainchant.protocols.dedos.rules import RULES
-
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..runs import rows_of
 from . import hierarchy, installation
@@ -20,7 +18,7 @@ from .towns import FORMED, LAN, LOADED, Plan, load, node, plan, town
 CALM: Final = ("none", "receiver", "sender", "node")
 """Mailboxes and the distributor live, and so do relays;"""
 LATE: Final = ("box", "distributor", "distributor's node", "full history")
-"""here something delivers late, as the seed says."""
+"""here something delivers late, as the paper says."""
 _MORE: Final = 2.0
 """A delivery is late if it takes so many times as long as the longest without a failure."""
 
@@ -97,7 +95,7 @@ def lossy(loss: float, buffering: bool, seed: int, seconds: float) -> Plan:
     end = LOADED + 1000 * seconds
     return plan(
         names, load(names, 400, LOADED, end), length=end, network=dataclasses.replace(LAN, loss=loss), seed=seed,
-        rules=dataclasses.replace(RULES, buffering=buffering), label=f"{loss:g} {'kept' if buffering else 'discarded'}", places=4,
+        variants=() if buffering else ("buffering",), label=f"{loss:g} {'kept' if buffering else 'discarded'}", places=4,
         misses=9,
     )  # fmt: skip
 
@@ -117,7 +115,7 @@ class Again:
 def again_of(one: Plan) -> Again:
     run = Run(one)
     again = sum(1 for _ in rows_of(run.table, "retransmit"))
-    return Again(one.scenario.network.loss, one.rules.buffering, run.summary.messages_sent, again, run.violated)
+    return Again(one.scenario.network.loss, "buffering" not in one.variants, run.summary.messages_sent, again, run.violated)
 
 
 def buffering(context: Context) -> Measured:
@@ -161,7 +159,7 @@ def several(groups: int, variant: str, seconds: float) -> Plan:
     end = FORMED + 1000 * seconds
     streams = [load(there, 40, LOADED, end, group=group) for group, there in members.items()]
     return plan(
-        names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variant=variant,
+        names, *streams, length=end, drain=0, groups=members, counted=(FORMED, end), variants=(variant,) if variant else (),
         places=max(4, groups + 1), label=variant or "a distributor a group",
     )  # fmt: skip
 

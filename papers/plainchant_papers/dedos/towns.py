@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from plainchant.core.model import MS, SECOND, US, Duration, ProcessId
-from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 
 from ..runs import milliseconds, scenario
@@ -55,15 +54,13 @@ class Plan:
     """A run that can travel to a task."""
 
     scenario: Scenario
-    rules: Rules = RULES
+    variants: tuple[str, ...] = ()
+    """By name: the rules that are taken out, and other choices (``variants``)."""
     begin: int = 0
     """The window in which is counted, ns;"""
     end: int = 1 << 62
     lemmas: bool = False
     """Whether the paper's invariants are asked."""
-    variant: str = ""
-    """``one distributor``: the first node distributes all groups; ``tight``: a mailbox has its elements, and no more; ``told``:
-    what a process is told of nodes is written down."""
     handled: tuple[str, ...] = ()
     """Whose incoming packets are counted; none given: everybody's. It takes time with many nodes."""
     label: str = ""
@@ -74,7 +71,7 @@ def plan(
     *workload: Workload,
     length: float,
     drain: float = 20_000,
-    rules: Rules = RULES,
+    variants: Sequence[str] = (),
     groups: Mapping[str, tuple[str, ...]] | None = None,
     later: Sequence[str] = (),
     network: Network = LAN,
@@ -85,7 +82,6 @@ def plan(
     seed: int = 0,
     protocol: str = "dedos",
     lemmas: bool = False,
-    variant: str = "",
     handled: Sequence[str] = (),
     label: str = "",
     **parameters: Any,
@@ -96,7 +92,7 @@ def plan(
         network=network, memory=memory, faults=faults, random_faults=random_faults, seed=seed,
     )  # fmt: skip
     begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
-    return Plan(planned, rules, begin, end, lemmas, variant, tuple(handled), label)
+    return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), label)
 
 
 def load(

@@ -1,57 +1,370 @@
-"""The engine with one decision made differently: what claims are compared with, or measured by. None of these is for use."""
+"""``dedos`` without one of its rules, or with a choice of the paper in place of ours: what claims compare the protocol with.
+
+:data:`RULES` has a variant for each rule that makes the protocol correct, by the rule's name. A rule is an erratum of the paper
+or one of its traps, and ``docs/errata.md`` has the runs that show them. :data:`CHOICES` has other variants. None is for use. What
+travels to a task is the name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
-from plainchant.core.engine import Host
-from plainchant.core.memory import Layout, Port, Request
+from plainchant.core.memory import Connection, Copy, Entry, Header, Layout, Nap, Port, Request
 from plainchant.core.model import ProcessId
+from plainchant.protocols.dedos import box as boxes
+from plainchant.protocols.dedos import intra_steps as steps
+from plainchant.protocols.dedos.box import Box, Element
+from plainchant.protocols.dedos.distributor import Distributor, Peer
 from plainchant.protocols.dedos.engine import Dedos
-from plainchant.protocols.dedos.nodes import Appeared, Gone, NodesEvent
-from plainchant.protocols.dedos.parameters import Parameters
+from plainchant.protocols.dedos.intra import Intra
+from plainchant.protocols.dedos.member import Member
+from plainchant.protocols.dedos.nodes import Appeared, Gone, Nodes, NodesEvent
+from plainchant.protocols.dedos.packets import Held, Said
 from plainchant.protocols.dedos.ports import Ports
-from plainchant.protocols.dedos.rules import Rules
+from plainchant.protocols.dedos.relay import Relay
+from plainchant.protocols.variants import Variant, Variants
+
+RULES: Final = Variants()
+"""By the name of the rule that is taken out."""
+CHOICES: Final = Variants()
 
 
-class OneDistributor(Dedos):
+def variant(*names: str) -> Variant:
+    """The protocol without these rules, and with these other choices; no names: the protocol itself."""
+    return Variants({**CHOICES, **RULES}).together(*names)
+
+
+def without(rules: Mapping[str, bool]) -> Variant:
+    """The protocol without the rules that are False here."""
+    return RULES.together(*(name for name, is_kept in rules.items() if not is_kept))
+
+
+# --- within a node ------------------------------------------------------------------------------------------------------
+
+
+@RULES.replaces("reserve", Member, "_is_element_left")
+def _any_element(self: Member, copy: Copy, waiting: int) -> bool:
+    return len(tuple(copy.entries())) < self.parameters.elements
+
+
+@RULES.replaces("reserve", Relay, "_is_full")
+def _nothing_reserved(self: Relay, copy: Copy, number: int) -> bool:
+    return len(tuple(copy.entries())) >= self.parameters.elements
+
+
+@RULES.replaces("restore_flags", boxes, "accepts_new")
+@RULES.replaces("restore_flags", steps, "accepts_new")
+def _always_accepts(copy: Copy) -> bool:
+    return True
+
+
+@RULES.replaces("restore_buffers", Member, "_keep")
+@RULES.replaces("restore_buffers", Intra, "_keep")
+@RULES.replaces("senders_keep", Intra, "_keep_sent")
+def _keeps_nothing(self: Member | Intra, number: int, element: Element) -> None:
+    """What was read or sent is in the mailbox alone."""
+
+
+@RULES.replaces("own_flag", boxes, "restore")
+def _restores_only(copy: Copy, number: int, element: Element, mask: int) -> bool:
+    return _RESTORE(copy, number, element, 0 if boxes.find(copy, number, element) is not None else mask)
+
+
+@RULES.replaces("own_flag", boxes, "set_present")
+def _present_without_flags(copy: Copy, place: int, last: int, oldest: int) -> Header:
+    return _SET_PRESENT(copy, place, 0, oldest)
+
+
+@RULES.replaces("own_flag", Intra, "_flag")
+def _no_flag(self: Intra, number: int) -> int:
+    return 0
+
+
+@RULES.replaces("own_flag", steps, "be_present")
+def _present_within_without_flags(copy: Copy, place: int, last: int) -> Header:
+    return _BE_PRESENT(copy, place, 0)
+
+
+_RESTORE = boxes.restore
+_SET_PRESENT = boxes.set_present
+_BE_PRESENT = steps.be_present
+
+
+@RULES.replaces("all_boxes", Box, "stores_into")
+@RULES.replaces("delete_everywhere", Box, "deletes_from")
+def _active_box_only(self: Box) -> list[int]:
+    return [self.active]
+
+
+@RULES.replaces("idle_recovery", Member, "_nap")
+def _naps_for_ever(self: Member, soon: bool) -> Nap:
+    if soon:
+        return _NAP(self, soon)
+    latest = self.host.clock() + (1 << 61)
+    return Nap(latest, latest, self.group)
+
+
+_NAP = Member._nap
+
+
+@RULES.replaces("idle_recovery", Intra, "_read_once")
+def _idle_while_pressed(self: Intra, news: bool) -> Generator[Request, Any, bool]:
+    if self.pressed:
+        yield self._nap()
+        return news
+    return (yield from _READ_ONCE(self, news))
+
+
+_READ_ONCE = Intra._read_once
+
+
+@RULES.replaces("leave_restores", Member, "_restore_into_spares")
+@RULES.replaces("leave_restores", Intra, "_restore_into_spares")
+def _restores_nothing(self: Member | Intra) -> Generator[Request, Any, None]:
+    yield from ()
+
+
+@RULES.replaces("drop_unnumbered", Relay, "_delete_from")
+def _keeps_unnumbered(self: Relay, copy: Copy, *, process: ProcessId) -> int | None:
+    return boxes.delete(copy, process, drop=False)
+
+
+@RULES.replaces("flag_of_read", Intra, "_flag")
+def _flag_on_all(self: Intra, number: int) -> int:
+    return 0 if self.only_sends else self.box.mask
+
+
+@RULES.replaces("numbers_go_on", steps, "start_recovery")
+def _starts_anew(copy: Copy, place: int, connection: Connection, known: Header) -> Header:
+    before = copy.header().next
+    _START_RECOVERY(copy, place, connection, known)
+    copy.put_header(boxes.changed(copy.header(), next=before))
+    return copy.header()
+
+
+@RULES.replaces("numbers_go_on", steps, "be_present")
+def _present_anew(copy: Copy, place: int, last: int) -> Header:
+    before = copy.header().next
+    _BE_PRESENT(copy, place, last)
+    copy.put_header(boxes.changed(copy.header(), next=before))
+    return copy.header()
+
+
+_START_RECOVERY = steps.start_recovery
+
+
+@RULES.replaces("skip_when_restored", Intra, "_may_read")
+def _skips_at_once(self: Intra, number: int, last: int, present: bool) -> bool:
+    return True
+
+
+@RULES.replaces("joiner_keeps", Member, "_earlier")
+def _nothing_earlier(
+    self: Member, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]
+) -> tuple[tuple[int, Element], ...]:
+    return ()
+
+
+@RULES.replaces("joiner_keeps", Intra, "_earlier")
+def _nothing_earlier_within(self: Intra, copy: Copy) -> list[tuple[int, Element]]:
+    return []
+
+
+@RULES.replaces("joiner_keeps", Distributor, "_first_for_joiner")
+def _only_later(self: Distributor) -> int:
+    return self.next
+
+
+@RULES.replaces("spares_unset", Intra, "_in_spare_box")
+def _present_in_spares(self: Intra) -> Connection:
+    return boxes.changed(_IN_SPARE_BOX(self), present=True)
+
+
+_IN_SPARE_BOX = Intra._in_spare_box
+
+
+@RULES.replaces("leave_ascending", Intra, "_spares")
+def _last_box_first(self: Intra) -> list[int]:
+    return _SPARES(self)[::-1]
+
+
+_SPARES = Intra._spares
+
+
+@RULES.replaces("wait_for_all", Relay, "_removable")
+def _read_here(self: Relay) -> int:
+    return max(self.oldest, self.acked + 1)
+
+
+@RULES.replaces("contiguous", Relay, "_count_acked")
+def _beyond_gaps(self: Relay, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
+    done = [number for number, (_, entry) in there.items() if not entry.listed & ~entry.done]
+    return max(done, default=oldest - 1)
+
+
+# --- between nodes ------------------------------------------------------------------------------------------------------
+
+
+@RULES.replaces("duplicates", Distributor, "_is_numbered")
+def _never_numbered(self: Distributor, sender: ProcessId, number: int) -> bool:
+    return False
+
+
+@RULES.replaces("duplicates", Distributor, "_next_of")
+def _also_again(self: Distributor, sender: ProcessId, early: dict[int, Element]) -> int | None:
+    number = self.expected.get(sender, 1)
+    return number if number in early else min(early) if min(early) < number else None
+
+
+@RULES.replaces("fifo", Distributor, "_next_of")
+def _as_they_come(self: Distributor, sender: ProcessId, early: dict[int, Element]) -> int | None:
+    return next(iter(early))
+
+
+@RULES.replaces("maximum", Distributor, "_count")
+def _last_said(self: Distributor, peer: Peer, packet: Said) -> None:
+    peer.acked, peer.next = packet.acked, packet.next
+    self._purge()
+
+
+@RULES.replaces("gaps", Relay, "_first_missing")
+def _after_highest(self: Relay, there: dict[int, tuple[int, Entry]], oldest: int) -> int:
+    return max(there) + 1 if there else oldest
+
+
+@RULES.replaces("buffering", Relay, "_keeps")
+def _only_next(self: Relay, number: int) -> bool:
+    return number >= self.next and number == self.next + len(self.early)
+
+
+def _dropped(relay: Relay) -> set[int]:
+    """The numbers for which a relay found no room, and which it does not ask for again."""
+    dropped: set[int] = vars(relay).setdefault("dropped", set())
+    return dropped
+
+
+@RULES.replaces("full_is_asked_again", Relay, "_put_off")
+def _drop(self: Relay, number: int, why: str) -> None:
+    _PUT_OFF(self, number, why)
+    if why == "full":
+        del self.early[number]
+        _dropped(self).add(number)
+
+
+@RULES.replaces("full_is_asked_again", Relay, "_missing")
+def _not_dropped(self: Relay) -> Iterator[int]:
+    return (number for number in _MISSING(self) if number not in _dropped(self))
+
+
+@RULES.replaces("full_is_asked_again", Relay, "_forget")
+def _forget_dropped(self: Relay) -> None:
+    _FORGET(self)
+    _dropped(self).clear()
+
+
+_PUT_OFF = Relay._put_off
+_MISSING = Relay._missing
+_FORGET = Relay._forget
+
+
+@RULES.replaces("senderless_acks", Relay, "_count_acked")
+def _receivers_only(self: Relay, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
+    has_receivers = any(connection.entry for _, connection in copy.connections())
+    return _COUNT_ACKED(self, copy, there, oldest, next_) if has_receivers else oldest - 1
+
+
+_COUNT_ACKED = Relay._count_acked
+
+
+@RULES.replaces("tail", Distributor, "_repeat_last")
+def _says_it_once(self: Distributor) -> None:
+    """What was lost at the end stays lost."""
+
+
+@RULES.replaces("load_unread", Distributor, "_read_by_all")
+def _in_all_mailboxes(self: Distributor, kept: dict[str, tuple[ProcessId, Held]]) -> int:
+    return min(held.next for _, held in kept.values()) - 1
+
+
+@RULES.replaces("wait_for_answers", Distributor, "_waits_for_answers")
+def _one_answer(self: Distributor) -> bool:
+    return not self.held and bool(self._unheard())
+
+
+@RULES.replaces("epochs", Relay, "_listens_to")
+def _any_epoch(self: Relay, epoch: int) -> bool:
+    return True
+
+
+@RULES.replaces("epochs", Relay, "_refuses")
+@RULES.replaces("fencing", Distributor, "_must_halt")
+def _never(self: Relay | Distributor, about: Any) -> bool:
+    return False
+
+
+@RULES.replaces("fencing", Distributor, "_went_along")
+def _all_went_along(self: Distributor, held: Held, line: int) -> bool:
+    return True
+
+
+@RULES.replaces("fencing", Distributor, "estranged")
+def _not_told(self: Distributor, node: str, relay: ProcessId) -> None:
+    """A node that was taken for crashed goes on."""
+
+
+@RULES.replaces("fencing", Nodes, "_has_returned")
+def _never_returned(self: Nodes, node: str, life: int) -> bool:
+    return False
+
+
+@RULES.replaces("only_up_to_date", Distributor, "_has_caught_up")
+def _whatever_it_says(self: Distributor, packet: Said) -> bool:
+    return True
+
+
+@RULES.replaces("rebuild_order", Distributor, "_expect")
+def _expects_anything(self: Distributor, floors: dict[ProcessId, int]) -> None:
+    self.expected = {}
+
+
+@RULES.replaces("late_sender", Relay, "_stores_for_gone")
+def _drops_it(self: Relay, is_active: bool) -> bool:
+    return False
+
+
+# --- other choices ------------------------------------------------------------------------------------------------------
+
+
+@CHOICES.replaces("one distributor", Dedos, "_choose")
+def _first_node(self: Dedos, group: str, relay: Any, tried: ProcessId) -> ProcessId:
     """The first node distributes all groups, however much it has to do."""
-
-    def _choose(self, group: str, relay: Any, tried: ProcessId) -> ProcessId:
-        alive = self._relays_alive()
-        return alive[min(alive)]
+    alive = self._relays_alive()
+    return alive[min(alive)]
 
 
-class _TightPorts(Ports):
-    """Makes mailboxes without room beside their elements."""
-
-    def connect(self, group: str, layout: Layout) -> Generator[Request, Any, Port | str]:
-        slots = self._parameters.elements // layout.places
-        return (yield from super().connect(group, Layout(layout.copies, layout.places, slots, layout.room)))
-
-
-class Tight(Dedos):
-    """A mailbox holds what the paper gives it, where ours has room for what processes store at once."""
-
-    def __init__(self, host: Host, parameters: Parameters, rules: Rules) -> None:
-        super().__init__(host, parameters, rules)
-        self.ports = _TightPorts(host, parameters)
+@CHOICES.replaces("tight", Ports, "connect")
+def _tight(self: Ports, group: str, layout: Layout) -> Generator[Request, Any, Port | str]:
+    """A mailbox holds what the paper gives it; ours has room for what processes store at once."""
+    slots = self._parameters.elements // layout.places
+    return (yield from _CONNECT(self, group, Layout(layout.copies, layout.places, slots, layout.room)))
 
 
-class Told(Dedos):
-    """Writes down what it is told of nodes."""
-
-    def __init__(self, host: Host, parameters: Parameters, rules: Rules) -> None:
-        self.told: list[tuple[int, str, str]] = []
-        """When, what, and of which node."""
-        super().__init__(host, parameters, rules)
-
-    def _nodes_changed(self, event: NodesEvent) -> None:
-        where = event.node if isinstance(event, Gone) else event.state.node if isinstance(event, Appeared) else ""
-        self.told.append((self.host.now, type(event).__name__, where))
-        super()._nodes_changed(event)
+_CONNECT = Ports.connect
 
 
-VARIANTS: Final[Mapping[str, type[Dedos]]] = {"one distributor": OneDistributor, "tight": Tight, "told": Told}
-"""By name: what travels to a task is the name."""
+@CHOICES.replaces("told", Dedos, "_nodes_changed")
+def _writes_down(self: Dedos, event: NodesEvent) -> None:
+    """Not another choice: the process writes down what it is told of nodes, for :func:`told`."""
+    where = event.node if isinstance(event, Gone) else event.state.node if isinstance(event, Appeared) else ""
+    vars(self).setdefault("told", []).append((self.host.now, type(event).__name__, where))
+    _NODES_CHANGED(self, event)
+
+
+_NODES_CHANGED = Dedos._nodes_changed
+
+
+def told(engine: Dedos) -> list[tuple[int, str, str]]:
+    """What a process was told of nodes in a run with variant ``told``: when, what, and of which node."""
+    found: list[tuple[int, str, str]] = vars(engine).get("told", [])
+    return found

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from plainchant.core.model import US
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from .scripted import (
+    AS_BUILT,
     DECIDE,
     FLAG,
     POLL,
@@ -22,6 +22,7 @@ from .scripted import (
     WRITE,
     Found,
     Plan,
+    Rules,
     fault,
     found_of,
     message,
@@ -256,7 +257,7 @@ def _all_below(found: Sequence[Survived], one: Survived) -> bool:
 # --- 88: X ------------------------------------------------------------------------------------------------------------
 
 
-def last_moment(copies: int, rules: Rules = RULES, expiry: float = 0) -> Plan:
+def last_moment(copies: int, rules: Rules = AS_BUILT, expiry: float = 0) -> Plan:
     """All copies but the last are dead, everything takes as long as it may, and the message is complete when everybody has just
     looked."""
     complete = times(rules, copies=copies).complete / US
@@ -270,7 +271,7 @@ def last_moment(copies: int, rules: Rules = RULES, expiry: float = 0) -> Plan:
         faults=modules(1000, copies),
         expiry=expiry,
         memory={"operations": False},
-        label=f"{copies} copies, X {expiry or rules.expiry}",
+        label=f"{copies} copies, X {expiry or rules.get('expiry', 'corrected')}",
     )
 
 
@@ -288,7 +289,8 @@ class Expiry:
 
 
 def expiry_of(copies: int) -> Expiry:
-    printed, corrected = Rules(expiry="printed"), RULES
+    printed: Rules = {"expiry": "printed"}
+    corrected = AS_BUILT
     bounds = times(copies=copies).expiry
     low, high = copies * (WRITE + FLAG) * US, bounds
     while high - low > 1:

@@ -9,13 +9,13 @@ from typing import Any, Final
 from plainchant.core.model import US
 from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Delay, Network
 from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Series, Table, judge, totals
 from .bounds import worst_runs
 from .scripted import (
+    AS_BUILT,
     DECIDE,
     FINISH,
     FLAG,
@@ -27,6 +27,7 @@ from .scripted import (
     WRITE,
     Found,
     Plan,
+    Rules,
     fault,
     found_of,
     load,
@@ -128,7 +129,7 @@ def join_and_leave(context: Context) -> Measured:
 # --- 94: the same with timing failures --------------------------------------------------------------------------------
 
 
-PRINTED: Final = Rules(enter_after=False)
+PRINTED: Final[Rules] = {"enter_after": False}
 """Entries and exits as the appendix has them, whatever is there already."""
 
 
@@ -180,9 +181,11 @@ def slow_sender(share: float) -> Plan:
 
 
 def _words(rules: Rules) -> str:
-    if rules.enter_after:
+    if rules.get("enter_after", True):
         return "enters and leaves after what is there"
-    return "does not listen" if not rules.listen else "removed at once" if not rules.postpone else "listens"
+    if not rules.get("listen", True):
+        return "does not listen"
+    return "listens" if rules.get("postpone", True) else "removed at once"
 
 
 def with_timing_failures(context: Context) -> Measured:
@@ -193,11 +196,11 @@ def with_timing_failures(context: Context) -> Measured:
     without = {
         name: context.sweep(flags_of, [unlisted(ahead, rules) for ahead in aheads])
         for name, rules in (
-            ("listening in", Rules(enter_after=False, listen=False)),
-            ("postponing removal", Rules(enter_after=False, postpone=False)),
+            ("listening in", {**PRINTED, "listen": False}),
+            ("postponing removal", {**PRINTED, "postpone": False}),
         )
     }
-    ours = context.sweep(flags_of, [make(ahead, RULES) for make in (unlisted, still_listed) for ahead in aheads])
+    ours = context.sweep(flags_of, [make(ahead, AS_BUILT) for make in (unlisted, still_listed) for ahead in aheads])
     never = sum(one.missing > 0 or one.remaining > 0 or bool(one.violated) for one in ours)
     first, second = sum(one.missing > 0 for one in joins), sum(one.remaining > 0 for one in leaves)
     by_slow = sum(one.missing > 0 or one.remaining > 0 for one in slow)

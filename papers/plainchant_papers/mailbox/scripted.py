@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from plainchant.core.model import US, Duration
-from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.times import Times
+from plainchant.protocols.mailbox.variants import times_of, variant_of
 from plainchant.scenario.model import Clock, Fault, Network, Scenario, Workload
 from plainchant.sim import Summary
 from plainchant.sim.memory import SimMemory
@@ -29,6 +28,9 @@ from plainchant.trace import TraceBuffer
 
 from ..runs import rows_of, scenario, violated
 
+Rules: TypeAlias = Mapping[str, str | bool]
+"""Rules of mailbox by name, and their values (``plainchant.protocols.mailbox.variants``)."""
+AS_BUILT: Final[Rules] = {}
 WRITE, FLAG, DECIDE, READ, FINISH, SKEW, POLL = 20, 20, 10, 20, 10, 4, 100
 """The bounds of these runs: ds, df, dd, dr, dfd, e and p. The clocks' difference is small against an operation."""
 PLAIN: Final[Mapping[str, Any]] = {
@@ -61,9 +63,9 @@ def parameters(**given: Any) -> dict[str, Any]:
     return {name: us(value) if name in _TIMES else value for name, value in {**PLAIN, **given}.items()}
 
 
-def times(rules: Rules = RULES, **given: Any) -> Times:
+def times(rules: Rules = AS_BUILT, **given: Any) -> Times:
     """The bounds that go with these parameters."""
-    return Times(Parameters(**parameters(**given)), rules)
+    return times_of(Parameters(**parameters(**given)), rules)
 
 
 def message(sender: str, at: float, **settings: Any) -> Workload:
@@ -93,7 +95,8 @@ class Plan:
 
     scenario: Scenario
     script: Script | None
-    rules: Rules = RULES
+    rules: Rules = dataclasses.field(default_factory=dict)
+    """Those that are not the protocol's own, and their values."""
     settle: int = 0
     label: str = ""
 
@@ -102,7 +105,7 @@ def plan(
     members: str,
     *workload: Workload,
     script: Script | None = Script(),  # noqa: B008 - it is frozen
-    rules: Rules = RULES,
+    rules: Rules = AS_BUILT,
     clocks: Mapping[str, float] | None = None,
     faults: Sequence[Fault] = (),
     memory: Mapping[str, Any] | None = None,
@@ -136,7 +139,7 @@ def plan(
 
 def bound_of(one: Plan) -> Times:
     """The bounds of a run."""
-    return Times(Parameters(**one.scenario.parameters), one.rules)
+    return times_of(Parameters(**one.scenario.parameters), one.rules)
 
 
 # --- what came of it ------------------------------------------------------------------------------------------------
@@ -158,7 +161,7 @@ class Found:
     """Intact senders that had a message rejected."""
     quiet: bool
     latest: float
-    """From a Send's timestamp to the last delivery of its message, at the most."""
+    """Longest time from a Send's timestamp to the last delivery of its message."""
     longest_send: float
     """Of processes without a timing fault."""
     operations: Mapping[str, tuple[tuple[str, int, float, float], ...]]
@@ -241,6 +244,7 @@ def table_of(one: Plan) -> pa.Table:
 def run(one: Plan) -> tuple[pa.Table, Summary, SimMemory | None]:
     """Its trace, its summary, and its memory."""
     trace = TraceBuffer()
-    simulation = ScriptedSimulation(one.script, one.scenario, settle=one.settle, trace=trace, make=mailbox.maker(one.rules))
-    summary = simulation.run()
+    with variant_of(one.rules).applied():
+        simulation = ScriptedSimulation(one.script, one.scenario, settle=one.settle, trace=trace)
+        summary = simulation.run()
     return trace.table(), summary, simulation.memory

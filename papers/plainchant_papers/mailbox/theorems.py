@@ -8,7 +8,6 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from plainchant.protocols.mailbox.rules import Rules
 from plainchant.sim.scripted import Script
 
 from ..claims import Context, Figure, Measured, Series, judge
@@ -117,7 +116,7 @@ def overtaken(extra: str, skew: float, look: float, decides: float) -> Plan:
         "s a b",
         message("s", 5010),
         script=script,
-        rules=Rules(extra=extra),
+        rules={"extra": extra},
         tolerate="crash",
         senders=("s",),
         skew=skew,
@@ -307,7 +306,7 @@ def line_21(wait: str) -> Plan:
         "s a b c",
         message("s", 5010),
         script=Script({"b decide 1": 1}),
-        rules=Rules(wait=wait),
+        rules={"wait": wait},
         senders=("s",),
         copies=1,
         clocks={"c": 1000},
@@ -322,7 +321,7 @@ def pausing(field: bool, at: float) -> Plan:
         "s a b",
         message("s", 5010),
         script=script,
-        rules=Rules(decision_field=field),
+        rules={"decision_field": field},
         senders=("s",),
         label=f"D {'as it is' if field else 'not used'}, flags {at:g} late",
         memory={"operations": False},

@@ -17,9 +17,9 @@ from plainchant.scenario.model import Scenario, Workload
 from ..claims import Context, Measured, Table, judge, totals
 from ..observe import Observer, trace_of
 from ..runs import rows_of
-from . import variants
 from .causes import Causes, Relay
 from .structures import ORDERS, Groups, delayed, random_run, static
+from .variants import VARIANTS, advances
 
 # --- 23 and 31: numbers of messages ---------------------------------------------------------------------------------
 
@@ -274,8 +274,8 @@ class Advances:
 
 def advances_of(run: Scenario) -> Advances:
     observer = Observer()
-    summary, _ = observer.run(run, variants.CountingAdvances)
-    return Advances(summary.messages_delivered, sum(engine.advances for engine in observer.engines.values()))
+    summary, _ = observer.run(run, VARIANTS["counting advances"])
+    return Advances(summary.messages_delivered, sum(advances(engine) for engine in observer.engines.values()))
 
 
 def redundant(context: Context) -> Measured:
@@ -322,7 +322,7 @@ class Verified:
 def verified(item: tuple[Scenario, str, tuple[str, ...]]) -> Verified:
     """Runs a scenario with a variant of the engine (its name; empty: as it is), and verifies properties."""
     run, variant, wanted = item
-    summary, table = trace_of(run, variants.VARIANTS.get(variant))
+    summary, table = trace_of(run, VARIANTS[variant])
     result = verify(table, wanted)
     violations = sum(result.properties[name].violations for name in wanted)
     return Verified(violations, summary.quiet, str(result.violations[0]) if result.violations else "")
@@ -372,7 +372,7 @@ class Cycle:
 
 def cycle_of(variant: str) -> Cycle:
     relay = Relay("g1", "g3", b"m3")
-    summary, table = trace_of(fig_4_2b(), variants.VARIANTS.get(variant), applications={"q": relay})
+    summary, table = trace_of(fig_4_2b(), VARIANTS[variant], applications={"q": relay})
     rows = list(rows_of(table, "deliver", "r"))
     return Cycle(
         tuple(f"{row['sender']} in {row['group']}" for row in rows), tuple(row["true_time"] / MS for row in rows), summary.quiet

@@ -16,9 +16,9 @@ from plainchant.scenario.model import Scenario, Workload
 from ..claims import Context, Figure, Measured, Series, Table, judge, totals
 from ..observe import trace_of
 from ..runs import names, rows_of, violations
-from . import variants
 from .causes import Causes, Relay, Sent
 from .structures import EVERY_ORDER, Groups, delayed, random_run, static, uneven
+from .variants import VARIANTS
 
 _SILENCE: Final = Duration(20 * MS)
 _TIMED: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": _SILENCE}
@@ -110,7 +110,7 @@ def ring_of(item: tuple[str, str]) -> Ring:
         **EVERY_ORDER[order],
     )
     relays = {"p3": Relay("g1", "g2", b"m2"), "p6": Relay("g2", "g3", b"m3"), "p7": Relay("g3", "g4", b"m4")}
-    summary, table = trace_of(run, variants.VARIANTS.get(variant), applications=relays)
+    summary, table = trace_of(run, VARIANTS[variant], applications=relays)
     rows = list(rows_of(table, "deliver", "p2"))
     got = [{"g1": "m1", "g4": "m4"}[row["group"]] for row in rows]
     return Ring(", ".join(got), tuple(row["true_time"] / MS for row in rows), summary.quiet)
@@ -241,7 +241,7 @@ def foreign_of(item: tuple[str, str]) -> Wait:
         vectors=vectors,
         **_TIMED,
     )
-    summary, table = trace_of(run, variants.VARIANTS.get(variant), applications={"j": Relay("g3", "g1", b"m")})
+    summary, table = trace_of(run, VARIANTS[variant], applications={"j": Relay("g3", "g1", b"m")})
     at = next((row["true_time"] / MS for row in rows_of(table, "deliver", "i")), -1.0)
     return Wait(at, violations(table, ["prompt"]), summary.quiet)
 
@@ -326,7 +326,7 @@ def crossed_of(variant: str) -> Crossed:
         order="relative",
         **_TIMED,
     )
-    summary, table = trace_of(run, variants.VARIANTS.get(variant))
+    summary, table = trace_of(run, VARIANTS[variant])
     delivered = sum(1 for _ in rows_of(table, "deliver", "i"))
     return Crossed(delivered, tuple(summary.not_quiet.values()), summary.quiet)
 

@@ -15,9 +15,9 @@ from plainchant.scenario.model import Scenario, Workload
 from ..claims import Context, Measured, judge
 from ..observe import Observer, trace_of
 from ..runs import names
-from . import variants
 from .stations import Experiment, scenario_of
 from .structures import LOSSY, members_of, static, structure, uneven
+from .variants import VARIANTS
 
 _SHORT: Final = {"silence_by": "timeout", "silence": Duration(5 * MS)}
 
@@ -126,7 +126,7 @@ def liveness_of(item: tuple[int, int, str]) -> Liveness:
         blocks=blocks,
         **_SHORT,
     )
-    summary, _ = trace_of(run, variants.VARIANTS.get(variant))
+    summary, _ = trace_of(run, VARIANTS[variant])
     return Liveness(summary.messages_sent, count * len(members), summary.quiet)
 
 

@@ -72,7 +72,7 @@ def stayed_of(item: tuple[Scenario, str]) -> Stayed:
     run, name = item
     crashed = run.fault[0].process
     observer = _Packets()
-    summary, table = observer.run(run, variant(name))
+    summary, table = observer.run(run, *variant(name))
     stopped = set(halts(summary))
     survivors = [process for process in run.members if process != crashed]
     behind = {process for process in survivors if observer.heard.get((process, crashed)) != observer.last.get(crashed)}
@@ -164,7 +164,7 @@ def silent_members(seed: int) -> Scenario:
 
 def eliminated_of(item: tuple[Scenario, str]) -> Eliminated:
     run, name = item
-    summary, table = trace_of(run, variant(name))
+    summary, table = trace_of(run, *variant(name))
     crashed = {one.process for one in run.fault if one.kind == "crash"}
     by: dict[ProcessId, tuple[ProcessId, ...]] = {}
     for row in rows_of(table, "suspect"):

@@ -26,7 +26,7 @@ LAN: Final = Network(delay=ONE_MILLISECOND.delay, bandwidth=BANDWIDTH, header=HE
 
 def checked_of(item: tuple[Scenario, str]) -> Checked:
     run, name = item
-    return checked(run, _CHECKED, variant(name))
+    return checked(run, _CHECKED, *variant(name))
 
 
 def _runs(context: Context) -> list[Checked]:
@@ -114,11 +114,11 @@ def dying(seed: int, more: Sequence[Fault] = ()) -> Scenario:
 
 def announced_of(item: tuple[int, str]) -> Announced:
     seed, name = item
-    _, before = trace_of(dying(seed), variant(name))
+    _, before = trace_of(dying(seed), *variant(name))
     suspicion = next(rows_of(before, "suspect"))
     at, announcer = suspicion["true_time"] / MS, suspicion["process"]
     run = dying(seed, [fault("crash", at - 0.001, process=announcer, mid_broadcast=True)])
-    summary, table = trace_of(run, variant(name))
+    summary, table = trace_of(run, *variant(name))
     return Announced(name or "here", len(halts(summary)), violations(table, _CHECKED))
 
 

@@ -19,6 +19,7 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.rtcast import bounds_of
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.parameters import Parameters
+from plainchant.protocols.variants import AS_BUILT, Variant
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 from plainchant.sim import Summary
 
@@ -31,6 +32,8 @@ DELAY: Final = 2.0
 """d_max, as the defaults have it."""
 WITHIN: Final = Network(delay=Delay("uniform", milliseconds(0.2), milliseconds(DELAY)))
 """Delays of all sizes up to d_max: packets overtake each other."""
+SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
+"""Members of the rings that are compared by size."""
 BANDWIDTH: Final = 10_000_000
 HEADER: Final = 48
 """With the 16 bytes that the simulator reckons for a packet, the protocol's own 64."""
@@ -88,6 +91,11 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
     }
 
 
+def longest_rotation(members: int, **parameters: Any) -> float:
+    """P of a ring of this size, in ms."""
+    return times_of(ring(members, **parameters))["rotation"] / MS
+
+
 def rotations(table: pa.Table, begin: float = BEGIN) -> list[int]:
     """How long the token took from one turn of a member to its next, in ns, from then on."""
     found = [row["detail"]["rotation"] for row in rows_of(table, "token") if row["true_time"] >= begin * MS]
@@ -134,9 +142,9 @@ class Checked:
         return {**dataclasses.asdict(self), "cases": sum(self.cases.values()), "violations": sum(self.violations.values())}
 
 
-def checked(run: Scenario, properties: Sequence[str], make: Make | None = None) -> Checked:
+def checked(run: Scenario, properties: Sequence[str], variant: Variant = AS_BUILT, make: Make | None = None) -> Checked:
     """Runs a scenario and verifies these properties."""
-    summary, table = trace_of(run, make)
+    summary, table = trace_of(run, variant, make)
     result = verify(table, properties)
     kinds = Counter(table["kind"].to_pylist())
     faults = Counter(row["detail"].get("fault") for row in rows_of(table, "fault"))

@@ -1,76 +1,117 @@
-"""The ring with one rule taken out, or as it is printed: what claims are compared with. None of these is for use.
+"""The ring with one rule taken out, or as it is printed: what claims, tests and transcripts compare it with. None is for use.
 
-They are rings without admission control and without the clock layer.
+They run on the bare ring (:func:`bare_ring`): without admission control and without the clock layer, whatever parameters ask for.
+By name: what travels to a task is the name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from plainchant.core.engine import Engine, Host, PerGroup
 from plainchant.core.model import GroupId, ProcessId
 from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.interface import Interface
-from plainchant.protocols.rtcast.packets import Change, Data
-from plainchant.protocols.rtcast.ring import Ring
+from plainchant.protocols.rtcast.packets import Ask, Change, Data, Here
+from plainchant.protocols.rtcast.ring import TOKEN, Ring
+from plainchant.protocols.variants import Variant, Variants
 
 from ..observe import Make
 
-
-class EveryOmission(Ring):
-    """4.2 without the optimisation: an elimination explains nothing, and who has not heard a turn of the eliminated stops."""
-
-    def ordered(self, data: Data) -> None:
-        if self.formed and isinstance(data.word, Change) and data.word.out and data.sender != self.me:
-            self.omission([], f"{self.me} has missed a turn of {', '.join(process for process, _ in data.word.out)}")
-        else:
-            super().ordered(data)
+VARIANTS: Final = Variants()
 
 
-class AllSilent(Ring):
-    """4.3, "a possible decision": who times out eliminates everybody of whom it has not heard, whoever answers."""
+def bare_ring(host: Host, parameters: Any) -> Engine:
+    """Makes the ring, with the layer for gaps below it where parameters ask for that, and nothing else."""
 
-    def _silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
-        heard = {process for process, beat in self._beats.items() if beat.visit > self.visit}
-        silent = [process for process in self.ring if process != self.me and process not in heard]
-        for process in silent:
-            self._answers.pop(process, None)
-        return silent
+    def one(outer: Host, group: GroupId) -> Engine:
+        def inside(inner: Host) -> Ring:
+            return Ring(inner, group, parameters, Interface(parameters))
+
+        if parameters.retransmissions or parameters.overtaking:
+            return Gaps(outer, inside, parameters.retransmissions)
+        return inside(outer)
+
+    return PerGroup(host, one)
 
 
-class AtOnce(Ring):
+def variant(name: str) -> tuple[Variant, Make | None]:
+    """What :func:`..observe.trace_of` takes: the variant of this name on the bare ring; empty: the protocol itself."""
+    return VARIANTS[name], bare_ring if name else None
+
+
+# --- claims -------------------------------------------------------------------------------------------------------------
+
+
+@VARIANTS.replaces("every omission", Ring, "ordered")
+def _every_omission(self: Ring, data: Data) -> None:
+    """4.2 without the optimisation: an elimination explains nothing; a process that has missed a turn of the eliminated stops."""
+    if self.formed and isinstance(data.word, Change) and data.word.out and data.sender != self.me:
+        self.omission([], f"{self.me} has missed a turn of {', '.join(process for process, _ in data.word.out)}")
+    else:
+        _ORDERED(self, data)
+
+
+_ORDERED = Ring.ordered
+
+
+@VARIANTS.replaces("all silent", Ring, "_silent")
+def _all_silent(self: Ring, path: Sequence[ProcessId]) -> list[ProcessId]:
+    """4.3, "a possible decision": a process that times out eliminates all of which it has not heard, whatever others answer."""
+    heard = {process for process, beat in self._beats.items() if beat.visit > self.visit}
+    silent = [process for process in self.ring if process != self.me and process not in heard]
+    for process in silent:
+        self._answers.pop(process, None)
+    return silent
+
+
+@VARIANTS.replaces("at once", Ring, "_confirmed")
+def _at_once(self: Ring, change: Change) -> bool:
     """A change is a view as soon as it comes in its order, like any message."""
-
-    def _confirmed(self, change: Change) -> bool:
-        return True
+    return True
 
 
-def engine_of(ring: type[Ring] = Ring, gaps: type[Gaps] = Gaps) -> Make:
-    """Makes engines with this ring, and this layer below it."""
-
-    def make(host: Host, parameters: Any) -> Engine:
-        def one(outer: Host, group: GroupId) -> Engine:
-            def inside(inner: Host) -> Ring:
-                return ring(inner, group, parameters, Interface(parameters))
-
-            if parameters.retransmissions or parameters.overtaking:
-                return gaps(outer, inside, parameters.retransmissions)
-            return inside(outer)
-
-        return PerGroup(host, one)
-
-    return make
+# --- tests, and transcripts ---------------------------------------------------------------------------------------------
 
 
-VARIANTS: Final[Mapping[str, Make]] = {
-    "every omission": engine_of(EveryOmission),
-    "all silent": engine_of(AllSilent),
-    "at once": engine_of(AtOnce),
-}
-"""By name: what travels to a task is the name."""
+@VARIANTS.replaces("NoQuestions", Ring, "_probe")
+@VARIANTS.replaces("NaiveTimeout", Ring, "_probe")
+@VARIANTS.replaces("AllSilent", Ring, "_probe")
+def _asks_no_process(self: Ring) -> None:
+    """4.3 as printed: a process that times out eliminates at once, without asking."""
+    self._probing = True
+    self._answers = {self.me: Here(self.group, self.name, self.heard_visit, self.heard_visit, self.heard_holder, 0, ())}
+    self._probed()
 
 
-def variant(name: str) -> Make | None:
-    """The engine of this name; empty: the protocol's own."""
-    return VARIANTS[name] if name else None
+@VARIANTS.replaces("NaiveTimeout", Ring, "_arm")
+def _after_own_turn(self: Ring) -> None:
+    """4.1 as printed: the bound on the token's rotation is the timeout of every process, from its own turn on."""
+    if self.name and not self._phase and self.heard_holder == self.me:
+        self._set(TOKEN, self.host.now + self.rotation)
+
+
+@VARIANTS.replaces("AllSilent", Ring, "_silent")
+def _without_heartbeat(self: Ring, path: Sequence[ProcessId]) -> list[ProcessId]:
+    """4.3's first thought: all are eliminated whose heartbeat was not heard."""
+    return [
+        process
+        for process in self.ring
+        if process != self.me and ((beat := self._beats.get(process)) is None or beat.visit <= self.visit)
+    ]
+
+
+@VARIANTS.replaces("CountsTheAsking", Gaps, "_own_asks")
+def _counts_the_asking(self: Gaps) -> tuple[Ask, ...]:
+    """4.6 as printed: the counter is decremented at the token visit that sends the request, too."""
+    before = self._head
+    asked = _OWN_ASKS(self)
+    if asked and self._head != before:
+        self._left -= 1
+        if self._left <= 0:
+            self._give_up()
+    return asked
+
+
+_OWN_ASKS = Gaps._own_asks

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..core.engine import Engine, Host
 from ..core.model import Nanoseconds, ProcessId, UsageError
+from .variants import AS_BUILT, Variant
 
 GROUP: Final = "g"
 
@@ -68,6 +69,8 @@ class Case:
     """The detail of ``start`` rows in traces."""
     constants: tuple[Any, ...] = ()
     """Objects that are the same in all runs."""
+    variant: Variant = AS_BUILT
+    """The protocol's rules that are taken out or replaced."""
     still: tuple[type, ...] = ()
     """Types whose objects never change."""
 

@@ -62,7 +62,7 @@ class History(Protocol):
 
 
 class SimHost(Process):
-    """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
+    """One process in the simulator: ``name`` is its own, ``place`` where it runs."""
 
     __slots__ = (
         "_charge",
@@ -76,7 +76,6 @@ class SimHost(Process):
         "_windows",
         "_world",
         "application",
-        "base",
         "clock_",
         "countdown",
         "crashing",
@@ -94,6 +93,7 @@ class SimHost(Process):
         "omissions",
         "owed",
         "packets_sent",
+        "place",
         "processor",
         "receive",
         "refusing",
@@ -112,7 +112,7 @@ class SimHost(Process):
     memory: SimMemory | None
     """The shared memory of its node, if there is any."""
 
-    def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
+    def __init__(self, world: World, name: str, place: str, history: History, clock: ProcessClock) -> None:
         super().__init__(name, Random(f"{world.seed}/engine/{name}"), world.max_packet, world.kernel.now)
         self._world = world
         self.kernel = world.kernel
@@ -120,10 +120,10 @@ class SimHost(Process):
         self._lans = world.networks.lans
         self._network = self._lans[0]
         self.lans = len(self._lans)
-        self.base = base
-        self.memory = world.memory_of(base)
+        self.place = place
+        self.memory = world.memory_of(place)
         self.has_views = world.views
-        self.only_sends = base in world.only_send
+        self.only_sends = place in world.only_send
         self.unpack = world.sends.unpack
         self.history = history
         self.rows = history.rows
@@ -138,7 +138,7 @@ class SimHost(Process):
         self.listens = False
         """Whether anything happens with a delivery beside its row."""
         self.timers = Timers(world.kernel, self)
-        self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(base))
+        self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(place))
         # packets
         self._leaving: list[Effect] = []
         self._charge = 0
@@ -402,7 +402,7 @@ class SimHost(Process):
 
     def after(self, function: Callable[..., object], *arguments: Any) -> None:
         """Inside a turn: calls a function when its effects are performed, in the order of what else they leave to be called."""
-        self.place(self.calls.append, (function, arguments))
+        self.defer(self.calls.append, (function, arguments))
 
     def request(self, function: Callable[..., object], *arguments: Any) -> None:
         """Queues a request of an application behind those that came first."""
@@ -470,7 +470,7 @@ class SimHost(Process):
     def crash_inside(self, detail: dict[str, Any]) -> None:
         """Crashes in the course of a turn: what it has asked for so far is performed, and nothing more."""
         self.crashing = True
-        self.place(self._crash, "in the middle of a broadcast", detail)
+        self.defer(self._crash, "in the middle of a broadcast", detail)
 
     def lose_disk(self) -> None:
         """Its history cannot be written any more: it halts, as a live process does. Nothing of this turn is lost here."""

@@ -141,7 +141,7 @@ class Program:
         self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self.keeper = StateEvents(self.groups, place=host.place, turn=self._turn)
+        self.keeper = StateEvents(self.groups, defer=host.defer, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
         self.outcome = Outcome("unfinished")

@@ -1,9 +1,7 @@
-"""Variants of dedos with one rule taken out or turned round: one of ``Rules``, or a function in place of the one that it is.
+"""Mutants of dedos: one rule of ``plainchant_papers.dedos.variants`` taken out, or a function in place of another rule.
 
-Those named after an *erratum* do what the seed's pseudo-code prints (``docs/errata.md``); a *trap* is what it overlooks.
-``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property that does not hold; or, for
-what needs a particular course of events, a scenario of ``scripted``; or why it survives. After a change of the protocol or the
-sweep:
+Those named after an *erratum* do what the pseudo-code of the paper prints (``docs/errata.md``); a *trap* is what it overlooks.
+``mutants.toml`` beside this file says what catches each (:mod:`..mutating`). After a change of the protocol or the sweep:
 
     python -m tests.protocols.dedos.mutants            # look for seeds that catch, and rewrite mutants.toml
 """
@@ -12,8 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,7 +21,6 @@ from plainchant.core.memory import Copy, Nap, Operate, Procedure, Request
 from plainchant.core.model import ProcessId
 from plainchant.core.names import place_of
 from plainchant.protocols.dedos import box as boxes
-from plainchant.protocols.dedos import maker
 from plainchant.protocols.dedos.box import Box, Element
 from plainchant.protocols.dedos.distributor import Distributor, Peer
 from plainchant.protocols.dedos.engine import Dedos
@@ -33,55 +29,37 @@ from plainchant.protocols.dedos.member import Member, Reading
 from plainchant.protocols.dedos.nodes import Nodes
 from plainchant.protocols.dedos.packets import Change, Held, Highest, SyncInit
 from plainchant.protocols.dedos.relay import Relay
-from plainchant.protocols.dedos.rules import RULES, Rules
+from plainchant_papers.dedos.variants import RULES
 
-from .. import sweeping
-from ..sweeping import Make, Patch
+from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import scripted, sweep
 
-TABLE = Path(__file__).with_name("mutants.toml")
-SEARCHED = 12 * sweep.SEEDS
-"""A mutant has to be caught within these."""
 BETWEEN = tuple(dict.fromkeys(family for family in sweep.FAMILIES if not family.endswith("within")))
 WITHIN = ("within", "primitives within")
 CRASHES = ("crashes", "primitives", "nodes", "boxes", "pressure")
 
 
-@dataclasses.dataclass
-class Mutant:
-    """What is different, and where that can be seen."""
-
-    rules: Rules = RULES
-    patches: list[Patch] = dataclasses.field(default_factory=list)
-    families: tuple[str, ...] = sweep.FAMILIES
-
-
-MUTANTS: dict[str, Mutant] = {}
+def attempt(row: Row, applied: Applied) -> list[str]:
+    if "scenario" in row:
+        course = scripted.SCENARIOS[row["scenario"]]
+        with applied():
+            violated = sweep.run(0, None, course.scenario, course.script).violated
+        return [broken for broken in violated if broken != "halted"]  # a process that is taken for crashed is so by its script
+    with applied():
+        return sweep.run(row["seed"]).violated
 
 
-def without(name: str, families: tuple[str, ...] = BETWEEN, **rules: bool) -> None:
-    """Enters a mutant that goes by other rules."""
-    MUTANTS[name] = Mutant(Rules(**rules), [], families)
+MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=12 * sweep.SEEDS)
 
 
-def mutant(name: str, owner: Any, attribute: str, families: tuple[str, ...] = BETWEEN) -> Callable[[Any], Any]:
-    """Enters what replaces a method (or function) under the name of a mutant."""
-
-    def enter(replacement: Any) -> Any:
-        MUTANTS[name] = Mutant(RULES, [(owner, attribute, replacement)], families)
-        return replacement
-
-    return enter
+def without(name: str, *rules: str, families: Sequence[str] = BETWEEN) -> None:
+    """A mutant without these rules of the paper's list."""
+    MUTANTS.add(name, *(RULES[rule] for rule in rules), likely=lambda seed: sweep.family_of(seed) in families)
 
 
-@contextmanager
-def patched(name: str | None) -> Iterator[Make]:
-    """While it lasts, the protocol is the mutant of this name; what makes its engines."""
-    with ExitStack() as stack:
-        found = MUTANTS[name] if name is not None else Mutant()
-        for owner, attribute, replacement in found.patches:
-            stack.enter_context(mock.patch.object(owner, attribute, replacement))
-        yield maker(found.rules)
+def mutant(name: str, owner: Any, attribute: str, families: Sequence[str] = BETWEEN) -> Callable[[Any], Any]:
+    """A mutant in which a function replaces a rule that has no name."""
+    return MUTANTS.replaces(name, owner, attribute, lambda seed: sweep.family_of(seed) in families)
 
 
 def _answering(
@@ -100,40 +78,40 @@ def _answering(
 
 # --- the rules that have a name ---------------------------------------------------------------------------------------
 
-without("trap: no elements are reserved", ("pressure",), reserve=False)
-without("messages are stored before a box is restored", ("boxes", "primitives", *WITHIN), restore_flags=False)
-without("receivers keep nothing", ("boxes", "primitives", *WITHIN), restore_buffers=False)
-without("erratum 8: no own flag on what others restored", ("boxes", "primitives", *WITHIN), own_flag=False)
-without("senders store into the active box only", ("boxes", "primitives"), all_boxes=False)
-without("trap: idle receivers do not recover", ("boxes", "pressure", *WITHIN), idle_recovery=False)
-without("erratum 9: who is gone is deleted from one box", ("boxes", "primitives", *WITHIN, "churn"), delete_everywhere=False)
-without("erratum 9: who leaves restores nothing", ("churn", "boxes", *WITHIN), leave_restores=False)
-without("erratum 12: messages without a number of the dead stay", CRASHES, drop_unnumbered=False)
-without("senders within a node keep nothing", WITHIN, senders_keep=False)
-without("who restores has its flag on what it only sent", WITHIN, flag_of_read=False)
-without("numbers begin anew in a box with nothing to restore", WITHIN, numbers_go_on=False)
-without("numbers are skipped before a box is restored", WITHIN, skip_when_restored=False)
-without("who joins keeps nothing of what is there", WITHIN, joiner_keeps=False)
-without("erratum 10: who joins has its P-flag in spare boxes", WITHIN, spares_unset=False)
-without("who leaves restores into the last box first", WITHIN, leave_ascending=False)
-without("elements are removed when the node has read them", ("boxes", "nodes", "primitives"), wait_for_all=False)
-without("erratum 11: a node acknowledges beyond a gap", ("boxes", "pressure", "nodes"), contiguous=False)
-without("erratum 1: a message may be numbered twice", duplicates=False)
-without("trap: no order of a sender's messages", fifo=False)
-without("erratum 5: acknowledgements go back", maximum=False)
-without("erratum 5: acknowledgements go back, and nobody asks again", maximum=False, tail=False)
-without("trap: gaps after a recovery are not asked for", ("boxes", "primitives"), gaps=False)
-without("what is early is discarded", buffering=False)
-without("erratum 3: what found no room is not asked for again", ("pressure",), full_is_asked_again=False)
-without("erratum 11: a node without receivers does not acknowledge", senderless_acks=False)
-without("the last number is not said again", tail=False)
-without("trap: a new distributor loads from the highest numbers", CRASHES, load_unread=False)
-without("erratum 14: a new distributor does not wait for answers", CRASHES, wait_for_answers=False)
-without("trap: no epochs", ("pauses", "nodes", "crashes"), epochs=False)
-without("trap: no fencing", ("pauses", "nodes"), fencing=False)
-without("erratum 13: anybody who says something is up to date", ("pressure",), only_up_to_date=False)
-without("trap: a new distributor does not know how far senders were", CRASHES, rebuild_order=False)
-without("erratum 12: the answer to who has died meanwhile is dropped", CRASHES, late_sender=False)
+without("trap: no elements are reserved", "reserve", families=("pressure",))
+without("messages are stored before a box is restored", "restore_flags", families=("boxes", "primitives", *WITHIN))
+without("receivers keep nothing", "restore_buffers", families=("boxes", "primitives", *WITHIN))
+without("erratum 8: no own flag on what others restored", "own_flag", families=("boxes", "primitives", *WITHIN))
+without("senders store into the active box only", "all_boxes", families=("boxes", "primitives"))
+without("trap: idle receivers do not recover", "idle_recovery", families=("boxes", "pressure", *WITHIN))
+without("erratum 9: who is gone is deleted from one box", "delete_everywhere", families=("boxes", "primitives", *WITHIN, "churn"))
+without("erratum 9: who leaves restores nothing", "leave_restores", families=("churn", "boxes", *WITHIN))
+without("erratum 12: messages without a number of the dead stay", "drop_unnumbered", families=CRASHES)
+without("senders within a node keep nothing", "senders_keep", families=WITHIN)
+without("who restores has its flag on what it only sent", "flag_of_read", families=WITHIN)
+without("numbers begin anew in a box with nothing to restore", "numbers_go_on", families=WITHIN)
+without("numbers are skipped before a box is restored", "skip_when_restored", families=WITHIN)
+without("who joins keeps nothing of what is there", "joiner_keeps", families=WITHIN)
+without("erratum 10: who joins has its P-flag in spare boxes", "spares_unset", families=WITHIN)
+without("who leaves restores into the last box first", "leave_ascending", families=WITHIN)
+without("elements are removed when the node has read them", "wait_for_all", families=("boxes", "nodes", "primitives"))
+without("erratum 11: a node acknowledges beyond a gap", "contiguous", families=("boxes", "pressure", "nodes"))
+without("erratum 1: a message may be numbered twice", "duplicates")
+without("trap: no order of a sender's messages", "fifo")
+without("erratum 5: acknowledgements go back", "maximum")
+without("erratum 5: acknowledgements go back, and nobody asks again", "maximum", "tail")
+without("trap: gaps after a recovery are not asked for", "gaps", families=("boxes", "primitives"))
+without("what is early is discarded", "buffering")
+without("erratum 3: what found no room is not asked for again", "full_is_asked_again", families=("pressure",))
+without("erratum 11: a node without receivers does not acknowledge", "senderless_acks")
+without("the last number is not said again", "tail")
+without("trap: a new distributor loads from the highest numbers", "load_unread", families=CRASHES)
+without("erratum 14: a new distributor does not wait for answers", "wait_for_answers", families=CRASHES)
+without("trap: no epochs", "epochs", families=("pauses", "nodes", "crashes"))
+without("trap: no fencing", "fencing", families=("pauses", "nodes"))
+without("erratum 13: anybody who says something is up to date", "only_up_to_date", families=("pressure",))
+without("trap: a new distributor does not know how far senders were", "rebuild_order", families=CRASHES)
+without("erratum 12: the answer to who has died meanwhile is dropped", "late_sender", families=CRASHES)
 
 
 # --- boxes ------------------------------------------------------------------------------------------------------------
@@ -165,9 +143,9 @@ def _keeps_flags(copy: Copy, process: ProcessId, *, drop: bool = True) -> int | 
 
 
 def _restore(change: Callable[[Copy, int], None]) -> Any:
-    def restore(copy: Copy, number: int, element: Element, mask: int, *, sets_flag: bool = True) -> bool:
+    def restore(copy: Copy, number: int, element: Element, mask: int) -> bool:
         before = boxes.numbered(copy)
-        restored = _RESTORE(copy, number, element, mask, sets_flag=sets_flag)
+        restored = _RESTORE(copy, number, element, mask)
         if number not in before:
             change(copy, number)
         return restored
@@ -471,36 +449,10 @@ def _unlisted(self: Intra) -> Generator[Request, Any, None]:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def table() -> dict[str, dict[str, Any]]:
-    """What is checked in: mutant to what catches it."""
-    return sweeping.read_table(TABLE)
-
-
 def seeds(times: int = 1) -> list[int]:
-    """The seeds of a sweep that is so many times as long as the ordinary one, and those that mutants need."""
-    return sweeping.with_needed(table(), [*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
-
-
-def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:
-    """What a mutant (None: the protocol itself) violates in the run that a row of the table names."""
-    with patched(name) as make:
-        if "scenario" in row:
-            course = scripted.SCENARIOS[row["scenario"]]
-            violated = sweep.run(0, make, course.scenario, course.script).violated
-            return [broken for broken in violated if broken != "halted"]  # who is taken for crashed is so by its script
-        return sweep.run(row["seed"], make).violated
-
-
-def _search(name: str) -> tuple[int, list[str]] | None:
-    found = MUTANTS[name]
-    likely = [seed for seed in range(SEARCHED) if sweep.family_of(seed) in found.families]
-
-    def run(seed: int, variant: Make | None) -> sweep.Outcome:
-        with patched(name if variant is not None else None) as make:
-            return sweep.run(seed, make)
-
-    return sweeping.first_that_catches(run, maker(), sweeping.known_first(TABLE, name, likely))
+    """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
+    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)
+    look_for_seeds("tests.protocols.dedos.mutants", sys.argv[1:])

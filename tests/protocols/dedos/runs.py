@@ -14,12 +14,12 @@ import msgspec
 
 from plainchant.core.model import MS, Duration
 from plainchant.lab.properties import verify
-from plainchant.protocols.dedos import DESCRIPTION, maker
-from plainchant.protocols.dedos.rules import RULES, Rules
+from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.memory import Watch
 from plainchant.sim.scripted import Script, ScriptedSimulation
 from plainchant.trace import TraceBuffer
+from plainchant_papers.dedos.variants import without
 
 from ..runs import Run
 
@@ -130,9 +130,9 @@ def simulate(
         parameters=parameters,
     )
     trace = TraceBuffer()
-    chosen: Rules = dataclasses.replace(RULES, **(rules or {}))
-    simulation = ScriptedSimulation(script, scenario, trace=trace, make=maker(chosen), watch=watch)
-    summary = simulation.run()
+    with without(rules or {}).applied():
+        simulation = ScriptedSimulation(script, scenario, trace=trace, watch=watch)
+        summary = simulation.run()
     table = trace.table()
     names = [promise.name for promise in DESCRIPTION.promises(simulation.parameters, simulation.groups)]
     found = verify(table, names)

@@ -12,7 +12,6 @@ from plainchant.protocols.dedos.nodes import Appeared, Formed, Gone, Nodes, Node
 from plainchant.protocols.dedos.nodes_packets import PACKETS, Claim
 from plainchant.protocols.dedos.parameters import Parameters
 from plainchant.protocols.dedos.places import node_of
-from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.protocols.registry import Description, Placement, Promise
 from plainchant.scenario.model import Clock, Fault, Network, Scenario
 from plainchant.sim import Simulation, Summary
@@ -47,7 +46,7 @@ class Speaker(Engine):
         self.town = town
         self.node = node_of(parameters, host.me)
         self.claims: tuple[Claim, ...] = ()
-        self.nodes = Nodes(host, self.node, parameters, self.told, lambda: self.claims, lambda: 0, town.rules)
+        self.nodes = Nodes(host, self.node, parameters, self.told, lambda: self.claims, lambda: 0)
 
     def join(self, group: str, how: Form | Join | Propose) -> None:
         names = how.members if not isinstance(how, Join) else (*how.contacts, self.host.me)
@@ -95,7 +94,6 @@ class Town:
         members: str,
         *faults: Fault,
         seats: Seats | None = None,
-        rules: Rules = RULES,
         begin: Callable[[Speaker], None] = lambda speaker: None,
         clocks: Mapping[str, float] | None = None,
         length: float = 1000,
@@ -106,7 +104,6 @@ class Town:
         **parameters: Any,
     ) -> None:
         self.seats = seats or {}
-        self.rules = rules
         self.log: list[Told] = []
         self.speakers: dict[str, Speaker] = {}
         self._begin = begin

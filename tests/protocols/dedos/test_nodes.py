@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,8 @@ from plainchant.core.wire import Codec
 from plainchant.protocols.dedos.nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
 from plainchant.protocols.dedos.nodes_packets import PACKETS, Claim, NewGroup, Present
 from plainchant.protocols.dedos.parameters import Parameters
-from plainchant.protocols.dedos.rules import RULES
 from plainchant.scenario.model import Delay, Network
+from plainchant_papers.dedos.variants import RULES
 
 from ...fakes import FakeHost, as_host
 from .speakers import DELTA, PI, Town, fault, town_of
@@ -73,8 +72,8 @@ def test_a_node_that_was_wrongly_reported_is_told_so_and_not_taken_in() -> None:
 
 
 def test_without_fencing_it_is_taken_in() -> None:
-    rules = dataclasses.replace(RULES, fencing=False)
-    town = Town(town_of(3), fault("pause", 320, process="n2.a", length=600), misses=3, length=1500, rules=rules)
+    with RULES["fencing"].applied(must_act=True):
+        town = Town(town_of(3), fault("pause", 320, process="n2.a", length=600), misses=3, length=1500)
     assert town.alive("n1.a") == ["n1", "n2", "n3"]
     assert town.of("Returned") == []
 
@@ -174,7 +173,7 @@ class Bench:
         self.events: list[NodesEvent] = []
         self.claims: tuple[Claim, ...] = ()
         chosen = Parameters(**{"misses": 2, **parameters})
-        self.nodes = Nodes(as_host(self.host), "n1", chosen, self.events.append, lambda: self.claims, lambda: 7, RULES)
+        self.nodes = Nodes(as_host(self.host), "n1", chosen, self.events.append, lambda: self.claims, lambda: 7)
         self.nodes.learn(["n2.a", "n2.b", "n3.a", "n1.b"])
         self.nodes.start(1, relay, ("n1.a", "n1.b"))
 
@@ -414,7 +413,7 @@ def test_what_is_not_its_own_is_left_to_others() -> None:
 
 def test_before_it_is_seated_it_hears_nothing() -> None:
     events: list[NodesEvent] = []
-    nodes = Nodes(as_host(FakeHost("n1.a")), "n1", Parameters(), events.append, lambda: (), lambda: 0, RULES)
+    nodes = Nodes(as_host(FakeHost("n1.a")), "n1", Parameters(), events.append, lambda: (), lambda: 0)
     assert nodes.receive("n2.a", NewGroup("n2", 1, 0, ("n2.a",), 0))
     assert nodes.receive("n2.a", Present("n2", 1, 0, 0, ("n2.a",), 0, (), 0, 1, 0))
     assert nodes.claim_of("g") is None

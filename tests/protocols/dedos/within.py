@@ -16,7 +16,6 @@ from plainchant.core.names import place_of
 from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.intra import Intra
-from plainchant.protocols.dedos.rules import RULES, Rules
 from plainchant.scenario.model import Fault, Memory, Scenario, Workload
 from plainchant.sim import Summary
 from plainchant.sim.scripted import Script, ScriptedSimulation
@@ -81,14 +80,14 @@ class WithinRun(Run):
         return not self.violated and not self.broken
 
 
-def run_scenario(scenario: Scenario, script: Script | None = None, rules: Rules = RULES, settle: float = 4 * POLL) -> WithinRun:
+def run_scenario(scenario: Scenario, script: Script | None = None, settle: float = 4 * POLL) -> WithinRun:
     """Runs a scenario, verifies what is promised and asserts the lemmas."""
     views: dict[str, list[View]] = {}
     lemmas = Lemmas()
 
     def make(host: Host, parameters: Any) -> Engine:
         def member(inner: Host, group: GroupId) -> Engine:
-            return Watch(inner, lambda outer: Intra(outer, group, parameters, rules), views.setdefault(host.me, []))
+            return Watch(inner, lambda outer: Intra(outer, group, parameters), views.setdefault(host.me, []))
 
         return PerGroup(host, member)
 
@@ -129,7 +128,6 @@ def run(
     members: str,
     *workload: Workload,
     script: Script | None = Script(usual=1),  # noqa: B008 - it is frozen
-    rules: Rules = RULES,
     faults: Sequence[Fault] = (),
     later: str = "",
     length: float = 5_000,
@@ -147,4 +145,4 @@ def run(
             "present_every": Duration(100 * MS), **parameters,
         },
     )  # fmt: skip
-    return run_scenario(scenario, script, rules)
+    return run_scenario(scenario, script)

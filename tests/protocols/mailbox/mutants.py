@@ -1,85 +1,63 @@
-"""Variants of mailbox with one rule taken out or turned round: one of ``Rules``, or a function in place of the one that it is.
+"""Mutants of mailbox: another value of a rule that has a name (``mailbox.variants``), or a function in place of another rule.
 
-``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property that does not hold; or, for
-what needs a particular course of events, a scenario of ``scripted``; or why it survives. After a change of the protocol or the
-sweep:
+``mutants.toml`` beside this file says what catches each (:mod:`..mutating`). After a change of the protocol or the sweep:
 
     python -m tests.protocols.mailbox.mutants            # look for seeds that catch, and rewrite mutants.toml
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
-from unittest import mock
+from typing import Any
 
 from plainchant.core.memory import FAILED, Connection, Copy, Disconnect, Entry, Operate, Procedure, Request, Step, Until
 from plainchant.core.model import ProcessId
-from plainchant.protocols.mailbox import first, maker, membership, second, sending
+from plainchant.protocols.mailbox import first, membership, second, sending
 from plainchant.protocols.mailbox.box import Box, Key, changed, find, majority, receivers
 from plainchant.protocols.mailbox.engine import Mailbox
 from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.receiving import Receiver
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.sending import Sender
 from plainchant.protocols.mailbox.times import Times
+from plainchant.protocols.mailbox.variants import variant_of
 
-from .. import sweeping
-from ..sweeping import Make
+from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import scripted, sweep
 
-TABLE = Path(__file__).with_name("mutants.toml")
-SEARCHED = 5 * sweep.SEEDS
-"""A mutant has to be caught within these."""
 FIRST = "crash"
 SECOND = "timing"
 
-Patch: TypeAlias = tuple[Any, str, Any]
-"""A class or module, what of it is replaced, and by what."""
+
+def attempt(row: Row, applied: Applied) -> list[str]:
+    if "scenario" in row:
+        course = scripted.SCENARIOS[row["scenario"]]
+        with applied():
+            violated = sweep.run(0, None, course.scenario, course.script).violated
+        return [broken for broken in violated if broken != "untimely"]  # a process that is late is so by its script
+    scenario = sweep.scenario_of(row["seed"])
+    with applied():
+        return sweep.run(row["seed"], None, scenario).violated
 
 
-@dataclasses.dataclass
-class Mutant:
-    """What is different, and where that can be seen."""
-
-    rules: Rules = RULES
-    patches: list[Patch] = dataclasses.field(default_factory=list)
-    protocols: tuple[str, ...] = (FIRST, SECOND)
-    families: tuple[str, ...] = sweep.FAMILIES
+MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=5 * sweep.SEEDS)
 
 
-MUTANTS: dict[str, Mutant] = {}
+def _in(protocols: Sequence[str], families: Sequence[str]) -> Callable[[int], bool]:
+    return lambda seed: sweep.protocol_of(seed) in protocols and sweep.family_of(seed) in families
 
 
-def without(name: str, protocols: tuple[str, ...], families: tuple[str, ...], **rules: Any) -> None:
-    """Enters a mutant that goes by other rules."""
-    MUTANTS[name] = Mutant(Rules(**rules), [], protocols, families)
+def without(name: str, protocols: Sequence[str], families: Sequence[str], **rules: str | bool) -> None:
+    """A mutant with other values of the rules that have a name."""
+    MUTANTS.add(name, variant_of(rules), likely=_in(protocols, families))
 
 
 def mutant(
-    name: str, owner: Any, attribute: str, *protocols: str, families: tuple[str, ...] = sweep.FAMILIES
+    name: str, owner: Any, attribute: str, *protocols: str, families: Sequence[str] = sweep.FAMILIES
 ) -> Callable[[Any], Any]:
-    """Enters what replaces a method (or function) under the name of a mutant."""
-
-    def enter(replacement: Any) -> Any:
-        MUTANTS[name] = Mutant(RULES, [(owner, attribute, replacement)], protocols or (FIRST, SECOND), families)
-        return replacement
-
-    return enter
-
-
-@contextmanager
-def patched(name: str | None) -> Iterator[Make]:
-    """While it lasts, the protocol is the mutant of this name; what makes its engines."""
-    with ExitStack() as stack:
-        found = MUTANTS[name] if name is not None else Mutant()
-        for owner, attribute, replacement in found.patches:
-            stack.enter_context(mock.patch.object(owner, attribute, replacement))
-        yield maker(found.rules)
+    """A mutant in which a function replaces a rule that has no name."""
+    return MUTANTS.replaces(name, owner, attribute, _in(protocols or (FIRST, SECOND), families))
 
 
 # --- the rules that have a name ---------------------------------------------------------------------------------------
@@ -401,41 +379,10 @@ _COLLECT = membership.collect
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def table() -> dict[str, dict[str, Any]]:
-    """What is checked in: mutant to what catches it."""
-    return sweeping.read_table(TABLE)
-
-
 def seeds(times: int = 1) -> list[int]:
-    """The seeds of a sweep that is so many times as long as the ordinary one, and those that mutants need."""
-    return sweeping.with_needed(table(), [*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
-
-
-def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:
-    """What a mutant (None: the protocol itself) violates in the run that a row of the table names."""
-    if "scenario" in row:
-        course = scripted.SCENARIOS[row["scenario"]]
-        with patched(name) as make:
-            violated = sweep.run(0, make, course.scenario, course.script).violated
-        return [broken for broken in violated if broken != "untimely"]  # who is late is so by its script
-    scenario = sweep.scenario_of(row["seed"])  # as the protocol has it: a mutant may reckon otherwise
-    with patched(name) as make:
-        return sweep.run(row["seed"], make, scenario).violated
-
-
-def _search(name: str) -> tuple[int, list[str]] | None:
-    found = MUTANTS[name]
-    likely = [
-        seed for seed in range(SEARCHED) if sweep.protocol_of(seed) in found.protocols and sweep.family_of(seed) in found.families
-    ]
-
-    def run(seed: int, variant: Make | None) -> sweep.Outcome:
-        scenario = sweep.scenario_of(seed)
-        with patched(name if variant is not None else None) as make:
-            return sweep.run(seed, make, scenario)
-
-    return sweeping.first_that_catches(run, maker(), sweeping.known_first(TABLE, name, likely))
+    """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
+    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)
+    look_for_seeds("tests.protocols.mailbox.mutants", sys.argv[1:])

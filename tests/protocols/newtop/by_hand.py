@@ -107,9 +107,7 @@ class _Host(FakeHost):
 class ByHand:
     """The processes, all in their groups."""
 
-    def __init__(
-        self, groups: Mapping[GroupId, str], engine: Callable[[Any, Parameters], Process] = Process, **parameters: Any
-    ) -> None:
+    def __init__(self, groups: Mapping[GroupId, str], **parameters: Any) -> None:
         self.parameters = Parameters(**{**USUAL, **parameters})
         self.groups = {group: tuple(members.split()) for group, members in groups.items()}
         self.time = 0
@@ -120,7 +118,7 @@ class ByHand:
         self.multicasts: list[tuple[ProcessId, Multicast]] = []
         names = dict.fromkeys(name for members in self.groups.values() for name in members)
         self.hosts = {name: _Host(name, self) for name in names}
-        self.processes = {name: engine(as_host(host), self.parameters) for name, host in self.hosts.items()}
+        self.processes = {name: Process(as_host(host), self.parameters) for name, host in self.hosts.items()}
         for group, members in self.groups.items():
             for name in members:
                 self[name].join(group, Form(members, fresh=True))

@@ -7,14 +7,12 @@ example wants; the suspector's own time-outs are timers like all others. A word 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from plainchant.core.model import MS, GroupId, ProcessId, Timer, View
 from plainchant.protocols.newtop.membership import Membership
 from plainchant.protocols.newtop.packets import Confirmed, Refute, Remove, Suspect, Word
-from plainchant.protocols.newtop.parameters import Parameters
-from plainchant.protocols.newtop.process import Process
 
 from .by_hand import MOST_STEPS, ByHand, Choice, Letter, nothing
 
@@ -61,12 +59,10 @@ def told(by: ProcessId, word: Word) -> str:
 class Changing(ByHand):
     """One group, or several, whose members may fail."""
 
-    def __init__(
-        self, groups: Mapping[GroupId, str] | str, engine: Callable[[Any, Parameters], Process] = Process, **parameters: Any
-    ) -> None:
+    def __init__(self, groups: Mapping[GroupId, str] | str, **parameters: Any) -> None:
         self.crashed: list[ProcessId] = []
         named = {"g": groups} if isinstance(groups, str) else groups
-        super().__init__(named, engine, **{**CHANGING, **parameters})
+        super().__init__(named, **{**CHANGING, **parameters})
 
     # --- what happens -----------------------------------------------------------------------------------------------
 

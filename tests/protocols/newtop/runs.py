@@ -8,16 +8,13 @@ from statistics import fmean
 from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration
-from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 
 from ..runs import Run, verified
 from .by_hand import USUAL
 
 
-def simulate(
-    groups: Mapping[str, str], *workload: Workload, parameters: Mapping[str, Any], engine: Any = Process, **settings: Any
-) -> Run:
+def simulate(groups: Mapping[str, str], *workload: Workload, parameters: Mapping[str, Any], **settings: Any) -> Run:
     """Runs these groups; one message a packet, FIFO links and fixed time-outs unless the parameters say otherwise."""
     named = {group: tuple(members.split()) for group, members in groups.items()}
     members = tuple(dict.fromkeys(name for names in named.values() for name in names))
@@ -25,7 +22,7 @@ def simulate(
     scenario = Scenario(
         protocol="newtop", members=members, groups=named, workload=workload, parameters={**USUAL, **parameters}, **settings
     )
-    return verified(scenario, engine)
+    return verified(scenario)
 
 
 def uneven(members: str, seed: int) -> Network:

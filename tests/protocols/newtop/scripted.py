@@ -1,7 +1,7 @@
 """Made by hand, for what a random scenario hardly ever comes to: scenarios, and courses of events that no scenario can have.
 
 In a scenario all groups begin at once, and nothing is wrong as long as everything is delivered in order at last. A course brings
-packets one by one; it is given the engine, and tells what it violated.
+packets one by one; it gives what it violated.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from plainchant.core.model import MS, SECOND, Duration, Form, GroupId, ProcessId
-from plainchant.protocols.newtop import Parameters, Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
 from tests.protocols.newtop.by_hand import ByHand, link
 
-MakeProcess: TypeAlias = Callable[[Any, Parameters], Process]
-Course: TypeAlias = Callable[[MakeProcess], list[str]]
+Course: TypeAlias = Callable[[], list[str]]
 
 
 def _at(milliseconds: int, sender: ProcessId, group: GroupId, count: int = 1) -> Workload:
@@ -77,9 +75,9 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def late_kind(engine: MakeProcess, order: str = "fast") -> list[str]:
+def late_kind(order: str = "fast") -> list[str]:
     """b has delivered m of x when it enters f and sends n there; c, in both, gets m last of all."""
-    hands = ByHand({"x": "a b c"}, engine, orders={"f": order})
+    hands = ByHand({"x": "a b c"}, orders={"f": order})
     hands.say("a", "x", "m")
     hands.rest(keep=link("a", "c"))
     assert hands.delivered("b") == ["m"]
@@ -94,9 +92,9 @@ def late_kind(engine: MakeProcess, order: str = "fast") -> list[str]:
     return ["causal"] if hands.causal_violations() else ["quiet"] if hands.undelivered() or hands.waiting() else []
 
 
-def turns(engine: MakeProcess) -> list[str]:
+def turns() -> list[str]:
     """a has very much to send in an asymmetric group when it sends one message in another."""
-    hands = ByHand({"x": "a b", "y": "a b c"}, engine, sequencers={"y": "c"})
+    hands = ByHand({"x": "a b", "y": "a b c"}, sequencers={"y": "c"})
     hands.say("a", "y", *(f"y{number}" for number in range(400)))
     hands.say("a", "x", "turn")
     hands.rest()

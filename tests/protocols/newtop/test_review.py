@@ -113,7 +113,7 @@ def test_steady_sending_to_a_sequencer_leaves_other_groups_their_turn(sequencers
 
 
 def test_a_message_gets_its_turn_after_the_requests_that_are_under_way() -> None:
-    assert scripted.turns(Process) == []
+    assert scripted.turns() == []
 
 
 def unread(**parameters: Any) -> ByHand:
@@ -203,7 +203,7 @@ def test_one_greedy_sender_is_as_fast_in_every_order(parameters: dict[str, Any],
 
 @pytest.mark.parametrize("order", ["fast", "cbcast", "relative"])
 def test_a_kind_of_order_that_begins_late_has_everything_before_it_below_it(order: str) -> None:
-    assert scripted.late_kind(Process, order) == []
+    assert scripted.late_kind(order) == []
 
 
 @pytest.mark.parametrize("order", ["fast", "cbcast"])

@@ -1,8 +1,6 @@
-"""Variants of rtcast with one rule taken out or turned round, each a function in place of the method that the rule is.
+"""Mutants of rtcast: a function in place of each rule.
 
-``mutants.toml`` beside this file says for each what catches it: a seed of the sweep, and the property or bound that does not
-hold; or, for what needs a particular course of events, a scenario or course of ``scripted``; or why it survives. After a change
-of the protocol or the sweep:
+``mutants.toml`` beside this file says what catches each (:mod:`..mutating`). After a change of the protocol or the sweep:
 
     python -m tests.protocols.rtcast.mutants            # look for seeds that catch, and rewrite mutants.toml
 """
@@ -10,16 +8,15 @@ of the protocol or the sweep:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from unittest import mock
 
 import msgspec
 
 from plainchant.core.model import Batch, GroupId, ProcessId
-from plainchant.protocols.rtcast import DESCRIPTION, analysis
+from plainchant.protocols.rtcast import analysis
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.analysis import NUMBER, Item
 from plainchant.protocols.rtcast.entrance import Entrance
@@ -31,36 +28,24 @@ from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
 
-from .. import sweeping
-from ..sweeping import Make
+from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import scripted, sweep
 
-TABLE = Path(__file__).with_name("mutants.toml")
-SEARCHED = 6 * sweep.SEEDS
-"""A mutant has to be caught within these."""
 
-Patch: TypeAlias = tuple[Any, str, Any]
-"""A class or module, what of it is replaced, and by what."""
-MUTANTS: dict[str, list[Patch]] = {}
-
-
-def mutant(name: str, owner: Any, attribute: str) -> Callable[[Any], Any]:
-    """Enters what replaces a method (or function) under the name of a mutant; one mutant may replace several."""
-
-    def enter(replacement: Any) -> Any:
-        MUTANTS.setdefault(name, []).append((owner, attribute, replacement))
-        return replacement
-
-    return enter
+def attempt(row: Row, applied: Applied) -> list[str]:
+    if "course" in row:
+        return scripted.COURSES[row["course"]](applied)
+    if "scenario" in row:
+        script = scripted.SCENARIOS[row["scenario"]]
+        with applied():
+            return script.violated(sweep.run(0, scenario=script.scenario))
+    scenario = sweep.scenario_of(row["seed"])
+    with applied():
+        return sweep.run(row["seed"], scenario=scenario).violated
 
 
-@contextmanager
-def patched(name: str | None) -> Iterator[None]:
-    """While it lasts, the protocol is the mutant of this name."""
-    with ExitStack() as stack:
-        for owner, attribute, replacement in MUTANTS[name] if name is not None else ():
-            stack.enter_context(mock.patch.object(owner, attribute, replacement))
-        yield
+MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=6 * sweep.SEEDS)
+mutant = MUTANTS.replaces
 
 
 # --- turns and crashes (4.1 to 4.3) -----------------------------------------------------------------------------------
@@ -369,37 +354,10 @@ def _yes(self: analysis.Turn, demand: analysis.Demand, used: int, *, waited: int
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def table() -> dict[str, dict[str, Any]]:
-    """What is checked in: mutant to what catches it."""
-    return sweeping.read_table(TABLE)
-
-
 def seeds(times: int = 1) -> list[int]:
-    """The seeds of a sweep that is so many times as long as the ordinary one, and those that mutants need."""
-    return sweeping.with_needed(table(), [*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
-
-
-def catch(name: str | None, row: Mapping[str, Any]) -> list[str]:
-    """What a mutant (None: the protocol itself) violates in the run or course that a row of the table names."""
-    if "course" in row:
-        return scripted.COURSES[row["course"]](lambda: patched(name))
-    if "scenario" in row:
-        script = scripted.SCENARIOS[row["scenario"]]
-        with patched(name):
-            return script.violated(sweep.run(0, scenario=script.scenario))
-    scenario = sweep.scenario_of(row["seed"])  # as the protocol has it: a mutant may reckon otherwise
-    with patched(name):
-        return sweep.run(row["seed"], scenario=scenario).violated
-
-
-def _search(name: str) -> tuple[int, list[str]] | None:
-    def run(seed: int, variant: Make | None) -> sweep.Outcome:
-        scenario = sweep.scenario_of(seed)
-        with patched(name if variant is not None else None):
-            return sweep.run(seed, scenario=scenario)
-
-    return sweeping.first_that_catches(run, DESCRIPTION.make, sweeping.known_first(TABLE, name, range(SEARCHED)))
+    """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
+    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, list(MUTANTS), sys.argv[1:], _search)
+    look_for_seeds("tests.protocols.rtcast.mutants", sys.argv[1:])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration, ProcessId
 from plainchant.protocols.rtcast.analysis import Demand, Turn
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 
+from ..mutating import Applied
 from .sweep import GROUP, Outcome
 from .turns import Turns
 
@@ -215,17 +215,14 @@ SCENARIOS: Mapping[str, Script] = {
     ),
 }
 
-Mutated: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""While it lasts, the protocol is a mutant."""
 
-
-def worst_turns(mutated: Mutated) -> list[str]:
+def worst_turns(applied: Applied) -> list[str]:
     """One member promises streams until it refuses one; then every turn comes as late as it may, and has everything in it that
     the ring may have to send. Whether each message is sent within the n P that its deadline has (Lemma 2)."""
     parameters = Parameters(retransmissions=1, heartbeats=1)
     rotation, packet = 40 * MS, 700
     honest = Turn(parameters, "p1", rotation, packet)
-    with mutated():
+    with applied():
         turn = Turn(parameters, "p1", rotation, packet)
         demands: list[Demand] = []
         used = turn.reserved
@@ -246,4 +243,4 @@ def worst_turns(mutated: Mutated) -> list[str]:
     return ["deadline"] if late else []
 
 
-COURSES: Mapping[str, Callable[[Mutated], list[str]]] = {"turns at their worst": worst_turns}
+COURSES: Mapping[str, Callable[[Applied], list[str]]] = {"turns at their worst": worst_turns}

@@ -15,7 +15,8 @@ from plainchant.protocols.rtcast.clocks import STEP, ClockSync, Steady, TimeRepl
 from plainchant.protocols.rtcast.parameters import Parameters
 
 from ...fakes import FakeHost
-from .clock_mutants import MUTANTS
+from .clock_mutants import MUTANTS, violations
+from .clock_mutants import SEEDS as CATCHING
 from .clock_runs import PRECISION, course_of, run
 
 SEEDS = 60
@@ -440,5 +441,4 @@ def test_accepted_readings_are_as_good_as_was_asked_for() -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_rule_that_is_taken_out_is_found(name: str) -> None:
-    variant, seed = MUTANTS[name]
-    assert run(course_of(seed), variant).violations
+    assert violations(name, CATCHING[name])

@@ -1,6 +1,6 @@
 """Each rule is needed: without it the sweep, or a scenario or course made for it, finds a violation. (The table: ``mutants``.)
 
-That the protocol itself has none there is what the sweep shows, among whose seeds are those of the table, and the tests of the
+That the protocol itself has none there is shown by the sweep, which also runs the seeds of the table, and by the tests of the
 scenarios and courses below.
 """
 
@@ -8,41 +8,25 @@ from __future__ import annotations
 
 import pytest
 
-from .. import sweeping
 from . import scripted
-from .mutants import MUTANTS, SEARCHED, catch, table
-
-CAUGHT = {name: row for name, row in table().items() if "survives" not in row}
-SURVIVORS = {name: row for name, row in table().items() if "survives" in row}
+from .mutants import MUTANTS
 
 
-def test_the_table_names_every_mutant_and_no_other() -> None:
-    assert sorted(table()) == sorted(MUTANTS)
-
-
-def test_every_rule_that_a_mutant_replaces_is_one_of_the_protocol() -> None:
-    sweeping.check_patches(MUTANTS)
-
-
-def test_mutants_are_caught_within_the_seeds_that_are_searched_or_by_what_exists() -> None:
-    sweeping.check_catches(CAUGHT, SEARCHED, scenario=scripted.SCENARIOS, course=scripted.COURSES)
-
-
-def test_the_few_that_survive_say_why() -> None:
-    assert all(len(row["survives"]) > 40 for row in SURVIVORS.values())
+def test_the_table_says_of_every_mutant_what_catches_it_or_why_it_survives() -> None:
+    MUTANTS.check_table(scenario=scripted.SCENARIOS, course=scripted.COURSES)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("name", CAUGHT)
+@pytest.mark.parametrize("name", MUTANTS.caught)
 def test_the_mutant_is_caught(name: str) -> None:
-    assert CAUGHT[name]["property"] in catch(name, CAUGHT[name])  # an exception would be no catch: it fails this test
+    assert MUTANTS.caught[name]["property"] in MUTANTS.catch(name)  # an exception would be no catch: it fails this test
 
 
 @pytest.mark.parametrize("name", scripted.SCENARIOS)
 def test_the_protocol_comes_through_every_scripted_scenario(name: str) -> None:
-    assert not catch(None, {"scenario": name})
+    assert not MUTANTS.survive({"scenario": name})
 
 
 @pytest.mark.parametrize("name", scripted.COURSES)
 def test_the_protocol_comes_through_every_course_of_events(name: str) -> None:
-    assert not catch(None, {"course": name})
+    assert not MUTANTS.survive({"course": name})

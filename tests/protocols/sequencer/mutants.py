@@ -1,199 +1,246 @@
-"""Variants of the sequencer with one safety rule removed, each a one-line change of its source.
+"""Mutants of the sequencer: a function in place of each safety rule.
 
-A mutant is a copy of the package in which one piece of one module's text is replaced; the text must occur exactly once, so
-that a mutant cannot silently become the original. ``mutants.toml`` beside this file says for each which seed of the sweep
-catches it, and by which property. After a change of the protocol or the sweep:
+``mutants.toml`` beside this file says which seed of the sweep catches each, and by which property (:mod:`..mutating`). After a
+change of the protocol or the sweep:
 
     python -m tests.protocols.sequencer.mutants            # look for seeds that catch, and rewrite mutants.toml
 """
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import plainchant.protocols.sequencer as original
+from msgspec.structs import replace
 
-from .. import sweeping
-from ..sweeping import Make
+from plainchant.core.model import Batch, ProcessId, Reason
+from plainchant.protocols.sequencer.election import Election
+from plainchant.protocols.sequencer.log import Log
+from plainchant.protocols.sequencer.member import NOBODY, Member
+from plainchant.protocols.sequencer.office import Office
+from plainchant.protocols.sequencer.packets import AckCommit, Broadcast, Change, Entry
+from plainchant.protocols.sequencer.pause import Pause
+from plainchant.protocols.sequencer.requests import Requests
+from plainchant.protocols.sequencer.watch import Watch
+
+from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import sweep
 
-TABLE = Path(__file__).with_name("mutants.toml")
-SOURCE = Path(original.__file__).parent
 SEEDS = 504
 """The ordinary sweep: a mutant has to be caught within it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """One rule removed: in this module, this text becomes that."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-
-    @property
-    def package(self) -> str:
-        return "plainchant.protocols.mutant_" + self.name.replace(" ", "_").replace("-", "_")
-
-    def make(self) -> Make:
-        """The variant's engine factory."""
-        finder = _Finder(self)
-        sys.meta_path.insert(0, finder)
-        try:
-            made: Make = importlib.import_module(self.package).make
-        finally:
-            sys.meta_path.remove(finder)
-        return made
-
-    def patched(self, text: str) -> str:
-        if text.count(self.old) != 1:
-            raise ValueError(f"mutant {self.name!r}: its text occurs {text.count(self.old)} times in {self.module}.py")
-        return text.replace(self.old, self.new)
+def attempt(row: Row, applied: Applied) -> list[str]:
+    with applied():
+        return sweep.run(row["seed"]).violated
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the mutant's package from the original's files."""
+MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=SEEDS)
+mutant = MUTANTS.replaces
 
-    def __init__(self, mutant: Mutant) -> None:
-        self.mutant = mutant
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname == self.mutant.package:
-            return importlib.util.spec_from_loader(fullname, self, is_package=True)
-        if fullname.startswith(self.mutant.package + "."):
-            return importlib.util.spec_from_loader(fullname, self)
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        name = module.__name__.removeprefix(self.mutant.package).lstrip(".") or "__init__"
-        text = (SOURCE / f"{name}.py").read_text()
-        if name == self.mutant.module:
-            text = self.mutant.patched(text)
-        exec(compile(text, f"{self.mutant.name}/{name}.py", "exec"), module.__dict__)
+_ON_BROADCAST = Member._on_broadcast
+_STEP_DOWN = Member.step_down
+_OFFICE_INIT = Office.__init__
+_ASK_NUMBER = Office.ask_number
+_NOTE = Office._note
+_OPEN = Office.open
+_ON_ACK_COMMIT = Office._on_ack_commit
+_BEGIN_AT = Log.begin_at
+_TICK = Watch._tick
 
 
-MUTANTS = (
-    Mutant(
-        "no fencing",
-        "member",
-        "    def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:\n"
-        "        if packet.epoch != self.listening or source != self.sequencer:",
-        "    def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:\n        if self.listening == NOBODY:",
-    ),
-    Mutant(
-        "a promise binds nobody",
-        "member",
-        "        self.rebuild = None\n        self.listening = NOBODY\n",
-        "        self.rebuild = None\n",
-    ),
-    Mutant("no duplicate check", "office", "        last = self.log.table.get(source, 0)\n", "        last = request - 1\n"),
-    Mutant(
-        "duplicate table lost at election",
-        "member",
-        "        log.highest = log.contiguous\n",
-        "        log.highest = log.contiguous; log.table.clear()\n",
-    ),
-    Mutant("duplicate table not given to a joiner", "log", "        self.table.update(table)\n", ""),
-    Mutant("requests may overtake", "office", "elif request == last + 1 and self.open:", "elif self.open:"),
-    Mutant(
-        "no out-of-order buffer", "member", "        if number == log.contiguous + 1:\n", "        if number > log.contiguous:\n"
-    ),
-    Mutant(
-        "out-of-order survives the epoch", "log", "        self.later.clear()\n        return voided\n", "        return voided\n"
-    ),
-    Mutant("purge before stable", "office", "lowest = min(self.acked.values()", "lowest = max(self.acked.values()"),
-    Mutant("acknowledgement overwritten", "office", "        if ack > known:  #", "        if ack != known:  #"),
-    Mutant(
-        "last-message rule off",
-        "member",
-        "            log.highest = packet.highest  # the last message",
-        "            pass  # the last message",
-    ),
-    Mutant(
-        "highest instead of highest contiguous",
-        "election",
-        "return status.synced[0], status.contiguous",
-        "return status.synced[0], max((status.contiguous, *status.later))",
-    ),
-    Mutant("first voter instead of longest history", "election", "if self._history(process) == best]", "]"),
-    Mutant("phases unnumbered", "office", "packet.phase != current.number or packet.step", "packet.step"),
-    Mutant("phase acknowledged before it is complete", "pause", "if member.log.contiguous >= self._highest:", "if True:"),
-    Mutant("view without a majority", "office", "            if 2 * votes <= len(deciders):\n                return False\n", ""),
-    Mutant(
-        "delivery without permission",
-        "member",
-        "            if number > self.allowed and not",
-        "            if number < 0 and not",
-    ),
-    Mutant(
-        "a request is sent once",
-        "requests",
-        "                self._send(request, self.outstanding[request])\n        self._arm()",
-        "                pass\n        self._arm()",
-    ),
-    Mutant(
-        "an office takes its own requests with it",
-        "requests",
-        "        for request, batch in list(self.outstanding.items()):\n",
-        "        own, self.outstanding = self.outstanding, {}\n        for request, batch in own.items():\n",
-    ),
-    Mutant("phase numbers start again in each epoch", "office", "member.epoch * PHASES_AN_EPOCH", "0"),
-    Mutant("a numbered request stays held", "office", "                self.held[source].pop(request, None)\n", ""),
-    Mutant(
-        "a leaving sequencer closes its office to itself",
-        "office",
-        "self.member.leaving and not self.member.requests.outstanding:",
-        "self.member.leaving:",
-    ),
-    Mutant(
-        "a lonely sequencer stays",
-        "office",
-        "        if not self._majority_heard():\n            # Members",
-        "        if False:\n            # Members",
-    ),
-    Mutant(
-        "strangers are numbered",
-        "office",
-        "            self.member.door.tell_excluded(source)\n            return False\n",
-        "            return True\n",
-    ),
-    Mutant("one acknowledgement is enough", "office", "reverse=True)[needed - 1]", "reverse=True)[0]"),
-    Mutant("silence goes unnoticed", "office", "            if silent <= limit:\n", "            if silent >= 0:\n"),
-    Mutant("an idle sequencer's death goes unnoticed", "watch", "            self._silent_ticks += 1\n", ""),
-    Mutant(
-        "a new view keeps the dead",
-        "office",
-        "members = tuple(process for process in newest.members if process not in left)",
-        "members = newest.members",
-    ),
-)
+# --- members ------------------------------------------------------------------------------------------------------------
 
 
-def by_name(name: str) -> Mutant:
-    return next(mutant for mutant in MUTANTS if mutant.name == name)
+@mutant("no fencing", Member, "_on_broadcast")
+def _hears_all(self: Member, source: ProcessId, packet: Broadcast) -> None:
+    if self.listening == NOBODY:
+        _ON_BROADCAST(self, source, packet)
+    else:
+        _ON_BROADCAST(self, self.sequencer, replace(packet, epoch=self.listening))
 
 
-def table() -> dict[str, dict[str, Any]]:
-    """What is checked in: mutant to seed and property, or to why it survives."""
-    return sweeping.read_table(TABLE)
+@mutant("a promise binds nobody", Member, "step_down")
+def _still_listens(self: Member, epoch: int, promised_to: ProcessId) -> None:
+    listening = self.listening
+    _STEP_DOWN(self, epoch, promised_to)
+    self.listening = listening
 
 
-def _search(name: str) -> tuple[int, list[str]] | None:
-    seeds = sweeping.known_first(TABLE, name, range(SEEDS))
-    return sweeping.first_that_catches(sweep.run, by_name(name).make(), seeds)
+@mutant("no out-of-order buffer", Member, "_on_broadcast")
+def _over_gaps(self: Member, source: ProcessId, packet: Broadcast) -> None:
+    log, number = self.log, packet.number
+    if packet.epoch == self.listening and source == self.sequencer and number > log.contiguous + 1:
+        in_order = number > log.highest and log.delivered == log.contiguous
+        if in_order and self._immediate and packet.entry.batch is not None and not self.pause.phase:
+            log.contiguous = log.delivered = number - 1
+        else:
+            packet = replace(packet, number=log.contiguous + 1)
+    _ON_BROADCAST(self, source, packet)
+
+
+@mutant("last-message rule off", Member, "_learn_highest")
+def _highest_unknown(self: Member, highest: int) -> None:
+    """Whatever comes later will show a gap."""
+
+
+@mutant("delivery without permission", Member, "_is_permitted")
+def _always_permitted(self: Member, number: int, entry: Entry) -> bool:
+    return True
+
+
+@mutant("phase acknowledged before it is complete", Pause, "go_on")
+def _acknowledges_at_once(self: Pause) -> None:
+    member = self._member
+    member.speak(AckCommit(member.group, member.epoch, self.phase, 1, member.log.contiguous, member.room.behind))
+
+
+@mutant("a request is sent once", Requests, "_repeat")
+def _not_repeated(self: Requests, request: int) -> None:
+    """The sequencer will have got it."""
+
+
+@mutant("an office takes its own requests with it", Requests, "hand_to_office")
+def _taken_along(self: Requests, office: Office) -> None:
+    own, self.outstanding = self.outstanding, {}
+    for request, batch in own.items():
+        office.ask_number(self._member.me, request, batch)
+
+
+@mutant("an idle sequencer's death goes unnoticed", Watch, "_tick")
+def _never_silent(self: Watch, stopped: bool) -> None:
+    self._silent_ticks = -1
+    _TICK(self, stopped)
+
+
+# --- the log ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("duplicate table not given to a joiner", Log, "begin_at")
+def _without_table(self: Log, number: int, entry: Entry, table: dict[ProcessId, int]) -> None:
+    _BEGIN_AT(self, number, entry, {})
+
+
+@mutant("out-of-order survives the epoch", Log, "void_later")
+def _kept_later(self: Log) -> int:
+    return len(self.later)
+
+
+# --- the office ---------------------------------------------------------------------------------------------------------
+
+
+@mutant("duplicate table lost at election", Office, "__init__")
+def _table_lost(self: Office, member: Member, voters: tuple[ProcessId, ...]) -> None:
+    member.log.table.clear()
+    _OFFICE_INIT(self, member, voters)
+
+
+@mutant("phase numbers start again in each epoch", Office, "__init__")
+def _from_zero(self: Office, member: Member, voters: tuple[ProcessId, ...]) -> None:
+    _OFFICE_INIT(self, member, voters)
+    self.phase_number = 0
+
+
+def _ask_as_next(self: Office, source: ProcessId, request: int, batch: Batch) -> None:
+    """Asks for a number as if the request were the next of its sender."""
+    table = self.log.table
+    last = table.get(source)
+    table[source] = request - 1
+    _ASK_NUMBER(self, source, request, batch)
+    if table.get(source) == request - 1:
+        del table[source]
+        if last is not None:
+            table[source] = last
+
+
+mutant("no duplicate check", Office, "ask_number")(_ask_as_next)
+
+
+@mutant("requests may overtake", Office, "ask_number")
+def _overtakes(self: Office, source: ProcessId, request: int, batch: Batch) -> None:
+    is_new = request > self.log.table.get(source, 0)
+    (_ask_as_next if is_new and self.open else _ASK_NUMBER)(self, source, request, batch)
+
+
+@mutant("a numbered request stays held", Office, "ask_number")
+def _stays_held(self: Office, source: ProcessId, request: int, batch: Batch) -> None:
+    held = self.held.get(source, {}).get(request)
+    _ASK_NUMBER(self, source, request, batch)
+    if held is not None and source in self.acked:
+        self.held.setdefault(source, {})[request] = held
+
+
+@mutant("purge before stable", Office, "_update_stable")
+def _anyone_has_it(self: Office) -> None:
+    self._settle(max(self.acked.values(), default=self.log.contiguous))
+
+
+@mutant("acknowledgement overwritten", Office, "_note")
+def _overwritten(self: Office, source: ProcessId, ack: int, behind: int) -> bool:
+    is_member = _NOTE(self, source, ack, behind)
+    if is_member and ack < self.acked[source]:
+        self.acked[source] = ack
+    return is_member
+
+
+@mutant("strangers are numbered", Office, "_note")
+def _all_are_members(self: Office, source: ProcessId, ack: int, behind: int) -> bool:
+    return source not in self.acked or _NOTE(self, source, ack, behind)
+
+
+@mutant("one acknowledgement is enough", Office, "_held_by")
+def _held_by_one(self: Office, needed: int) -> int:
+    return max(self.acked.values())
+
+
+@mutant("view without a majority", Office, "_decided")
+def _decided_at_once(self: Office) -> bool:
+    return True
+
+
+@mutant("phases unnumbered", Office, "_on_ack_commit")
+def _any_phase(self: Office, source: ProcessId, packet: AckCommit) -> None:
+    _ON_ACK_COMMIT(self, source, packet if self.phase is None else replace(packet, phase=self.phase.number))
+
+
+def _closed_to_itself(self: Office) -> Any:
+    return not self.member.leaving and _OPEN.__get__(self)
+
+
+mutant("a leaving sequencer closes its office to itself", Office, "open")(property(_closed_to_itself))
+
+
+@mutant("a lonely sequencer stays", Office, "_resign_if_alone")
+def _stays_alone(self: Office) -> None:
+    """It waits for the others."""
+
+
+@mutant("silence goes unnoticed", Office, "_look_for_silence")
+def _never_suspects(self: Office, now: int) -> None:
+    for process in self.others:
+        self._suspects.pop(process, None)
+    self._resign_if_alone()
+
+
+@mutant("a new view keeps the dead", Office, "_staying")
+def _all_stay(self: Office, newest: Change, left: dict[ProcessId, Reason]) -> tuple[ProcessId, ...]:
+    return newest.members
+
+
+# --- elections ----------------------------------------------------------------------------------------------------------
+
+
+@mutant("highest instead of highest contiguous", Election, "_history")
+def _with_gaps(self: Election, process: ProcessId) -> tuple[int, int]:
+    status = self.yes[process]
+    return status.synced[0], max((status.contiguous, *status.later))
+
+
+@mutant("first voter instead of longest history", Election, "_history")
+def _all_alike(self: Election, process: ProcessId) -> tuple[int, int]:
+    return 0, 0
 
 
 if __name__ == "__main__":
-    sweeping.look_for_seeds(TABLE, [mutant.name for mutant in MUTANTS], sys.argv[1:], _search)
+    look_for_seeds("tests.protocols.sequencer.mutants", sys.argv[1:])

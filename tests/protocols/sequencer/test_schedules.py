@@ -7,11 +7,12 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from plainchant.core.model import MS, SECOND, Duration
+from plainchant.protocols.sequencer.log import Log
+from plainchant.protocols.variants import Replacement, Variant
 from plainchant.scenario import find, load
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
 from . import sweep
-from .mutants import Mutant
 
 MEMBERS = ("p1", "p2", "p3", "p4", "p5")
 
@@ -123,6 +124,7 @@ def test_a_view_that_binds_the_survivors_to_the_dead_is_withdrawn() -> None:
     outcome = sweep.run(0, scenario=scenario, least_events=0)
     assert not outcome.violated
     assert [outcome.summary.processes[name].state for name in members] == ["alive", "crashed", "alive"]
-    bound = Mutant("a proposal outlives its office", "member", "            if own:\n", "            if False:\n")
-    kept = sweep.run(0, bound.make(), scenario, least_events=0)
+    bound = Variant("a proposal outlives its office", (Replacement(Log, "withdraw", lambda log, number, in_force: None),))
+    with bound.applied(must_act=True):
+        kept = sweep.run(0, scenario=scenario, least_events=0)
     assert [kept.summary.processes[name].state for name in members] == ["halted", "crashed", "halted"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from plainchant.protocols.dedos.rules import Rules
 from plainchant_papers import claims_of
 from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, measure
 from plainchant_papers.dedos import cases, hierarchy, installation
@@ -75,7 +74,7 @@ def test_frames_have_a_smallest_size() -> None:
 
 
 def test_a_lemma_that_is_broken_is_told() -> None:
-    one = dataclasses.replace(between(2), rules=Rules(restore_buffers=False))
+    one = dataclasses.replace(between(2), variants=("restore_buffers",))
     found = asked_of(one)
     assert found.broken[0].startswith("read_is_kept:")
 
@@ -126,8 +125,8 @@ def test_the_hierarchy_pays_with_many_members_a_node() -> None:
 def test_the_variants_differ_from_what_we_run() -> None:
     one = loads_of(several(4, "one distributor", 0.1))
     assert [count for _, count in one.distributors] == [4, 0, 0, 0]
-    rules = Rules(restore_flags=False)
-    assert [Run(cases.full_buffer(rules, variant)).violated != () for variant in ("tight", "")] == [True, False]
+    runs = [Run(cases.full_buffer(("restore_flags",), tight=tight)) for tight in (True, False)]
+    assert [run.violated != () for run in runs] == [True, False]
 
 
 # --- the model ------------------------------------------------------------------------------------------------------

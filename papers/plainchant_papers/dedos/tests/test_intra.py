@@ -1,4 +1,4 @@
-"""Seed 002, appendix C: reliable multicast within a node.
+"""Paper 002, appendix C: reliable multicast within a node.
 
 Each rule is taken away in the smallest run that breaks without it; the same run is clean with it. An operation takes 10 µs in
 these runs. In all of them lemmas C.1 to C.6 are asserted after every operation.
@@ -15,10 +15,10 @@ from plainchant.core.memory import Connection, Copy, Entry, Header, Layout
 from plainchant.core.model import Batch
 from plainchant.protocols.dedos import invariants
 from plainchant.protocols.dedos.box import Element
-from plainchant.protocols.dedos.rules import Rules
 from plainchant.scenario.model import Workload
 from plainchant.sim.memory import SimCopy
 from plainchant.sim.scripted import Script
+from plainchant_papers.dedos.variants import RULES
 from tests.protocols.dedos.within import WithinRun, fault, message, run, us
 
 LATE = us(3000)
@@ -72,7 +72,9 @@ def test_c_1_a_sender_waits_for_a_free_element_and_goes_on_when_there_is_one() -
 
 def both(rule: str, *given: Any, **settings: Any) -> tuple[WithinRun, WithinRun]:
     """The same run with a rule and without."""
-    return run(*given, **settings), run(*given, rules=Rules(**{rule: False}), **settings)
+    whole = run(*given, **settings)
+    with RULES[rule].applied(must_act=True):
+        return whole, run(*given, **settings)
 
 
 def test_c_1_senders_keep_what_they_send() -> None:

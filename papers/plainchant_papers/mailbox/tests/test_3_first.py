@@ -1,4 +1,4 @@
-"""Seed 000, sections 2 to 3.3: common memory, the structure of a mailbox, and the first protocol, which tolerates crashes.
+"""Paper 000, sections 2 to 3.3: shared memory, the structure of a mailbox, and the first protocol, which tolerates crashes.
 
 Each rule is taken away in the smallest run that breaks without it; the same run is clean with it. Bounds in these runs are (µs)
 write 20, flag 20, decide 10, read 20, finish 10, clocks differ by at most 4, receivers look every 100.
@@ -17,11 +17,10 @@ from plainchant.core.model import US
 from plainchant.protocols.mailbox import first
 from plainchant.protocols.mailbox.box import Box
 from plainchant.protocols.mailbox.message import Message
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.protocols.mailbox.times import Times
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.scripted import fault, message, times, us
+from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, times, us
 
 from .runs import MailboxRun, simulate
 
@@ -220,14 +219,14 @@ def overtaken(rules: Rules) -> MailboxRun:
 @pytest.mark.parametrize("extra", ["none", "printed"])
 def test_3_3_1_without_enough_delay_a_receiver_overtakes(extra: str) -> None:
     """e is no more than nothing: a begins its second slot up to dd after b, and has dd to write."""
-    run = overtaken(Rules(extra=extra))
+    run = overtaken({"extra": extra})
     assert (run.decisions("a"), run.decisions("b")) == ([1], [0])
     assert run.violated == ["agreement", "uniform", "unanimity"]
     assert run.timing_faults() == []
 
 
 def test_3_3_1_two_steps_for_a_dead_copy_are_enough() -> None:
-    run = overtaken(RULES)
+    run = overtaken(AS_BUILT)
     assert run.decisions("a") == run.decisions("b") == [1]
     assert run.violated == []
 
@@ -237,7 +236,8 @@ def test_3_3_1_the_printed_delay_is_too_short_even_if_e_is_longer_than_a_step() 
     script = Script({"a look": 1, "b decide 1": 1, "a decide 2": 1}, {"s flag 1": "s", "a decide 1": "module 1"})
     settings: dict[str, Any] = {"clocks": {"a": 0.001}, "tolerate": "crash", "senders": ("s",), "skew": 15}
     runs = [
-        simulate("s a b", message("s", 5000), script=script, rules=rules, **settings) for rules in (Rules(extra="printed"), RULES)
+        simulate("s a b", message("s", 5000), script=script, rules=rules, **settings)
+        for rules in ({"extra": "printed"}, AS_BUILT)
     ]
     assert [run.violated for run in runs] == [["agreement", "uniform", "unanimity"], []]
 
@@ -263,7 +263,7 @@ def test_3_3_1_who_looks_for_messages_may_overtake_too(extra: str) -> None:
     """Line 15. a finds copy 1 alive, accepts there, and the copy dies; b's look is slower and finds it dead. It goes on to copy 2
     after dd + e, and a is there up to 2 dd after its beginning."""
     script = Script({"a look": 0.8, "b look 1": 1, "a decide 2": 1}, {"s flag 1": "s", "a decide 1": "module 1"})
-    run = simulate("s a b", message("s", 5010), script=script, rules=Rules(extra=extra), tolerate="crash", senders=("s",))
+    run = simulate("s a b", message("s", 5010), script=script, rules={"extra": extra}, tolerate="crash", senders=("s",))
     clean = extra == "corrected"
     assert (run.decisions("a"), run.decisions("b")) == ([1], [int(clean)])
     assert run.violated == ([] if clean else ["agreement", "uniform", "unanimity"])
@@ -294,7 +294,7 @@ def test_3_3_1_the_delays_of_several_dead_copies_add_up(variant: str, monkeypatc
         {"a look": 0.8, "b decide 1": 0.9, "c decide 1": 0.9, "b decide 2": 0.9, "c decide 2": 1, "b decide 3": 1},
         {"s flag 2": "s", "a decide 1": "module 1", "a decide 2": "a", "b decide 2": "module 2"},
     )
-    rules = Rules(extra="printed") if variant == "printed" else RULES
+    rules = {"extra": "printed"} if variant == "printed" else AS_BUILT
     if variant == "given back":
         monkeypatch.setattr(first, "decide", given_back(first.decide))
     run = simulate("s a b c", message("s", 5010), script=script, rules=rules, tolerate="crash", senders=("s",), copies=3)
@@ -312,7 +312,7 @@ def test_3_3_1_check_and_remove_are_one_step(atomic: bool) -> None:
         message("s", 5010),
         message("s", 5115),
         script=script,
-        rules=Rules(atomic_remove=atomic),
+        rules={"atomic_remove": atomic},
         tolerate="crash",
         copies=1,
         slots=1,
@@ -333,7 +333,7 @@ def test_3_3_1_look_again_after_waiting() -> None:
             message("s", 5088),
             message("t", 5090),
             script=script,
-            rules=Rules(look_again=again),
+            rules={"look_again": again},
             senders=("s", "t"),
             tolerate="crash",
             faults=[fault("module", 5150, module=1)],

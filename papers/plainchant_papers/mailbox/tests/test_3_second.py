@@ -1,4 +1,4 @@
-"""Seed 000, section 3.4: what the first protocol does not tolerate, and the second, which tolerates timing failures.
+"""Paper 000, section 3.4: what the first protocol does not tolerate, and the second, which tolerates timing failures.
 
 Each rule is taken away in the smallest run that breaks without it; the same run is clean with it. Bounds as in the tests of the
 first protocol: write 20, flag 20, decide 10, read 20, finish 10, clocks 4, looks every 100 µs.
@@ -12,10 +12,9 @@ import pytest
 
 from plainchant.core.model import US
 from plainchant.protocols.mailbox.box import majority
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.scripted import fault, message, times, us
+from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, times, us
 
 from .runs import MailboxRun, simulate
 
@@ -71,7 +70,7 @@ def test_3_4_1_an_early_receiver_blocks_all_communication() -> None:
 
 
 def test_3_4_1_who_sends_again_with_time_in_hand_is_heard_in_the_end_but_late() -> None:
-    """Not in the seed: a timestamp that lies ahead gives the flags time to be set before even an early receiver may decide."""
+    """Not in the paper: a timestamp that lies ahead gives the flags time to be set before even an early receiver may decide."""
     run = blocked("crash", "again")
     assert run.delivered("b") == run.delivered("c") == [("s", 1), ("t", 1), ("u", 1)]
     assert run.violated == ["bounded"]
@@ -152,7 +151,7 @@ DEAD = [fault("module", 1000, module=1), fault("module", 1100, module=2)]
 """Two of three copies are dead from the beginning: the message is seen in the third, in its slot."""
 
 
-def last_moment(rules: Rules = RULES, **given: Any) -> MailboxRun:
+def last_moment(rules: Rules = AS_BUILT, **given: Any) -> MailboxRun:
     """Everything takes as long as it may, and the message is complete when everybody has just looked."""
     late = times(rules, copies=3, **given).complete / US
     before = 3 * 10
@@ -162,11 +161,11 @@ def last_moment(rules: Rules = RULES, **given: Any) -> MailboxRun:
 
 def test_3_4_1_the_printed_expiry_time_is_too_short() -> None:
     """X = Ds + p + n dd + 2e forgets that a copy takes three steps and two waits, and the look before."""
-    printed, corrected = last_moment(Rules(expiry="printed")), last_moment()
+    printed, corrected = last_moment({"expiry": "printed"}), last_moment()
     assert printed.accused() == ["s"]
     assert printed.timing_faults() == []
     assert corrected.accused() == corrected.violated == []
-    assert times(Rules(expiry="printed"), copies=3).expiry == (120 + 100 + 3 * 10 + 2 * 4) * US
+    assert times({"expiry": "printed"}, copies=3).expiry == (120 + 100 + 3 * 10 + 2 * 4) * US
     assert times(copies=3).expiry == pytest.approx((120 + 4 + 100 + 10 + 2 * (3 * 10 + 2 * 4) + 10) * US, abs=20)
 
 
@@ -238,7 +237,7 @@ def test_3_4_2_the_decision_field_is_needed(field: bool) -> None:
     """s pauses before it sets its flags, and goes on when copy 1 is decided. Copy 2 would be decided in the other way; it dies
     when a has seen that."""
     script = Script({"s flag 1": 130 / 20, "b decide 2": [0, 0, 1]}, {"a decide 2 #3": "module 2"})
-    run = simulate("s a b", message("s", 5010), script=script, rules=Rules(decision_field=field), senders=("s",))
+    run = simulate("s a b", message("s", 5010), script=script, rules={"decision_field": field}, senders=("s",))
     assert (run.decisions("a"), run.decisions("b")) == (([0], [0]) if field else ([1], [0]))
     assert run.violated == ([] if field else BROKEN)
     assert run.timing_faults() == ["s"]
@@ -256,7 +255,7 @@ def test_3_4_2_testing_and_changing_are_one_step(atomic: bool) -> None:
             "c decide": [0, 0, 0.5, 0.5, 0, 0.5],
         }
     )
-    run = simulate("s a b c", message("s", 5010), script=script, rules=Rules(atomic_votes=atomic), senders=("s",), copies=1)
+    run = simulate("s a b c", message("s", 5010), script=script, rules={"atomic_votes": atomic}, senders=("s",), copies=1)
     assert (run.decisions("b"), run.decisions("c")) == (([0], [0]) if atomic else ([0], [1]))
     assert run.violated == ([] if atomic else BROKEN)
     assert run.timing_faults() == ["s"]
@@ -268,7 +267,7 @@ def test_3_4_2_line_21_waits_for_e_and_for_a_step(wait: str) -> None:
     and votes, before b, whose first step takes its time, is seen: the quorum is there, and nobody may accept."""
     script = Script({"b decide 1": 1})
     run = simulate(
-        "s a b c", message("s", 5010), script=script, rules=Rules(wait=wait), senders=("s",), copies=1, clocks={"c": 1000}
+        "s a b c", message("s", 5010), script=script, rules={"wait": wait}, senders=("s",), copies=1, clocks={"c": 1000}
     )
     assert run.timing_faults() == ["c"]
     assert run.accused() == (["s"] if wait == "printed" else [])
@@ -281,7 +280,7 @@ def test_3_4_2_a_message_that_is_absent_from_a_copy_is_decided_there_too(placeho
     """s pauses between copy 1 and copy 2. a has seen copy 1 reject, and the copy dies; it goes to copy 2, where nothing is. s
     goes on, and b and c, who know of no decision, find the message there, flagged and in time."""
     script = Script({"s write 2": 134 / 20, "b decide 1": [0, 0, 0.5], "c decide 1": [0, 0, 0.5]}, {"a decide 1 #3": "module 1"})
-    run = simulate("s a b c", message("s", 5010), script=script, rules=Rules(placeholders=placeholders), senders=("s",))
+    run = simulate("s a b c", message("s", 5010), script=script, rules={"placeholders": placeholders}, senders=("s",))
     assert [run.decisions(name) for name in "abc"] == ([[0]] * 3 if placeholders else [[0], [1], [1]])
     assert run.violated == ([] if placeholders else BROKEN)
     assert run.timing_faults() == ["s"]

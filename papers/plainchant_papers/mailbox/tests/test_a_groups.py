@@ -1,4 +1,4 @@
-"""Seed 000, appendix A: receivers that join and leave, with both protocols, and remote members."""
+"""Paper 000, appendix A: receivers that join and leave, with both protocols, and remote members."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 from plainchant.core.model import MS, US
 from plainchant.protocols import mailbox
 from plainchant.protocols.mailbox.parameters import Parameters
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.scenario.model import Delay, Network, Workload
 from plainchant.sim.scripted import Script
-from plainchant_papers.mailbox.scripted import fault, message, parameters, times, us
+from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, parameters, times, us
 
 from .runs import MailboxRun, simulate
 
@@ -106,8 +105,8 @@ def test_a_1_who_only_sends_is_in_no_list(tolerate: str) -> None:
 # --- A.1.2: with timing failures ------------------------------------------------------------------------------------------------
 
 
-SEED = Rules(enter_after=False)
-"""Entry and exit timestamps as the seed has them, by the clock alone."""
+SEED = {"enter_after": False}
+"""Entry and exit timestamps as the paper has them, by the clock alone."""
 
 
 def unlisted(rules: Rules) -> MailboxRun:
@@ -162,7 +161,7 @@ def test_a_1_2_claim_2_fails_with_a_sender_whose_clock_is_ahead() -> None:
 
 def test_a_1_2_who_comes_and_goes_after_all_that_is_there_keeps_both_claims() -> None:
     """Here: the step that puts c into a copy's list sees what was written there without it, and c takes a later timestamp."""
-    joined, left = unlisted(RULES), leaving_early(RULES)
+    joined, left = unlisted(AS_BUILT), leaving_early(AS_BUILT)
     (stamp,) = {stamp for _, stamp, _ in joined.flagged}
     assert stamp < stamp_of(joined, "entered", "entry")
     assert joined.delivered("a") == joined.delivered("b") == [("s", 1)]
@@ -197,7 +196,7 @@ def test_a_1_2_a_late_sender_does_not_make_it_fail() -> None:
 @pytest.mark.parametrize("listen", [False, True])
 def test_a_1_2_a_new_receiver_listens_in(listen: bool) -> None:
     """It has no flag, takes no part, and reads the message all the same."""
-    run = unlisted(Rules(enter_after=False, listen=listen))
+    run = unlisted({"enter_after": False, "listen": listen})
     assert run.delivered("a") == run.delivered("b") == [("s", 1)]
     assert run.delivered("c") == ([("s", 1)] if listen else [])
     assert run.violated == ([] if listen else ["agreement", "uniform"])
@@ -213,7 +212,7 @@ def test_a_1_2_who_listens_changes_nothing() -> None:
 @pytest.mark.parametrize("postpone", [False, True])
 def test_a_1_2_removal_is_postponed(postpone: bool) -> None:
     """a and b read at once and set their flags; c, which reads slowly, comes when the message is gone, and can only stop."""
-    run = unlisted(Rules(enter_after=False, postpone=postpone))
+    run = unlisted({"enter_after": False, "postpone": postpone})
     assert run.delivered("c") == ([("s", 1)] if postpone else [])
     assert [detail["reason"] for detail in run.details("crash", "c")] == ([] if postpone else ["missed"])
     assert run.violated == []

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.sim.scripted import Script
 from plainchant_papers import claims_of
 from plainchant_papers.claims import FAILS, HOLDS, REMARK, measure
@@ -15,7 +14,7 @@ from plainchant_papers.mailbox.bounds import drawn, picture_of, received_of, slo
 from plainchant_papers.mailbox.explored import explored_of, small
 from plainchant_papers.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
 from plainchant_papers.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
-from plainchant_papers.mailbox.scripted import found_of, message, plan, times
+from plainchant_papers.mailbox.scripted import AS_BUILT, found_of, message, plan, times
 from plainchant_papers.mailbox.theorems import crashing, line_21, overtaken, pausing, untimely
 from plainchant_papers.page import write
 from plainchant_papers.tests.remembered import Altered, Remembering, altered, measured, on_record
@@ -178,7 +177,7 @@ def test_flags_are_counted() -> None:
     found = flags_of(changing("crash", 0.5, 4, 5000.0))
     assert min(found.within, found.after) > 0
     assert (found.missing, found.remaining, found.before) == (0, 0, 0)
-    assert [flags_of(unlisted(100, rules)).missing > 0 for rules in (Rules(enter_after=False), RULES)] == [True, False]
+    assert [flags_of(unlisted(100, rules)).missing > 0 for rules in ({"enter_after": False}, AS_BUILT)] == [True, False]
 
 
 def test_a_remote_member_is_within_its_bound_or_untimely() -> None:

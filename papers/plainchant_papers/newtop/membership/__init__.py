@@ -1,6 +1,6 @@
 """Chapter 6 of paper 001: membership, claims 40 to 47.
 
-Scenarios are those of ``newtop.structures``; ``variants`` has the engine without a rule. ``views`` (VC1 to VC3, signatures),
+Scenarios are those of ``newtop.structures``; variants are in ``newtop.variants``. ``views`` (VC1 to VC3, signatures),
 ``stability``, ``examples`` (6.3.2, 6.3.3, and twenty members that part and meet) and ``blocking`` measure claims; ``costs`` how
 long view changes take, what they cost and what is lost.
 """

@@ -20,7 +20,7 @@ from ...claims import Context, Figure, Measured, Series, judge
 from ...observe import trace_of
 from ...runs import came_to_rest, fault, milliseconds, names, rows_of, violations
 from ..structures import ORDERS, faulty_run, scenario
-from .variants import variant
+from ..variants import VARIANTS
 
 RULES: Final[Mapping[str, str]] = {"Newtop": "", "on every suspicion": "blocks on suspicion"}
 CUTS: Final = (100, 200, 300, 400, 600, 800, 1000)
@@ -46,7 +46,7 @@ class Blocked:
 
 def blocked_of(item: tuple[Scenario, str]) -> Blocked:
     run, rule = item
-    summary, table = trace_of(run, variant(RULES[rule]))
+    summary, table = trace_of(run, VARIANTS[RULES[rule]])
     spans = _spans(table, summary.virtual_time)
     return Blocked(
         rule,

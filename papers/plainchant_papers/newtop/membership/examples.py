@@ -19,7 +19,7 @@ from ...claims import Context, Figure, Measured, Series, Table, judge
 from ...observe import Observer, trace_of
 from ...runs import Views, fault, milliseconds, names, rows_of, views_of, violations
 from ..structures import Groups, scenario
-from .variants import variant
+from ..variants import VARIANTS
 
 _ONE: Final = Network(delay=Delay("constant", milliseconds(1)))
 
@@ -73,7 +73,7 @@ def together(name: str) -> Together:
         order="total",
         pack=False,
     )
-    _, table = trace_of(run, variant(name), applications={"s": _Answers("r")})
+    _, table = trace_of(run, VARIANTS[name], applications={"s": _Answers("r")})
     delivered = list(rows_of(table, "deliver"))
     confirmed = [row for row in rows_of(table, "confirm") if row["process"] in "ij"]
     views = views_of(table)
@@ -153,12 +153,12 @@ def five(item: tuple[str, str]) -> Five:
     """m crashes; everybody suspects it; what k and l say does not reach i and j any more, and then ("partition") nothing passes
     between the two sides, or ("one way") k and l go on hearing i and j."""
     name, case = item
-    _, table = trace_of(_five((), 1000), variant(name))
+    _, table = trace_of(_five((), 1000), VARIANTS[name])
     suspected = min(row["true_time"] for row in rows_of(table, "suspect")) / MS
     faults = [fault("cut", suspected - 0.5, source=source, target=target) for source, target in product("kl", "ij")]
     if case == "partition":
         faults.append(fault("partition", suspected + _LATER, parts=(("i", "j"), ("k", "l"), ("m",))))
-    _, table = trace_of(_five(faults, 2500), variant(name))
+    _, table = trace_of(_five(faults, 2500), VARIANTS[name])
     views = views_of(table)
     signed = {(row["process"], row["view"]): set(row["detail"].get("signatures", {}).items()) for row in rows_of(table, "view")}
     return Five(

@@ -15,7 +15,7 @@ from plainchant.scenario.model import Scenario
 from ...claims import Context, Measured, judge, totals
 from ...observe import Observer
 from ..structures import ORDERS, faulty_run
-from .variants import variant
+from ..variants import VARIANTS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _received(column: Column) -> int:
 def asked_of(item: tuple[Scenario, str]) -> Asked:
     run, name = item
     observer = _Asks()
-    summary, _ = observer.run(run, variant(name))
+    summary, _ = observer.run(run, VARIANTS[name])
     return Asked(observer.asks, observer.looked_at, observer.forgotten, summary.quiet)
 
 

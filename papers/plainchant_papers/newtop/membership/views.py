@@ -18,9 +18,9 @@ from ...claims import Context, Measured, judge, totals
 from ...observe import trace_of
 from ...runs import Views, fault, milliseconds, rows_of, views_of
 from ..structures import ORDERS, faulty_run, members_of, scenario, small_structure
+from ..variants import VARIANTS
 from .costs import figures_of_changes, figures_of_discarded
 from .examples import five
-from .variants import variant
 
 _CHECKED: Final = ("view-order", "view-atomicity", "sender-in-view", "disjoint-views")
 
@@ -53,7 +53,7 @@ class Checked:
 def check(item: tuple[Scenario, str]) -> Checked:
     """Runs a scenario, with the engine or a variant of it, and looks at its views."""
     run, name = item
-    summary, table = trace_of(run, variant(name))
+    summary, table = trace_of(run, VARIANTS[name])
     views = views_of(table)
     alive = [process for process, end in summary.processes.items() if end.state == "alive"]
     pairs, alike, changed = _same_sequences(table, views, alive)

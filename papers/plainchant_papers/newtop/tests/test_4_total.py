@@ -1,4 +1,4 @@
-"""Seed 001, chapter 4: total order in overlapping groups, time-silence, the second liveness mechanism; 7.3.1 on ticks."""
+"""Paper 001, chapter 4: total order in overlapping groups, time-silence, the second liveness mechanism; 7.3.1 on ticks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from plainchant.core.model import MS, Duration
 from plainchant.core.wire import Codec
 from plainchant.protocols.newtop.packets import PACKETS, Data, Null
 from plainchant.protocols.newtop.parameters import Parameters
-from plainchant.protocols.newtop.process import Process
 from plainchant.protocols.newtop.silence import Silence
+from plainchant_papers.newtop.variants import VARIANTS
 from tests.fakes import FakeHost, as_host
 from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, nothing, to
-
-from .variants import BreedingNulls, CounterAGroup, OwnGroupOnly, WithoutCA2, WithoutSecondLiveness
 
 by_shape = pytest.mark.parametrize("groups", SHAPES.values(), ids=list(SHAPES))
 
@@ -34,29 +32,31 @@ def test_4_2_CA2_is_redundant_for_total_order(groups: dict[str, str]) -> None:
     """The same packets go out with and without it, in the same order."""
     for seed in range(3):
         runs = []
-        for engine in (Process, WithoutCA2):
-            hands = ByHand(groups, engine, order="total")
-            for _ in hands.wander(Random(seed), 250):
-                pass
-            hands.rest()
+        for variant in ("", "without CA2"):
+            with VARIANTS[variant].applied(must_act=True):
+                hands = ByHand(groups, order="total")
+                for _ in hands.wander(Random(seed), 250):
+                    pass
+                hands.rest()
             runs.append([host.calls for host in hands.hosts.values()])
         assert runs[0] == runs[1]
 
 
 def test_5_4_CA2_is_needed_again_for_slow_order() -> None:
     blocks = {}
-    for engine in (Process, WithoutCA2):
-        hands = ByHand({"g": "a b c"}, engine, order="slow")
-        hands.say("a", "g", "cause")
-        hands.carry(only=link("a", "b"))
-        assert hands.delivered("b") == ["cause"]
-        hands.say("b", "g", "effect")
-        blocks[engine] = hands.block("cause"), hands.block("effect")
-        hands.carry(only=link("b", "c"))
-        hands.rest()
-        violated = [("c", "cause", "effect")] if engine is WithoutCA2 else []
+    for variant in ("", "without CA2"):
+        with VARIANTS[variant].applied(must_act=True):
+            hands = ByHand({"g": "a b c"}, order="slow")
+            hands.say("a", "g", "cause")
+            hands.carry(only=link("a", "b"))
+            assert hands.delivered("b") == ["cause"]
+            hands.say("b", "g", "effect")
+            blocks[variant] = hands.block("cause"), hands.block("effect")
+            hands.carry(only=link("b", "c"))
+            hands.rest()
+        violated = [("c", "cause", "effect")] if variant else []
         assert hands.causal_violations() == violated
-    assert blocks == {Process: (1, 2), WithoutCA2: (1, 1)}
+    assert blocks == {"": (1, 2), "without CA2": (1, 1)}
 
 
 # --- 4.3 Time-silence -----------------------------------------------------------------------------------------------------
@@ -208,24 +208,25 @@ def test_4_4_fig_4_1_an_effect_in_another_group_has_a_larger_number_than_its_cau
 
 def test_4_4_with_a_counter_a_group_a_later_message_can_have_a_smaller_number() -> None:
     """A null from a third group has made g2's blocks large, so that nothing tells p3's counter there how far the one in g1 is."""
-    for engine, number in ((CounterAGroup, 1), (Process, 4)):
-        hands = ByHand({**FIGURE_4_1, "g3": "p6 p7"}, engine, order="total")
-        hands.say("p7", "g3", "b1", "b2", "b3", "b4")
-        hands.carry(only=lambda letter: letter.source in ("p6", "p7"))
-        hands.say("p3", "g1", "a1", "a2", "a3")
-        hands.say("p3", "g2", "effect")
-        assert hands.causes["effect"] >= {"a1", "a2", "a3"}
-        assert hands.block("effect") == number
-        hands.rest()
+    for variant, number in (("counter a group", 1), ("", 4)):
+        with VARIANTS[variant].applied(must_act=True):
+            hands = ByHand({**FIGURE_4_1, "g3": "p6 p7"}, order="total")
+            hands.say("p7", "g3", "b1", "b2", "b3", "b4")
+            hands.carry(only=lambda letter: letter.source in ("p6", "p7"))
+            hands.say("p3", "g1", "a1", "a2", "a3")
+            hands.say("p3", "g2", "effect")
+            assert hands.causes["effect"] >= {"a1", "a2", "a3"}
+            assert hands.block("effect") == number
+            hands.rest()
         assert hands.undelivered() == []
-        broken = {("p4", "a2", "effect"), ("p4", "a3", "effect")} if engine is CounterAGroup else set()
+        broken = {("p4", "a2", "effect"), ("p4", "a3", "effect")} if variant else set()
         assert broken <= set(hands.causal_violations())
         assert bool(broken) == bool(hands.causal_violations())
 
 
-def fig_4_2a(engine: type[Process]) -> ByHand:
+def fig_4_2a() -> ByHand:
     """m1 in g1 and m2 in g2 with one block number; m1 reaches p first, m2 reaches q first, and both are followed by more."""
-    hands = ByHand(FIGURE_4_2A, engine, order="total")
+    hands = ByHand(FIGURE_4_2A, order="total")
     hands.say("r", "g1", "m1", "m1'", "m1''")
     hands.say("s", "g2", "m2", "m2'", "m2''")
     assert hands.block("m1") == hands.block("m2") == 1
@@ -235,8 +236,10 @@ def fig_4_2a(engine: type[Process]) -> ByHand:
     return hands
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["safe1"], indirect=True)
 def test_4_4_fig_4_2a_safe1_lets_p_and_q_disagree() -> None:
-    hands = fig_4_2a(OwnGroupOnly)
+    hands = fig_4_2a()
     hands.carry(keep=nothing)
     hands.rest()
     assert hands.order_violations()
@@ -245,7 +248,7 @@ def test_4_4_fig_4_2a_safe1_lets_p_and_q_disagree() -> None:
 
 
 def test_4_4_fig_4_2a_safe1_prime_keeps_one_order() -> None:
-    hands = fig_4_2a(Process)
+    hands = fig_4_2a()
     assert hands.delivered("p") == hands.delivered("q") == [], "neither knows what else has block 1 in the other group"
     hands.rest()
     assert hands.delivered("p") == hands.delivered("q")
@@ -254,25 +257,27 @@ def test_4_4_fig_4_2a_safe1_prime_keeps_one_order() -> None:
 
 
 def test_4_4_safe1_fails_in_random_runs_and_safe1_prime_holds() -> None:
-    def violations(engine: type[Process]) -> int:
+    def violations() -> int:
         found = 0
         for seed in range(6):
-            hands = ByHand(SHAPES["clique"], engine, order="total")
+            hands = ByHand(SHAPES["clique"], order="total")
             for _ in hands.wander(Random(seed), 200, timers=0.3):
                 pass
             hands.rest()
             found += len(hands.order_violations()) + len(hands.causal_violations())
         return found
 
-    assert violations(OwnGroupOnly) > 0
-    assert violations(Process) == 0
+    with VARIANTS["safe1"].applied():
+        assert violations() > 0
+    assert violations() == 0
 
 
 def test_4_4_time_silence_alone_is_not_enough_if_s_sends_nothing() -> None:
-    for engine, delivered in ((WithoutSecondLiveness, []), (Process, ["m1"])):
-        hands = ByHand(FIGURE_4_2A, engine, order="total")
-        hands.say("r", "g1", "m1")
-        hands.rest()
+    for variant, delivered in (("no second liveness", []), ("", ["m1"])):
+        with VARIANTS[variant].applied(must_act=True):
+            hands = ByHand(FIGURE_4_2A, order="total")
+            hands.say("r", "g1", "m1")
+            hands.rest()
         assert [hands.delivered(name) for name in "pq"] == [delivered] * 2
         assert hands.delivered("r") == ["m1"]
         assert bool(hands.waiting()) == (not delivered)
@@ -307,31 +312,35 @@ def test_4_4_nulls_do_not_breed_nulls() -> None:
     """A chain of ten groups, a message in the first: its nulls stay with the neighbours; if they bred, they went all along."""
     chain = {f"g{i}": f"p{i} p{i + 1}" for i in range(10)}
     reached = {}
-    for engine in (Process, BreedingNulls):
-        hands = ByHand(chain, engine, order="total")
-        hands.say("p0", "g0", "m")
-        hands.rest()
-        reached[engine] = len({packet.group for _, packet in hands.multicasts}), hands.count(Null)
-    assert reached[Process] == (2, 3), "p1 in g0 and, for it, in g1, which p2 completes"
-    assert reached[BreedingNulls] == (10, 19)
+    for variant in ("", "nulls breed nulls"):
+        with VARIANTS[variant].applied(must_act=True):
+            hands = ByHand(chain, order="total")
+            hands.say("p0", "g0", "m")
+            hands.rest()
+        reached[variant] = len({packet.group for _, packet in hands.multicasts}), hands.count(Null)
+    assert reached[""] == (2, 3), "p1 in g0 and, for it, in g1, which p2 completes"
+    assert reached["nulls breed nulls"] == (10, 19)
 
 
 def test_4_4_with_nulls_that_breed_the_packets_of_a_steady_load_multiply() -> None:
     chain = {f"g{i}": f"p{i} p{i + 1}" for i in range(10)}
 
-    def nulls(engine: type[Process]) -> int:
-        hands = ByHand(chain, engine, order="total")
+    def nulls() -> int:
+        hands = ByHand(chain, order="total")
         for number in range(20):
             hands.say("p0", "g0", f"m{number}")
             hands.rest()
         return hands.count(Null)
 
-    assert nulls(Process) == 3 * 20
-    assert nulls(BreedingNulls) > 6 * nulls(Process)
+    assert nulls() == 3 * 20
+    with VARIANTS["nulls breed nulls"].applied():
+        assert nulls() > 6 * 3 * 20
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["no second liveness"], indirect=True)
 def test_4_4_time_silence_works_for_each_group_as_if_there_were_no_other() -> None:
-    hands = ByHand({"g1": "a b", "g2": "b c"}, WithoutSecondLiveness, order="total")
+    hands = ByHand({"g1": "a b", "g2": "b c"}, order="total")
     hands.say("a", "g1", "m")
     hands.carry(only=link("a", "b"))
     assert ("silence", "g1") in hands.hosts["b"].timers
@@ -362,8 +371,10 @@ def test_4_4_fig_4_2b_causes_are_kept_round_a_cycle_of_groups() -> None:
     assert any(packet.block >= hands.block("m3") for packet in hands.sent("p", Null, "g2")), "(ii) p contributes a null"
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["safe1"], indirect=True)
 def test_4_4_fig_4_2b_with_safe1_the_cycle_breaks_causality() -> None:
-    hands = ByHand(FIGURE_4_2B, OwnGroupOnly, order="total")
+    hands = ByHand(FIGURE_4_2B, order="total")
     late = link("p", "r")
     hands.say("p", "g2", "m1")
     hands.say("p", "g1", "m2")
@@ -401,9 +412,11 @@ def test_4_5_observation_1_lemma_I_and_lemma_II(groups: dict[str, str]) -> None:
     assert nulls > 20
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["no second liveness"], indirect=True)
 def test_4_5_observation_2_nulls_of_different_groups_need_not_have_increasing_numbers() -> None:
     """The section's example: 4 is received in gx, then 2 in gy; gx's time-out comes first."""
-    hands = ByHand({"gx": "i a", "gy": "i b"}, WithoutSecondLiveness, order="total")
+    hands = ByHand({"gx": "i a", "gy": "i b"}, order="total")
     hands.say("a", "gx", *"1234")
     hands.carry(only=to("i"))
     hands.say("b", "gy", *"56")

@@ -1,4 +1,4 @@
-"""Seed 001, chapter 5: the three causal orders, what their vectors say, and where the chapter is wrong as printed."""
+"""Paper 001, chapter 5: the three causal orders, what their vectors say, and where the chapter is wrong as printed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from plainchant.protocols.newtop.packets import Data, Null
-from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Workload
+from plainchant_papers.newtop.variants import VARIANTS
 from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, SHAPES, ByHand, link, name_of, to
 from tests.protocols.newtop.runs import mean_delay, simulate, uneven
-
-from .variants import AssignedGroupNumber, CompactAsPrinted, CounterAGroup, ReversedInequality, TruncatedUpdate
 
 by_shape = pytest.mark.parametrize("groups", SHAPES.values(), ids=list(SHAPES))
 
@@ -94,9 +92,9 @@ def test_5_1_pr1_with_time_silence_a_null_may_have_raised_the_counter_above_LDV(
 # --- 5.2 Causal order in overlapping groups -------------------------------------------------------------------------------
 
 
-def round_the_cycle(engine: type[Process] = Process, **parameters: Any) -> ByHand:
+def round_the_cycle(**parameters: Any) -> ByHand:
     """m1 in g1 -> m2 in g2 -> m3 in g3 -> m4 in g4; m1 has not reached p2 when m4 has."""
-    hands = ByHand(FIGURE_5_1, engine, **parameters)
+    hands = ByHand(FIGURE_5_1, **parameters)
     slow = link("p1", "p2")
     chain = (("p1", "g1"), ("p3", "g2"), ("p6", "g3"), ("p7", "g4"))
     for number, (sender, group) in enumerate(chain, 1):
@@ -117,10 +115,12 @@ def test_5_2_fig_5_1_m1_before_m4(parameters: dict[str, Any]) -> None:
     assert hands.in_order()
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["truncated GLDV"], indirect=True)
 def test_5_2_without_cycles_it_is_enough_to_carry_what_concerns_the_senders_own_groups() -> None:
     """In a chain the truncated update does no harm."""
     for seed in range(10):
-        hands = ByHand(SHAPES["chain"], TruncatedUpdate, order="fast", vectors="compact")
+        hands = ByHand(SHAPES["chain"], order="fast", vectors="compact")
         for _ in hands.wander(Random(seed), 200):
             pass
         hands.rest()
@@ -128,7 +128,8 @@ def test_5_2_without_cycles_it_is_enough_to_carry_what_concerns_the_senders_own_
 
 
 def test_5_5_with_the_truncated_update_information_is_lost_round_a_cycle() -> None:
-    hands = round_the_cycle(TruncatedUpdate, order="fast", vectors="compact")
+    with VARIANTS["truncated GLDV"].applied(must_act=True):
+        hands = round_the_cycle(order="fast", vectors="compact")
     assert "p1" not in dict(hands.data["m3"].vector), "p6 shares no group with p1"
     assert hands.delivered("p2") == ["m4"], "before m1, which is still under way"
     whole = round_the_cycle(order="fast", vectors="compact")
@@ -207,9 +208,9 @@ def test_5_5_keyed_vectors_and_CBCAST_deliver_as_early_as_possible(groups: dict[
     assert waits > 10
 
 
-def foreign(engine: type[Process] = Process, **parameters: Any) -> ByHand:
+def foreign(**parameters: Any) -> ByHand:
     """k sends in g3 up to block 7, j delivers it and sends m in g1."""
-    hands = ByHand(FOREIGN, engine, order="fast", **parameters)
+    hands = ByHand(FOREIGN, order="fast", **parameters)
     hands.say("k", "g3", *"1234567")
     hands.carry(only=link("k", "j"))
     assert hands.block("7") == 7
@@ -220,9 +221,10 @@ def foreign(engine: type[Process] = Process, **parameters: Any) -> ByHand:
 
 def test_5_5_as_early_as_possible_is_false_as_printed_for_foreign_groups() -> None:
     """i never gets anything from k with number 7: m is never delivered there, although nothing before it concerns i."""
-    hands = foreign(CompactAsPrinted, vectors="compact")
-    assert dict(hands.data["m"].vector)["k"] == (7,)
-    hands.rest()
+    with VARIANTS.together("GLDV of messages alone", "no second liveness").applied(must_act=True):
+        hands = foreign(vectors="compact")
+        assert dict(hands.data["m"].vector)["k"] == (7,)
+        hands.rest()
     assert hands.delivered("i") == []
     assert hands.waiting()["i"].code == "undelivered"
     assert hands.delivered("k") == [*"1234567", "m"]
@@ -309,9 +311,9 @@ def test_5_6_relative_waits_for_blocks_of_other_groups_as_long_as_they_are_incom
 TRAP = {"gx": "a c e i", "gy": "a c d i"}
 
 
-def relative_trap(engine: type[Process]) -> ByHand:
+def relative_trap() -> ByHand:
     """a delivers y1 to y7 and sends m in gx; c delivers x1 to x6 and sends m'' in gy."""
-    hands = ByHand(TRAP, engine, order="relative")
+    hands = ByHand(TRAP, order="relative")
     hands.say("d", "gy", *(f"y{i}" for i in range(1, 8)))
     hands.say("e", "gx", *(f"x{i}" for i in range(1, 7)))
     hands.carry(only=link("d", "a"))
@@ -324,8 +326,10 @@ def relative_trap(engine: type[Process]) -> ByHand:
     return hands
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["counter a group"], indirect=True)
 def test_5_6_liveness_is_false_as_printed_with_a_counter_a_group_relative_order_deadlocks() -> None:
-    hands = relative_trap(CounterAGroup)
+    hands = relative_trap()
     assert (hands.block("m"), hands.block("m''")) == (1, 1)
     assert {"m", "m''"}.isdisjoint(hands.delivered("i")), "m waits for gy up to 7, m'' in it; m'' for gx up to 6, m in it"
     waits = {record["waits_for"] for record in hands.records("i", "block")}
@@ -334,21 +338,23 @@ def test_5_6_liveness_is_false_as_printed_with_a_counter_a_group_relative_order_
 
 
 def test_5_6_with_one_counter_a_process_relative_order_does_not_deadlock() -> None:
-    hands = relative_trap(Process)
+    hands = relative_trap()
     assert (hands.block("m"), hands.block("m''")) == (8, 7)
     assert hands.in_order()
     assert not hands.waiting()
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["reversed inequality"], indirect=True)
 def test_5_6_fig_5_5_the_inequality_is_reversed_as_printed() -> None:
     """As printed an effect is delivered before its cause, and what is concurrent with something delivered never is."""
-    hands = ByHand({"g": "a b c"}, ReversedInequality, order="relative")
+    hands = ByHand({"g": "a b c"}, order="relative")
     hands.say("a", "g", "cause")
     hands.carry(only=link("a", "b"))
     hands.say("b", "g", "effect")
     hands.carry(only=link("b", "c"))
     assert hands.delivered("c") == ["effect"]
-    stuck = ByHand({"g": "a b c"}, ReversedInequality, order="relative")
+    stuck = ByHand({"g": "a b c"}, order="relative")
     stuck.say("a", "g", "m1")
     stuck.carry(only=link("a", "c"))
     stuck.say("b", "g", "m2")
@@ -356,9 +362,9 @@ def test_5_6_fig_5_5_the_inequality_is_reversed_as_printed() -> None:
     assert stuck.delivered("c") == ["m1"], "m2 knows nothing of m1: its vector is smaller for ever"
 
 
-def group_number(engine: type[Process]) -> ByHand:
+def group_number() -> ByHand:
     """b delivers x2 (block 2) and then the concurrent y (block 1) in gx, and sends m in gy."""
-    hands = ByHand({"gx": "a b c d", "gy": "b c"}, engine, order="relative")
+    hands = ByHand({"gx": "a b c d", "gy": "b c"}, order="relative")
     hands.say("a", "gx", "x1", "x2")
     hands.say("d", "gx", "y")
     hands.carry(only=link("a", "b"))
@@ -371,10 +377,11 @@ def group_number(engine: type[Process]) -> ByHand:
 
 
 def test_5_6_GBN_of_the_messages_own_group_must_be_a_maximum() -> None:
-    printed = group_number(AssignedGroupNumber)
+    with VARIANTS["GBN assigned"].applied(must_act=True):
+        printed = group_number()
     assert dict(printed.data["m"].vector)["gx"] == (1,)
     assert ("c", "x2", "m") in printed.causal_violations()
-    right = group_number(Process)
+    right = group_number()
     assert dict(right.data["m"].vector)["gx"] == (2,)
     assert "m" not in right.delivered("c")
     right.rest()

@@ -1,4 +1,4 @@
-"""Seed 001, chapter 6: fault tolerance. The rules of 6.3.2 one by one, packet by packet, and what they are for.
+"""Paper 001, chapter 6: fault tolerance. The rules of 6.3.2 one by one, packet by packet, and what they are for.
 
 The thesis's processes are i, j, k, l and m. By hand, suspectors speak when the test has them speak; blocks get complete when the
 test lets time-silence end.
@@ -20,21 +20,18 @@ from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.matrix import FOREVER
 from plainchant.protocols.newtop.packets import Again, Ask, Confirmed, Data, Remove, Suspect, Word
 from plainchant.protocols.newtop.parameters import Parameters
-from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, Fault, Network, Workload
 from tests.protocols.newtop.by_hand import CAUSAL, ORDERS, link, name_of, nothing, to
 from tests.protocols.newtop.members_by_hand import Changing, between, either, saying
 from tests.protocols.newtop.runs import simulate
 from tests.protocols.runs import Run
 
-from .variants import DiscardsWhatIsComplete, ExclusionsCounted, OwnCut, SilentWhenIdle, TransportAlone
-
 FIVE = "i j k l m"
 
 
-def five(engine: Any = Process, **parameters: Any) -> Changing:
+def five(**parameters: Any) -> Changing:
     """m has sent four messages, which are complete everywhere; then i sends the fifth block, and m is silent."""
-    hands = Changing(FIVE, engine, **parameters)
+    hands = Changing(FIVE, **parameters)
     hands.say("m", "g", "m1", "m2", "m3", "m4")
     hands.carry()
     hands.complete()
@@ -77,13 +74,11 @@ def test_6_3_2_omega_is_longer_than_whatever_a_member_that_lives_may_wait(shorte
         Parameters(**both)
 
 
-@pytest.mark.parametrize(("engine", "noticed"), [(Process, True), (SilentWhenIdle, False)])
-def test_6_3_iii_an_idle_group_notices_a_crash_by_the_extended_time_silence_alone(engine: Any, noticed: bool) -> None:
+@pytest.mark.parametrize(("variant", "noticed"), [("", True), ("silent when idle", False)], indirect=["variant"])
+def test_6_3_iii_an_idle_group_notices_a_crash_by_the_extended_time_silence_alone(variant: str, noticed: bool) -> None:
     """Nobody sends a message, ever: there are no blocks but those of the signs of life."""
     crash = Fault(kind="crash", process="b", at=Duration(100 * MS))
-    run = simulate(
-        {"g": "a b c"}, parameters=CHANGES, engine=engine, fault=(crash,), duration=Duration(SECOND), drain=Duration(SECOND)
-    )
+    run = simulate({"g": "a b c"}, parameters=CHANGES, fault=(crash,), duration=Duration(SECOND), drain=Duration(SECOND))
     assert ([row["members"] for row in run.of("view", "a")][1:] == [["a", "c"]]) is noticed
 
 
@@ -380,9 +375,9 @@ def test_rule_ix_the_view_has_the_same_place_among_the_messages_everywhere() -> 
 # --- 6.3.2: the example of P_r and P_s ----------------------------------------------------------------------------------
 
 
-def r_and_s(engine: Any = Process, **parameters: Any) -> Changing:
+def r_and_s(**parameters: Any) -> Changing:
     """r's m has reached s only, who delivers it, sends m' and crashes before it could refute."""
-    hands = Changing("i j r s", engine, **parameters)
+    hands = Changing("i j r s", **parameters)
     hands.say("i", "g", "i1")
     hands.carry()
     hands.complete()
@@ -415,9 +410,11 @@ def test_6_3_2_what_follows_a_message_that_nobody_has_is_not_delivered(parameter
     assert hands.causal_violations() == []
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["failed apart"], indirect=True)
 @pytest.mark.parametrize("parameters", ORDERS, ids=name_of)
 def test_6_3_2_if_each_ended_at_its_own_last_block_it_would_be(parameters: dict[str, Any]) -> None:
-    hands = r_and_s(OwnCut, **parameters)
+    hands = r_and_s(**parameters)
     assert "m'" in hands.delivered("i")
     assert ("i", "m", "m'") in hands.causal_violations()
 
@@ -427,9 +424,9 @@ def test_6_3_2_if_each_ended_at_its_own_last_block_it_would_be(parameters: dict[
 APART = between("i j", "k l")
 
 
-def five_apart(engine: Any = Process, **parameters: Any) -> Changing:
+def five_apart(**parameters: Any) -> Changing:
     """All suspect m. What i and j say about it reaches k and l, then the network parts them; i and j have sent more by then."""
-    hands = five(engine, **parameters)
+    hands = five(**parameters)
     hands.notify("i", "m")
     hands.notify("j", "m")
     hands.say("i", "g", "i2", "i3", "i4", "i5")
@@ -527,9 +524,9 @@ def test_6_3_3_who_is_cut_off_during_a_view_change_is_not_in_the_view_with_somet
 # --- Fig. 2.6 -----------------------------------------------------------------------------------------------------------
 
 
-def figure_2_6(engine: Any) -> Changing:
+def figure_2_6() -> Changing:
     """p4 crashes: m1 takes long to p3, m2 never reaches it. All suspect p4 meanwhile."""
-    hands = Changing("p1 p2 p3 p4", engine)
+    hands = Changing("p1 p2 p3 p4")
     hands.say("p4", "g", "m1", "m2")
     late = next(letter for letter in hands.mail if letter.target == "p3" and letter.packet.batch.body == b"m1")
     hands.crash("p4", reaches="p1 p2")
@@ -542,9 +539,11 @@ def figure_2_6(engine: Any) -> Changing:
     return hands
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["transport alone"], indirect=True)
 def test_figure_2_6_by_the_transport_and_a_suspector_alone() -> None:
     """VC1 holds and VC3 does not: m2 is missing at p3, and m1 comes after the view that removes its sender."""
-    hands = figure_2_6(TransportAlone)
+    hands = figure_2_6()
     before, after = "{p1 p2 p3 p4}", "{p1 p2 p3}"
     assert hands.history("p1") == hands.history("p2") == [before, "m1", "m2", after]
     assert hands.history("p3") == [before, after, "m1"]
@@ -552,7 +551,7 @@ def test_figure_2_6_by_the_transport_and_a_suspector_alone() -> None:
 
 def test_figure_2_6_with_newtop() -> None:
     """p3's suspicion is refuted, with m1 and m2; then everybody suspects p4 for the same block and has the same of it."""
-    hands = figure_2_6(Process)
+    hands = figure_2_6()
     assert hands.words("p3")[:2] == ["(p3, suspect, {p4, 0})", "(p3, refute, {p4, 0})"]
     hands.notify("p3", "p4")
     hands.carry()
@@ -693,11 +692,11 @@ def discarded_too_early(hands: Changing) -> list[tuple[str, str, str, int]]:
 
 
 @pytest.mark.parametrize("order", ["total", "fast"])
-@pytest.mark.parametrize(("engine", "keeps"), [(Process, True), (DiscardsWhatIsComplete, False)])
-def test_6_3_1_nothing_is_discarded_before_it_is_stable(engine: Any, keeps: bool, order: str) -> None:
+@pytest.mark.parametrize(("variant", "keeps"), [("", True), ("discards at completion", False)], indirect=["variant"])
+def test_6_3_1_nothing_is_discarded_before_it_is_stable(variant: str, keeps: bool, order: str) -> None:
     early = 0
     for seed in range(6):
-        hands = Changing("a b c", engine, order=order)
+        hands = Changing("a b c", order=order)
         for _ in hands.wander(Random(seed), 300, messages=60, timers=0.05, loss=0.2):
             early += len(discarded_too_early(hands))
     assert (early == 0) is keeps
@@ -741,9 +740,11 @@ def test_6_4_signatures_make_the_concurrent_views_of_the_example_disjoint() -> N
         assert [signed(view) for view in hands.installed(one)] == [signed(view) for view in hands.installed(other)]
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["exclusions counted"], indirect=True)
 def test_6_4_the_numbers_of_the_example() -> None:
     """As printed: e is the number of processes that were excluded."""
-    hands = five_apart(ExclusionsCounted, signatures=True)
+    hands = five_apart(signatures=True)
     part(hands, "i j", "k l")
     part(hands, "k l", "i j")
     assert [signed(view) for view in hands.installed("i")] == [{(name, 0) for name in "ijklm"}, {("i", 3), ("j", 3)}]

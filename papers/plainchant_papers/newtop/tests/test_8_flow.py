@@ -1,4 +1,4 @@
-"""Seed 001, chapter 8: flow control.
+"""Paper 001, chapter 8: flow control.
 
 The chapter numbers blocks from 0, newtop from 1: what is block 5 there is flow number 6 here. As in the chapter, what is stable
 travels with messages and nulls only (``announce_after = 0``).
@@ -17,19 +17,16 @@ from plainchant.protocols.newtop.flow import Flow
 from plainchant.protocols.newtop.matrix import BlockMatrix, Column
 from plainchant.protocols.newtop.packets import Data, Null, Status
 from plainchant.protocols.newtop.parameters import Parameters
-from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Workload
 from tests.protocols.newtop.by_hand import ORDERS, SHAPES, ByHand, link, name_of, to
 from tests.protocols.newtop.runs import simulate, uneven
 
-from .variants import BoundOfTwo, Fl1Alone, WithoutFl2, WithoutFl3
-
 THREE = {"g": "a b c"}
 
 
-def burst(engine: type[Process], senders: Sequence[str] = "abc", count: int = 12, **parameters: Any) -> ByHand:
+def burst(senders: Sequence[str] = "abc", count: int = 12, **parameters: Any) -> ByHand:
     """Every sender has messages waiting; the run goes on until nothing more happens."""
-    hands = ByHand(THREE, engine, order="total", **parameters)
+    hands = ByHand(THREE, order="total", **parameters)
     for name in senders:
         hands.say(name, "g", *(f"{name}{number}" for number in range(count)))
     hands.rest()
@@ -74,9 +71,11 @@ def test_8_1_fig_8_1_11_needs_3_n2_stable_4_stable_and_5_complete(known: tuple[i
 # --- 8.1 Safety and liveness ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["fl1 alone"], indirect=True)
 @pytest.mark.parametrize("bound", [3, 4, 8, 50])
 def test_8_1_fl1_alone_deadlocks(bound: int) -> None:
-    hands = burst(Fl1Alone, count=60, blocks=bound)
+    hands = burst(count=60, blocks=bound)
     assert len(hands.data) == 3 * bound, "N messages each, all complete, none known to be stable, and nobody may say so"
     assert {reason.code for reason in hands.waiting().values()} == {"flow control"}
     assert all(part.blocked == "fl1" for _, part in hands.parts())
@@ -85,22 +84,25 @@ def test_8_1_fl1_alone_deadlocks(bound: int) -> None:
 @pytest.mark.parametrize("bound", [3, 4, 8, 50])
 @pytest.mark.parametrize("senders", ["a", "ab", "abc"])
 def test_8_1_with_fl2_and_fl3_a_sender_never_blocks_for_ever(bound: int, senders: str) -> None:
-    hands = burst(Process, senders, count=60, blocks=bound)
+    hands = burst(senders, count=60, blocks=bound)
     assert len(hands.data) == 60 * len(senders)
     assert hands.in_order()
     assert not hands.waiting()
 
 
-@pytest.mark.parametrize("engine", [WithoutFl2, WithoutFl3])
-def test_8_1_without_fl2_or_fl3_senders_deadlock(engine: type[Process]) -> None:
-    runs = [burst(engine, senders, count=60, blocks=bound) for bound in (4, 5) for senders in ("a", "ab", "abc")]
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["without fl2", "without fl3"], indirect=True)
+def test_8_1_without_fl2_or_fl3_senders_deadlock() -> None:
+    runs = [burst(senders, count=60, blocks=bound) for bound in (4, 5) for senders in ("a", "ab", "abc")]
     for run in runs:
         assert {reason.code for reason in run.waiting().values()} == {"flow control"}
 
 
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", ["N = 2"], indirect=True)
 def test_8_1_N_2_deadlocks_and_is_refused() -> None:
     """With N = 2 the first block would have to be complete before it is sent. (Printed twice as "N <= 3".)"""
-    hands = burst(BoundOfTwo)
+    hands = burst()
     assert hands.data == {}
     assert all(part.blocked == "fl3" for _, part in hands.parts())
     with pytest.raises(UsageError, match="at least 3"):
@@ -108,7 +110,7 @@ def test_8_1_N_2_deadlocks_and_is_refused() -> None:
 
 
 def test_8_1_N_3_lives() -> None:
-    hands = burst(Process, blocks=3)
+    hands = burst(blocks=3)
     assert len(hands.data) == 36
     assert hands.in_order()
 
@@ -238,7 +240,7 @@ def test_8_3_no_extra_packets_as_long_as_nobody_is_blocked(senders: str) -> None
 @pytest.mark.parametrize("bound", [3, 4, 8])
 def test_8_3_no_packets_but_messages_and_nulls_even_where_senders_are_blocked(bound: int) -> None:
     for senders in ("a", "abc"):
-        hands = burst(Process, senders, count=30, blocks=bound)
+        hands = burst(senders, count=30, blocks=bound)
         assert hands.count(Status) == 0
         assert hands.count(Data) == 30 * len(senders)
         assert any(hands.records(name, "block") for name in senders)

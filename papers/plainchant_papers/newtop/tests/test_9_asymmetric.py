@@ -1,4 +1,4 @@
-"""Seed 001, section 9.2: the asymmetric variant that the thesis leaves open, and its rules (``asymmetric.py``), one by one."""
+"""Paper 001, section 9.2: the asymmetric variant that the thesis leaves open, and its rules (``asymmetric.py``), one by one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from plainchant.protocols.newtop.packets import Data, Emit, Null, Request
-from plainchant.protocols.newtop.process import Process
+from plainchant_papers.newtop.variants import VARIANTS
 from tests.protocols.newtop.by_hand import SHAPES, ByHand, link, to
-
-from .variants import RequestsWithoutNumber, SendsMeanwhile, WithoutCA2, WithoutEmit
 
 GROUPS = {"g": "s b c", "h": "b c"}
 """g is asymmetric, its sequencer s; h is symmetric."""
@@ -27,8 +25,8 @@ MIXTURES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-def asymmetric(engine: type[Process] = Process, **parameters: Any) -> ByHand:
-    return ByHand(GROUPS, engine, order="total", sequencers={"g": "s"}, **parameters)
+def asymmetric(**parameters: Any) -> ByHand:
+    return ByHand(GROUPS, order="total", sequencers={"g": "s"}, **parameters)
 
 
 def carries(kind: type) -> Any:
@@ -83,10 +81,10 @@ def test_9_2_a_request_that_is_lost_is_sent_again_and_numbered_once() -> None:
 # --- rule 1: a request carries its sender's block counter, and its number is larger ----------------------------------------
 
 
-@pytest.mark.parametrize(("engine", "right"), [(RequestsWithoutNumber, False), (Process, True)])
-def test_9_2_rule_1_a_request_is_numbered_above_what_happened_before_it(engine: type[Process], right: bool) -> None:
+@pytest.mark.parametrize(("variant", "right"), [("requests without a number", False), ("", True)], indirect=["variant"])
+def test_9_2_rule_1_a_request_is_numbered_above_what_happened_before_it(variant: str, right: bool) -> None:
     """b has sent in h; what would tell the sequencer of it otherwise (Emit) is lost."""
-    hands = asymmetric(engine, transport="lossy")
+    hands = asymmetric(transport="lossy")
     hands.say("b", "h", "1", "2", "3")
     hands.say("b", "g", "m")
     hands.carry(lose=carries(Emit), keep=link("b", "c"))
@@ -99,9 +97,9 @@ def test_9_2_rule_1_a_request_is_numbered_above_what_happened_before_it(engine: 
 # --- rule 2: with a request under way, nothing is sent elsewhere -----------------------------------------------------------
 
 
-@pytest.mark.parametrize(("engine", "right"), [(SendsMeanwhile, False), (Process, True)])
-def test_9_2_rule_2_a_later_message_of_its_sender_does_not_get_a_smaller_number(engine: type[Process], right: bool) -> None:
-    hands = asymmetric(engine)
+@pytest.mark.parametrize(("variant", "right"), [("sends meanwhile", False), ("", True)], indirect=["variant"])
+def test_9_2_rule_2_a_later_message_of_its_sender_does_not_get_a_smaller_number(variant: str, right: bool) -> None:
+    hands = asymmetric()
     hands.say("s", "g", "1", "2")
     slow = link("s", "b")
     hands.say("b", "g", "m")
@@ -135,13 +133,14 @@ def test_9_2_rule_2_a_sequencer_goes_on_numbering_others_requests_meanwhile() ->
 
 def test_9_2_rule_3_who_only_delivers_advances_its_counter_by_delivery() -> None:
     counters = {}
-    for engine in (Process, WithoutCA2):
-        hands = ByHand({"g": "s b c"}, engine, order="total", sequencers={"g": "s"})
-        hands.say("s", "g", "1", "2", "3")
-        hands.rest()
+    for variant in ("", "without CA2"):
+        with VARIANTS[variant].applied(must_act=True):
+            hands = ByHand({"g": "s b c"}, order="total", sequencers={"g": "s"})
+            hands.say("s", "g", "1", "2", "3")
+            hands.rest()
         assert hands.delivered("c") == ["1", "2", "3"]
-        counters[engine] = hands["c"].counter
-    assert counters == {Process: 3, WithoutCA2: 0}
+        counters[variant] = hands["c"].counter
+    assert counters == {"": 3, "without CA2": 0}
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -150,19 +149,20 @@ def test_9_2_rule_3_numbers_do_not_depend_on_it(name: str) -> None:
     groups, sequencers = MIXTURES[name]
     for seed in range(3):
         runs = []
-        for engine in (Process, WithoutCA2):
-            hands = ByHand(groups, engine, order="total", sequencers=sequencers)
-            for _ in hands.wander(Random(seed), 200):
-                pass
-            hands.rest()
+        for variant in ("", "without CA2"):
+            with VARIANTS[variant].applied(must_act=True):
+                hands = ByHand(groups, order="total", sequencers=sequencers)
+                for _ in hands.wander(Random(seed), 200):
+                    pass
+                hands.rest()
             runs.append({text: packet.block for text, packet in hands.data.items()})
         assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize(("engine", "right"), [(WithoutEmit, False), (Process, True)])
-def test_9_2_rule_3_an_idle_sequencer_is_asked_for_a_number(engine: type[Process], right: bool) -> None:
+@pytest.mark.parametrize(("variant", "right"), [("without Emit", False), ("", True)], indirect=["variant"])
+def test_9_2_rule_3_an_idle_sequencer_is_asked_for_a_number(variant: str, right: bool) -> None:
     """A message in h can be delivered when g's blocks up to its number are complete, and nobody sends in g."""
-    hands = asymmetric(engine)
+    hands = asymmetric()
     hands.say("b", "h", "m")
     hands.rest()
     assert (hands.delivered("c") == ["m"]) == right

@@ -12,7 +12,7 @@ from plainchant.core.model import MS
 from plainchant.lab.properties import verify
 from plainchant_papers import claims_of
 from plainchant_papers.claims import FAILS, HOLDS, OPEN, REMARK, Context
-from plainchant_papers.newtop import blocks, variants
+from plainchant_papers.newtop import blocks
 from plainchant_papers.newtop.causal import Latency, one_group
 from plainchant_papers.newtop.causes import Causes
 from plainchant_papers.newtop.experiments import falls, rises, tendency
@@ -20,6 +20,7 @@ from plainchant_papers.newtop.sizes import Shape, bytes_of
 from plainchant_papers.newtop.stations import COST, Experiment, Outcome, perform, scenario_of
 from plainchant_papers.newtop.structures import EVERY_ORDER, chain, clique, members_of, random_run, ring, star
 from plainchant_papers.newtop.transports import Round, compare, measure_round
+from plainchant_papers.newtop.variants import VARIANTS
 from plainchant_papers.observe import trace_of
 from plainchant_papers.runs import rows_of
 from plainchant_papers.tests.remembered import Altered, Remembering, measured, on_record
@@ -210,7 +211,7 @@ def test_a_variant_breaks_what_it_is_made_to_break() -> None:
     run = blocks.fig_4_2a()
     assert blocks.verified((run, "safe1", ("total",))).violations
     assert not blocks.verified((run, "", ("total",))).violations
-    assert set(variants.VARIANTS) >= {"safe1", "no second liveness", "counter a group", "fl1 alone", "N = 2"}
+    assert set(VARIANTS) >= {"safe1", "no second liveness", "counter a group", "fl1 alone", "N = 2"}
 
 
 # --- the workstations -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 from tests.protocols.runs import Run, verified
 
-from .variants import Maker
+from ..variants import VARIANTS, bare_ring
 
 GROUP = "g"
 PLAIN: dict[str, Any] = {
@@ -114,13 +114,16 @@ def simulate(
     members: str,
     *workload: Workload,
     parameters: Mapping[str, Any] | None = None,
-    make: Maker | None = None,
+    variant: str | None = None,
     faults: Sequence[Fault] = (),
     length: float = 300,
     network: Network | None = None,
     **settings: Any,
 ) -> RingRun:
-    """Runs one group, drained and verified; with one early message if there is no workload."""
+    """Runs one group, drained and verified; with one early message if there is no workload.
+
+    ``variant``: the bare ring with this rule taken out (empty: with none); None: the protocol.
+    """
     names = tuple(members.split())
     scenario = Scenario(
         protocol="rtcast",
@@ -134,6 +137,7 @@ def simulate(
         **settings,
     )
     sent: list[Sent] = []
-    engine = make or describe("rtcast").make
-    run = verified(scenario, lambda host, values: _Wire(host, lambda inner: engine(inner, values), sent))
+    engine = describe("rtcast").make if variant is None else bare_ring
+    with VARIANTS[variant or ""].applied():
+        run = verified(scenario, lambda host, values: _Wire(host, lambda inner: engine(inner, values), sent))
     return RingRun(run.summary, run.rows, run.violated, sent)

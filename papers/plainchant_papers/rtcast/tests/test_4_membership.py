@@ -15,7 +15,6 @@ from plainchant.scenario.load import parse
 from plainchant.scenario.model import Workload
 
 from .runs import RingRun, fault, message, ms, simulate, uneven
-from .variants import AllSilent, variant
 
 BUSY = Workload(rate=300.0, size=200)
 
@@ -23,11 +22,11 @@ BUSY = Workload(rate=300.0, size=200)
 # --- 4.3: crashes -----------------------------------------------------------------------------------------------------------
 
 
-def figure_5(make: Any = None) -> RingRun:
+def figure_5(variant: str | None = None) -> RingRun:
     """H does not hear D; F and G are dead."""
     dead = [fault("crash", 55, process=name) for name in "FG"]
     unheard = fault("omit", 55, process="H", packet="Beat", source="D")
-    return simulate("A B C D E F G H", faults=[unheard, *dead], make=make)
+    return simulate("A B C D E F G H", faults=[unheard, *dead], variant=variant)
 
 
 def test_65_only_the_closure_of_silent_predecessors_is_eliminated() -> None:
@@ -41,7 +40,7 @@ def test_65_only_the_closure_of_silent_predecessors_is_eliminated() -> None:
 
 
 def test_65_whoever_eliminates_all_silent_members_loses_one_that_is_alive() -> None:
-    run = figure_5(variant(AllSilent))
+    run = figure_5("AllSilent")
     assert run.halted() == {"D": "eliminated"}
     assert run.views("H")[-1] == ("A", "B", "C", "E", "H")
 

@@ -196,9 +196,8 @@ def test_deadlines_are_asked_for_with_every_r() -> None:
 
 
 def test_variants_are_known_by_name() -> None:
-    assert set(VARIANTS) == {"every omission", "all silent", "at once"}
-    assert variant("") is None
-    summary, _ = trace_of(ring(3, Workload(rate=20.0), length=400, **MINIMAL), variant("at once"))
+    assert set(VARIANTS) >= {"every omission", "all silent", "at once"}
+    summary, _ = trace_of(ring(3, Workload(rate=20.0), length=400, **MINIMAL), *variant("at once"))
     assert summary.quiet
 
 

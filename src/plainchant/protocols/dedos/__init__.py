@@ -4,41 +4,35 @@ Members of a node share mailboxes in shared memory; one relay per node speaks to
 messages. Within one node nothing else is needed (``reach = "node"``, appendix C).
 
 Start with ``box`` (what a mailbox is), then ``member``, ``relay``, ``distributor``, ``engine``; ``nodes`` is the membership of
-nodes, ``intra`` the protocol within a node. ``rules`` has what can be taken away, to see what it was for.
+nodes, ``intra`` the protocol within a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
 from ..registry import Description, Placement, Promise
-from .box import layout
+from .box import layout, send_length
 from .engine import Dedos
 from .intra import Intra
 from .nodes_packets import PACKETS as NODES_PACKETS
 from .packets import PACKETS
 from .parameters import Parameters
 from .places import node_of, processor_of
-from .rules import RULES, Rules
 from .tuning import tune
 
 if TYPE_CHECKING:
     from ..story import Story
 
 
-def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
-    """Makes engines that go by these rules."""
-
-    def make(host: Host, parameters: Any) -> Engine:
-        if parameters.reach == "node":
-            return PerGroup(host, lambda inner, group: Intra(inner, group, parameters, rules))
-        return Dedos(host, parameters, rules)
-
-    return make
+def make(host: Host, parameters: Any) -> Engine:
+    if parameters.reach == "node":
+        return PerGroup(host, lambda inner, group: Intra(inner, group, parameters))
+    return Dedos(host, parameters)
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
@@ -90,7 +84,7 @@ DESCRIPTION = Description(
     about="soft real-time multicast within a node and between nodes: mailboxes, relays, distributors",
     parameters=Parameters,
     packets=(*PACKETS, *NODES_PACKETS),
-    make=maker(),
+    make=make,
     promises=promises,
     faults=(
         "crash",
@@ -120,6 +114,7 @@ DESCRIPTION = Description(
         lans=lambda parameters: parameters.lans,
         idle=True,
         timely=False,
+        send_length=send_length,
         only_send=lambda parameters: frozenset(parameters.senders),
     ),
     story=_story,

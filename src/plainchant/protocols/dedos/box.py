@@ -21,7 +21,6 @@ from ...core.engine import Host
 from ...core.memory import Connection, Copy, Entry, Header, Layout, Operate, Step
 from ...core.model import Batch, GroupId, Number, ProcessId, Reason
 from .parameters import Parameters
-from .rules import Rules
 
 MESSAGES: Final = 0
 CHANGE: Final = 1
@@ -51,11 +50,10 @@ class Element(msgspec.Struct, frozen=True, array_like=True):
 class Box:
     """What all procedures of a process share that work on one group's boxes."""
 
-    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules) -> None:
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self.group = group
         self.parameters = parameters
-        self.rules = rules
         self.copies = parameters.boxes
         self.layout = layout(parameters)
         self.place = -1
@@ -69,6 +67,14 @@ class Box:
     def spares_first(self) -> Iterator[int]:
         """All boxes that are not known to be dead, the active one last."""
         return (copy for copy in reversed(range(self.copies)) if copy not in self.dead)
+
+    def stores_into(self) -> list[int]:
+        """The boxes that a sender stores its message into: all, so that the message outlives the active one."""
+        return list(self.spares_first())
+
+    def deletes_from(self) -> list[int]:
+        """The boxes that a process which left or failed is deleted from: all (erratum 9)."""
+        return list(self.spares_first())
 
     def found_dead(self, copy: int) -> None:
         """A box has crashed. Whoever finds no other halts."""
@@ -93,6 +99,13 @@ def layout(parameters: Parameters) -> Layout:
     return Layout(parameters.boxes, parameters.places, -(-capacity // parameters.places), parameters.room)
 
 
+def send_length(operation: Operate, copies: int) -> int | None:
+    """A Send stores into every copy, into the last with news; within a node it is two operations on one copy."""
+    if operation.name == "store" and not operation.news:
+        return copies
+    return 2 if operation.name == "send" else None
+
+
 # --- who is in the group ----------------------------------------------------------------------------------------------
 
 
@@ -113,6 +126,12 @@ def receivers(copy: Copy, number: int) -> int:
 def is_restored(copy: Copy) -> bool:
     """Whether all receivers have restored what they know of in this box."""
     return all(connection.present for _, connection in copy.connections() if connection.entry)
+
+
+def accepts_new(copy: Copy) -> bool:
+    """Whether new messages may be stored in this box: not before all receivers have restored what they know of (Rflag, Pflag).
+    For that they need the free elements."""
+    return is_restored(copy)
 
 
 def place_of(copy: Copy, process: ProcessId) -> int | None:
@@ -204,20 +223,25 @@ def purge(copy: Copy, oldest: int) -> None:
     copy.put_header(changed(header, oldest=oldest, next=max(header.next, oldest)))
 
 
-def restore(copy: Copy, number: int, element: Element, mask: int, *, sets_flag: bool = True) -> bool:
-    """Recover, for one message that a receiver has kept; False: there is no free element just now."""
-    if number < copy.header().oldest:
-        return True
+def find(copy: Copy, number: int, element: Element) -> tuple[int, Entry] | None:
+    """A numbered message in a box, also where its sender has stored it and it has no number yet."""
     there = numbered(copy).get(number)
     if there is None and element.kind == MESSAGES:
         there = own(copy, element.sender, element.number)
+    return there
+
+
+def restore(copy: Copy, number: int, element: Element, mask: int) -> bool:
+    """Recover, for one message that a receiver has kept; False: there is no free element just now. The receiver also sets its
+    flag (``mask``) on a message that others have restored (erratum 8)."""
+    if number < copy.header().oldest:
+        return True
+    there = find(copy, number, element)
     if there is not None:
         slot, entry = there
         if not entry.stamp:
             entry = changed(entry, stamp=number, listed=receivers(copy, number), done=0)
-        if sets_flag:
-            entry = changed(entry, done=entry.done | mask)
-        copy.put(slot, entry)
+        copy.put(slot, changed(entry, done=entry.done | mask))
         return True
     return put(copy, element, number, receivers(copy, number), mask)
 

@@ -49,7 +49,6 @@ from .packets import (
 )
 from .parameters import Parameters
 from .places import node_of
-from .rules import Rules
 
 _OVERHEAD: Final = 96
 """Bytes of an element in a packet beside its body, about."""
@@ -81,7 +80,7 @@ class Distributor:
     ``transmit`` sends packets; ``over`` is called when it steps down."""
 
     def __init__(
-        self, host: Host, group: GroupId, epoch: int, forms: tuple[ProcessId, ...], parameters: Parameters, rules: Rules,
+        self, host: Host, group: GroupId, epoch: int, forms: tuple[ProcessId, ...], parameters: Parameters,
         relays: Callable[[], Mapping[str, ProcessId]], knows: Callable[[str], bool],
         transmit: Callable[[Iterable[ProcessId], Packet], None], over: Callable[[Distributor], None],
     ) -> None:  # fmt: skip
@@ -90,7 +89,6 @@ class Distributor:
         self.epoch = epoch
         self.forms = forms
         self.parameters = parameters
-        self.rules = rules
         self.relays = relays
         self.knows = knows
         self.transmit = transmit
@@ -214,8 +212,7 @@ class Distributor:
         """Begins as soon as everybody has answered and everything is loaded."""
         if not self.starting or self.needed:
             return
-        unheard = self._unheard()
-        if unheard and (self.rules.wait_for_answers or not self.held):
+        if self._waits_for_answers():
             return
         known = [held for _, held in self.held.values()]
         line = max((held.line for held in known), default=0)
@@ -223,17 +220,20 @@ class Distributor:
             self._form(known)
             return
         kept = {node: each for node, each in self.held.items() if each[1].line and not each[1].fresh}
-        if self.rules.fencing:
-            for node, (relay, held) in list(kept.items()):
-                if not self._went_along(held, line):
-                    self._fence(relay, held.node, held.life)
-                    del kept[node]
+        for node, (relay, held) in list(kept.items()):
+            if not self._went_along(held, line):
+                self._fence(relay, held.node, held.life)
+                del kept[node]
         if kept:
             self._load(kept)
         else:
             # All who were in the group are gone: who wants to join goes on after them.
             self.oldest = self.begin = max(held.next for held in known)
             self._begin({})
+
+    def _waits_for_answers(self) -> bool:
+        """A new distributor waits for all nodes that are alive (erratum 14)."""
+        return bool(self._unheard())
 
     def _went_along(self, held: Held, line: int) -> bool:
         """Whether a node can go on from the latest epoch: it knows it, or was there when it began, and lacks nothing that is
@@ -260,10 +260,7 @@ class Distributor:
 
     def _load(self, kept: dict[str, tuple[ProcessId, Held]]) -> None:
         """Which numbers are needed, and who has them."""
-        if self.rules.load_unread:
-            base_ = max(min(held.acked for _, held in kept.values()), max(held.oldest for _, held in kept.values()) - 1)
-        else:
-            base_ = min(held.next for _, held in kept.values()) - 1
+        base_ = self._read_by_all(kept)
         number = base_ + 1
         while number <= base_ + self._reach:
             holders = [node for node, (_, held) in kept.items() if held.oldest <= number < held.next or number in held.beyond]
@@ -277,6 +274,11 @@ class Distributor:
             self._ask_for_needed()
         else:
             self._begin(kept)
+
+    def _read_by_all(self, kept: dict[str, tuple[ProcessId, Held]]) -> int:
+        """The last number that need not be loaded. What not every receiver has read is loaded, not only what not every mailbox
+        has: a mailbox may crash after this."""
+        return max(min(held.acked for _, held in kept.values()), max(held.oldest for _, held in kept.values()) - 1)
 
     @property
     def _reach(self) -> int:
@@ -309,7 +311,7 @@ class Distributor:
 
     def _go_on_with_history(self) -> None:
         kept = {node: each for node, each in self.held.items() if each[1].line and not each[1].fresh and node not in self.fenced}
-        if set(self._unheard()) and self.rules.wait_for_answers:
+        if self._waits_for_answers():
             return
         self._begin(kept)
 
@@ -333,7 +335,7 @@ class Distributor:
                 floors[element.sender] = max(floors.get(element.sender, 0), element.number)
             else:
                 self._follow(number, change_from_bytes(element.batch.body), kept)
-        self.expected = {name: floor + 1 for name, floor in floors.items()} if self.rules.rebuild_order else {}
+        self._expect(floors)
         self.host.record(
             "elect", self.group, stage="begin", epoch=self.epoch, begin=self.begin, oldest=self.oldest, loaded=len(self.history),
             nodes=sorted(self.peers),
@@ -350,6 +352,10 @@ class Distributor:
             self._change()
         self.flush()
         self._tick()
+
+    def _expect(self, floors: dict[ProcessId, int]) -> None:
+        """A new distributor knows how far each sender's messages are numbered."""
+        self.expected = {name: floor + 1 for name, floor in floors.items()}
 
     def _follow(self, number: int, change: Change, kept: dict[str, tuple[ProcessId, Held]]) -> None:
         """A change that some nodes have not got yet."""
@@ -428,12 +434,16 @@ class Distributor:
         """A node speaks that is not in the group: it wants to be, it was not told yet that it is not, or it went another way."""
         if isinstance(packet, Report) and not packet.members:
             self._release(source)
-        elif self.rules.fencing and ((packet.line and not packet.fresh) or packet.life <= self.lost.get(packet.node, -1)):
+        elif self._must_halt(packet):
             self._fence(source, packet.node, packet.life)
         elif isinstance(packet, Report) and self.knows(packet.node):
             self._consider(source, packet, packet.members)
             self._change()
             self.flush()
+
+    def _must_halt(self, packet: Said) -> bool:
+        """Whether a node that is not in the group was in it, and does not know what it has missed since."""
+        return bool(packet.line and not packet.fresh) or packet.life <= self.lost.get(packet.node, -1)
 
     def _release(self, relay: ProcessId) -> None:
         """A node has no members any more."""
@@ -450,8 +460,7 @@ class Distributor:
                 return
         else:
             self._count(peer, packet)
-        is_up_to_date = isinstance(packet, UpToDate) and packet.next > self._sync_last
-        if self.syncing and (is_up_to_date or not self.rules.only_up_to_date):
+        if self.syncing and self._has_caught_up(packet):
             peer.up_to_date = True
             self._end_sync()
         if isinstance(packet, McRequest):
@@ -468,12 +477,13 @@ class Distributor:
             pass
         self.flush()
 
+    def _has_caught_up(self, packet: Said) -> bool:
+        """In the synchronisation phase only UPTODATE marks a node as up to date (erratum 13)."""
+        return isinstance(packet, UpToDate) and packet.next > self._sync_last
+
     def _count(self, peer: Peer, packet: Said) -> None:
-        """UpdateAcks."""
-        if self.rules.maximum:
-            peer.acked, peer.next = max(peer.acked, packet.acked), max(peer.next, packet.next)
-        else:
-            peer.acked, peer.next = packet.acked, packet.next
+        """UpdateAcks. An acknowledgement that comes late does not take back a later one (erratum 5)."""
+        peer.acked, peer.next = max(peer.acked, packet.acked), max(peer.next, packet.next)
         self._purge()
 
     def _purge(self) -> None:
@@ -494,7 +504,7 @@ class Distributor:
             return
         if sender not in self.expected:
             self.expected[sender] = number
-        if number < self.expected[sender] and self.rules.duplicates:
+        if self._is_numbered(sender, number):
             again = [(stamp, held) for stamp, held in self.history.items() if held.sender == sender and held.number == number]
             if again:
                 self.transmit([source], Retrans(self.group, self.epoch, tuple(again)))
@@ -503,6 +513,15 @@ class Distributor:
         if len(early) < self._reach:
             early[number] = element
 
+    def _is_numbered(self, sender: ProcessId, number: int) -> bool:
+        """A message is numbered once (erratum 1): one that comes again is answered with what it got."""
+        return number < self.expected[sender]
+
+    def _next_of(self, sender: ProcessId, early: dict[int, Element]) -> int | None:
+        """Which of a sender's messages can be numbered now: they are numbered in the order in which it sent them."""
+        number = self.expected.get(sender, 1)
+        return number if number in early else None
+
     def _number_early(self) -> None:
         """Numbers what can be numbered."""
         if self.listening is not None:
@@ -510,13 +529,13 @@ class Distributor:
         for sender in list(self.early):
             early = self.early[sender]
             while early:
-                number = self.expected.get(sender, 1) if self.rules.fifo else next(iter(early))
-                if number not in early and not (not self.rules.duplicates and min(early) < number):
+                number = self._next_of(sender, early)
+                if number is None:
                     break
                 if not self._has_room():
                     self._start_sync()
                     return
-                element = early.pop(number, None) or early.pop(min(early))
+                element = early.pop(number)
                 self.expected[sender] = max(self.expected.get(sender, 1), element.number + 1)
                 self._number(element)
             if not early:
@@ -654,7 +673,7 @@ class Distributor:
 
     def estranged(self, node: str, relay: ProcessId) -> None:
         """A node that was taken for crashed takes itself for a part of the group, and has nothing to say: it is told."""
-        if node in self.lost and node not in self.peers and not self.starting and self.rules.fencing:
+        if node in self.lost and node not in self.peers and not self.starting:
             self._fence(relay, node, self.lost[node])
 
     def replace(self, node: str, relay: ProcessId) -> None:
@@ -681,8 +700,7 @@ class Distributor:
             self.expected.setdefault(name, 1)
             peer = self.peers.get(node)
             if peer is None:
-                # It gets everything that somebody has not read, so that who has read a number holds all before it.
-                start = self.oldest if self.rules.joiner_keeps else self.next
+                start = self._first_for_joiner()
                 peer = self.peers[node] = Peer(node, relay, life, start - 1, start, start)
                 self._tell_where(peer)
         gone = tuple(sorted(self.going.items()))
@@ -694,6 +712,10 @@ class Distributor:
         self.host.record(
             "state", self.group, state="change", rank=self.next - 1, members=len(members), joined=list(joined), gone=dict(gone)
         )
+
+    def _first_for_joiner(self) -> int:
+        """A node that joins gets everything that some receiver has not read, so that a receiver of a number has all before it."""
+        return self.oldest
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -712,25 +734,28 @@ class Distributor:
         self._tick()
 
     def _tick(self) -> None:
-        """Says again what somebody may have missed."""
-        if self.rules.tail:
-            self._ticks += 1
-            lagging = [peer.relay for peer in self.peers.values() if peer.next < self._before]
-            if not self._ticks % _ASKED_AGAIN:
-                lagging = [peer.relay for peer in self.peers.values() if peer.acked < self._before - 1]
-            if lagging:
-                self.transmit(lagging, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
-            others = [peer.relay for peer in self.peers.values() if peer.relay not in lagging]
-            if self.oldest > self._told_oldest and others:
-                self.transmit(others, Multicast(self.group, self.epoch, 0, self.oldest, self.next, ()))
-            self._told_oldest = self.oldest
-            self._before = self.next
+        """Repeats what others may have missed."""
+        self._repeat_last()
         for peer in self.peers.values():
             if self.syncing and not peer.up_to_date:
                 self._tell_where(peer, sync=True)
         if self._silent:
             self._ask_silent()
         self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
+
+    def _repeat_last(self) -> None:
+        """The distributor repeats its last number until every node has it."""
+        self._ticks += 1
+        lagging = [peer.relay for peer in self.peers.values() if peer.next < self._before]
+        if not self._ticks % _ASKED_AGAIN:
+            lagging = [peer.relay for peer in self.peers.values() if peer.acked < self._before - 1]
+        if lagging:
+            self.transmit(lagging, Multicast(self.group, self.epoch, self.next, self.oldest, self.next, ()))
+        others = [peer.relay for peer in self.peers.values() if peer.relay not in lagging]
+        if self.oldest > self._told_oldest and others:
+            self.transmit(others, Multicast(self.group, self.epoch, 0, self.oldest, self.next, ()))
+        self._told_oldest = self.oldest
+        self._before = self.next
 
     def step_down(self, epoch: int) -> None:
         """There is a later epoch."""

@@ -44,7 +44,6 @@ from .parameters import Parameters
 from .places import is_networked, node_of
 from .ports import Ports
 from .relay import Relay
-from .rules import RULES, Rules
 
 FARTHEST: Final = 1 << 16
 """A group has not had so many more distributors than this node knows of."""
@@ -57,10 +56,9 @@ SEATS: Final = "@node"
 class Dedos(Engine):
     """One process, in all its groups."""
 
-    def __init__(self, host: Host, parameters: Parameters, rules: Rules = RULES) -> None:
+    def __init__(self, host: Host, parameters: Parameters) -> None:
         self.host = host
         self.parameters = parameters
-        self.rules = rules
         self.node = node_of(parameters, host.me)
         self.networked = is_networked(parameters, host.me)
         self.members: dict[GroupId, Member] = {}
@@ -77,7 +75,7 @@ class Dedos(Engine):
         self.local: tuple[ProcessId, ...] = ()
         """The networked processes of this node, in the order of their seats."""
         self.ports = Ports(host, parameters)
-        self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load, rules)
+        self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load)
         self.nodes.learn(parameters.networked)
         self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
         """Groups that somebody on this node forms, and with whom."""
@@ -151,7 +149,7 @@ class Dedos(Engine):
     def _serve(self, group: GroupId) -> None:
         if group in self.relays:
             return
-        relay = Relay(self.host, group, self.node, self.parameters, self.rules, self._transmit, self._emptied)
+        relay = Relay(self.host, group, self.node, self.parameters, self._transmit, self._emptied)
         self.relays[group] = relay
         self.host.spawn("relay", relay.serve(self.ports))
         for process in self.failed:
@@ -173,9 +171,7 @@ class Dedos(Engine):
             raise ProtocolError("dedos has no proposed groups")
         if group in self.members:
             raise ProtocolError(f"{self.host.me} joins {group!r} a second time; leave it first")
-        member = self.members[group] = Member(
-            self.host, group, self.parameters, self.rules, self.ports, self._wish, self._departed
-        )
+        member = self.members[group] = Member(self.host, group, self.parameters, self.ports, self._wish, self._departed)
         if self.networked:
             self.nodes.learn(how.members if isinstance(how, Form) else how.contacts)
         self.host.spawn("member", member.enter(how))
@@ -494,7 +490,7 @@ class Dedos(Engine):
         if current is not None:
             current.step_down(packet.epoch)
         distributor = Distributor(
-            self.host, packet.group, packet.epoch, packet.forms, self.parameters, self.rules, self._relays_alive,
+            self.host, packet.group, packet.epoch, packet.forms, self.parameters, self._relays_alive,
             self.nodes.knows, self._transmit, self._stepped_down,
         )  # fmt: skip
         self.distributors[packet.group] = distributor

@@ -50,7 +50,6 @@ from . import intra_steps as steps
 from .box import MESSAGES, Box, Element
 from .packets import change_from_bytes
 from .parameters import Parameters
-from .rules import RULES, Rules
 
 _READ_AT_ONCE: Final = 64
 
@@ -75,12 +74,11 @@ class Seen(msgspec.Struct, frozen=True):
 class Intra(Engine):
     """One process in one group, all whose members are on its node."""
 
-    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self.group = group
         self.parameters = parameters
-        self.rules = rules
-        self.box = Box(host, group, parameters, rules)
+        self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
         self.first: tuple[ProcessId, ...] = ()
         """With whom this process forms the group."""
@@ -168,10 +166,14 @@ class Intra(Engine):
 
         while (active := box.active) >= 0 and (yield box.operate(active, "look", _nothing)) is FAILED:
             box.found_dead(active)
-        connection = Connection(self.host.me, 0 if self.only_sends else 1, sends=True, present=not self.rules.spares_unset)
+        connection = self._in_spare_box()
         for copy in [copy for copy in box.spares_first() if copy != active]:
             if (yield box.operate(copy, "list", partial(steps.list_at, place=box.place, connection=connection))) is FAILED:
                 box.found_dead(copy)
+
+    def _in_spare_box(self) -> Connection:
+        """How a process that joins is listed in a spare box: without its P-flag (erratum 10), since it has restored nothing."""
+        return Connection(self.host.me, 0 if self.only_sends else 1, sends=True, present=False)
 
     def _enter_at(self, copy: Copy) -> tuple[Header, list[tuple[int, Element]]] | None:
         """Enters the list at the next number, unless somebody restores this box, or the group is being formed by others. Gives
@@ -184,9 +186,14 @@ class Intra(Engine):
                 steps.list_at(copy, box.place, Connection(self.host.me, sends=True, present=True))
             return None
         steps.list_at(copy, box.place, Connection(self.host.me, 0 if self.only_sends else header.next, sends=True, present=True))
-        if self.only_sends or not self.rules.joiner_keeps:
-            return header, []
-        return header, [(number, boxes.element_of(copy, *found)) for number, found in sorted(boxes.numbered(copy).items())]
+        return header, self._earlier(copy)
+
+    def _earlier(self, copy: Copy) -> list[tuple[int, Element]]:
+        """What a receiver that joins keeps of what is in the mailbox: all, like those that have read it, since it will keep later
+        messages too."""
+        if self.only_sends:
+            return []
+        return [(number, boxes.element_of(copy, *found)) for number, found in sorted(boxes.numbered(copy).items())]
 
     # --- Receive ------------------------------------------------------------------------------------------------------
 
@@ -201,19 +208,19 @@ class Intra(Engine):
             if self._may_go():
                 yield from self._depart()
                 return
-            if self.pressed and not self.rules.idle_recovery:
-                yield self._nap()
-                continue
-            copy = box.active
-            seen = yield box.operate(copy, "receive", self._receive, news=wakes)
-            wakes = False
-            if seen is FAILED:
-                box.found_dead(copy)
-                continue
-            wakes = seen.wakes
-            self._take_in(seen)
-            if not (seen.wakes or len(seen.elements) == _READ_AT_ONCE or self._may_go()):
-                yield self._nap()
+            wakes = yield from self._read_once(wakes)
+
+    def _read_once(self, news: bool) -> Generator[Request, Any, bool]:
+        """Looks at the mailbox, also while the application has no room: crashes have to be noticed. Whether others may go on."""
+        box, copy = self.box, self.box.active
+        seen = yield box.operate(copy, "receive", self._receive, news=news)
+        if seen is FAILED:
+            box.found_dead(copy)
+            return False
+        self._take_in(seen)
+        if not (seen.wakes or len(seen.elements) == _READ_AT_ONCE or self._may_go()):
+            yield self._nap()
+        return bool(seen.wakes)
 
     def _nap(self) -> Nap | Until:
         """Until there is news; who only sends wants none, but has to notice crashes of boxes."""
@@ -231,7 +238,7 @@ class Intra(Engine):
             for number, (slot, entry) in sorted(boxes.numbered(copy).items()):
                 if number <= last:
                     continue
-                may_read = number == last + 1 or present or not self.rules.skip_when_restored
+                may_read = self._may_read(number, last, present)
                 if self.pressed or not may_read or len(found) == _READ_AT_ONCE:
                     unread = True
                     break
@@ -244,6 +251,10 @@ class Intra(Engine):
         change = self._put_change(copy, known, last) if present else None
         listed = tuple(steps.receivers_listed(copy)) if self.only_sends else ()
         return Seen(copy.header(), tuple(found), change, unread, present, wakes or change is not None, listed)
+
+    def _may_read(self, number: int, last: int, present: bool) -> bool:
+        """Whether this is the next number. A number is skipped only when all P-flags are set: then the box is restored."""
+        return number == last + 1 or present
 
     def _put_change(self, copy: Copy, known: tuple[ProcessId, ...], last: int) -> tuple[int, Element] | None:
         """Compares the list with the newest change; ``known`` is that of the last one up to ``last``."""
@@ -298,8 +309,12 @@ class Intra(Engine):
             self._send_next()
 
     def _keep(self, number: int, element: Element) -> None:
-        if self.rules.restore_buffers:
-            self.kept[number] = element
+        """A process keeps what it has read or sent until every receiver has read it, and restores it after a crash of the box."""
+        self.kept[number] = element
+
+    def _keep_sent(self, number: int, element: Element) -> None:
+        """A sender keeps its message like those that have read it."""
+        self._keep(number, element)
 
     def _learn(self, header: Header) -> None:
         self.next = max(self.next, header.next)
@@ -352,8 +367,7 @@ class Intra(Engine):
             if number:
                 self.sent = number
                 self.unread = not self.only_sends
-                if self.rules.senders_keep:
-                    self._keep(number, element)
+                self._keep_sent(number, element)
                 element = None
             else:
                 self._note_blocked(True)
@@ -363,7 +377,7 @@ class Intra(Engine):
 
     def _may_send(self, copy: Copy) -> bool:
         """Whether there is a free element in a box that is restored; if not, this process wishes for one."""
-        if self.rules.restore_flags and not steps.everybody_is_present(copy):
+        if not steps.accepts_new(copy):
             return False
         if len(tuple(copy.entries())) < self.parameters.elements:
             return True
@@ -408,8 +422,8 @@ class Intra(Engine):
         """Restores what this process keeps in a box; whether the box is alive."""
         box = self.box
         connection = Connection(self.host.me, self.entry if not self.only_sends else 0, sends=True)
-        known, goes_on = Header(self.next, self.oldest), self.rules.numbers_go_on
-        step: Step = partial(steps.start_recovery, place=box.place, connection=connection, known=known, goes_on=goes_on)
+        known = Header(self.next, self.oldest)
+        step: Step = partial(steps.start_recovery, place=box.place, connection=connection, known=known)
         header = yield box.operate(copy, "start", step, news=True)
         if header is FAILED:
             return False
@@ -426,12 +440,11 @@ class Intra(Engine):
 
     def _flag(self, number: int) -> int:
         """This process's flag on a message that it restores: on what it has read, not on all that it keeps."""
-        has_read = not self.only_sends and (self.entry <= number <= self.last or not self.rules.flag_of_read)
-        return self.box.mask if has_read and self.rules.own_flag else 0
+        has_read = not self.only_sends and self.entry <= number <= self.last
+        return self.box.mask if has_read else 0
 
     def _set_present(self, copy: int) -> Generator[Request, Any, bool]:
-        last = self.last if self.rules.own_flag and not self.only_sends else 0
-        step = partial(steps.be_present, place=self.box.place, last=last, goes_on=self.rules.numbers_go_on)
+        step = partial(steps.be_present, place=self.box.place, last=0 if self.only_sends else self.last)
         header = yield self.box.operate(copy, "present", step, news=True)
         if header is FAILED:
             return False
@@ -467,17 +480,22 @@ class Intra(Engine):
         self.departing = True
         while self.deleting or self.waking:
             yield Until(self.host.clock() + self.parameters.operation)
-        spares = [copy for copy in range(box.copies) if copy not in box.dead and copy != box.active]
-        if not self.rules.leave_ascending:
-            spares.reverse()
-        if self.rules.leave_restores:
-            for copy in spares:
-                if not (yield from self._restore(copy)):
-                    box.found_dead(copy)
+        yield from self._restore_into_spares()
         yield from self._delete_from_all(self.host.me)
         yield Disconnect(self.group, box.place, self.host.me)
         self.connected = False
         self.host.left(self.group, None if self.only_sends else self.last)
+
+    def _restore_into_spares(self) -> Generator[Request, Any, None]:
+        """A process that leaves may be the only one that has read what it keeps (erratum 9)."""
+        for copy in self._spares():
+            if not (yield from self._restore(copy)):
+                self.box.found_dead(copy)
+
+    def _spares(self) -> list[int]:
+        """The spare boxes in the order in which they become active: a process that leaves restores in this order."""
+        box = self.box
+        return [copy for copy in range(box.copies) if copy not in box.dead and copy != box.active]
 
     def _delete(self, process: ProcessId) -> None:
         self.deleting += 1
@@ -490,8 +508,7 @@ class Intra(Engine):
 
     def _delete_from_all(self, process: ProcessId) -> Generator[Request, Any, None]:
         box = self.box
-        copies = list(box.spares_first()) if self.rules.delete_everywhere else [box.active]
-        for copy in copies:
+        for copy in box.deletes_from():
             step = partial(self._delete_member, process=process, puts_change=copy == self.restored)
             change = yield box.operate(copy, "delete", step, news=True)
             if change is FAILED:

@@ -24,6 +24,12 @@ def everybody_is_present(copy: Copy, but: int = -1) -> bool:
     return all(connection.present for place, connection in copy.connections() if place != but)
 
 
+def accepts_new(copy: Copy) -> bool:
+    """Whether new messages may be stored in this box: not before all processes have restored what they know of, which takes
+    free elements."""
+    return everybody_is_present(copy)
+
+
 def receivers_listed(copy: Copy, but: int = -1) -> list[ProcessId]:
     """The receivers of what is numbered from now on, by place, but for that in one place."""
     return [connection.process for place, connection in copy.connections() if connection.entry and place != but]
@@ -83,16 +89,15 @@ def list_at(copy: Copy, place: int, connection: Connection) -> None:
     excuse(copy, place, connection.entry or copy.header().next)
 
 
-def start_recovery(copy: Copy, place: int, connection: Connection, known: Header, *, goes_on: bool = True) -> Header:
-    """StartRecovery: numbers go on from where this process knows them to be (``goes_on``), and what all have read is free. In a
-    spare box it was listed as a receiver of everything; now it says from which number on (``connection``)."""
+def start_recovery(copy: Copy, place: int, connection: Connection, known: Header) -> Header:
+    """StartRecovery: numbers go on from where this process knows them to be, also if there is nothing to restore, and what all
+    have read is free. In a spare box it was listed as a receiver of everything; now it says from which number on
+    (``connection``)."""
     before = copy.header()
     copy.put_header(changed(before, next=max(before.next, known.next)))
     list_at(copy, place, connection)
     purge(copy, known.oldest)
     free_complete(copy)
-    if not goes_on:
-        copy.put_header(changed(copy.header(), next=before.next))
     return copy.header()
 
 
@@ -107,13 +112,10 @@ def recover(copy: Copy, number: int, element: Element, mask: int) -> Header:
     return copy.header()
 
 
-def be_present(copy: Copy, place: int, last: int, *, goes_on: bool = True) -> Header:
+def be_present(copy: Copy, place: int, last: int) -> Header:
     """The end of a recovery: the P-flag, and this process's flags on what it has read."""
-    before = copy.header()
-    set_present(copy, place, last, before.oldest)
+    set_present(copy, place, last, copy.header().oldest)
     free_complete(copy)
-    if not goes_on:
-        copy.put_header(changed(copy.header(), next=before.next))
     return copy.header()
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from ...core.engine import Host
-from ...core.memory import FAILED, Connection, Copy, Nap, Port, Procedure, Request
+from ...core.memory import FAILED, Connection, Copy, Entry, Nap, Port, Procedure, Request
 from ...core.model import Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
 from ...core.names import place_of
 from . import box as boxes
@@ -32,7 +32,6 @@ from .box import FENCED, JOINS, LEAVES, MESSAGES, Box, Element
 from .packets import Change, change_from_bytes
 from .parameters import Parameters
 from .ports import Ports
-from .rules import Rules
 
 _READ_AT_ONCE: Final = 64
 _FOREVER: Final = 1 << 62
@@ -57,14 +56,13 @@ class Member:
     """One process in one group. ``ask`` tells the relay what it wishes; ``over`` is run when it is out of the group."""
 
     def __init__(
-        self, host: Host, group: GroupId, parameters: Parameters, rules: Rules, ports: Ports, ask: Callable[[Member], None],
+        self, host: Host, group: GroupId, parameters: Parameters, ports: Ports, ask: Callable[[Member], None],
         over: Callable[[Member], Generator[Request, Any, None]],
     ) -> None:  # fmt: skip
         self.host = host
         self.group = group
         self.parameters = parameters
-        self.rules = rules
-        self.box = Box(host, group, parameters, rules)
+        self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
         self.forms: tuple[ProcessId, ...] = ()
         self.contacts: tuple[ProcessId, ...] = ()
@@ -136,8 +134,8 @@ class Member:
             else:
                 if found.status == "read" and not self.entered:
                     self._begin(found.connection)
-                    if self.rules.restore_buffers:
-                        self.kept.update(found.earlier)
+                    for number, element in found.earlier:
+                        self._keep(number, element)
                 self._purge(found.oldest)
                 leaves = self._take_in(found.elements)
                 if found.status == "void":
@@ -155,10 +153,8 @@ class Member:
                     yield self._nap(found.status in ("wait", "void"))
 
     def _nap(self, soon: bool) -> Nap:
-        now = self.host.clock()
-        latest = now + (self.parameters.retry if soon else self.parameters.poll)
-        if not self.rules.idle_recovery and not soon:
-            latest = now + _FOREVER // 2
+        """Until there is news, and not too long: crashes of boxes are noticed whether or not the application reads."""
+        latest = self.host.clock() + (self.parameters.retry if soon else self.parameters.poll)
         return Nap(latest, latest, self.group)
 
     @property
@@ -198,13 +194,7 @@ class Member:
             return Reading("restore", connection)
         found: list[tuple[int, Element]] = []
         there = boxes.numbered(copy)
-        earlier: list[tuple[int, Element]] = []
-        if not self.entered and self.rules.joiner_keeps:
-            earlier = [
-                (number, boxes.element_of(copy, slot, entry))
-                for number, (slot, entry) in there.items()
-                if number < connection.entry
-            ]
+        earlier = self._earlier(copy, connection, there)
         if not self.pressed:
             number = self.last or connection.entry - 1
             while (next_one := there.get(number + 1)) is not None and len(found) < _READ_AT_ONCE:
@@ -215,7 +205,18 @@ class Member:
                 found.append((number, boxes.element_of(copy, slot, entry)))
                 if not entry.done & box.mask:
                     copy.put(slot, boxes.changed(entry, done=entry.done | box.mask))
-        return Reading("read", connection, tuple(found), header.oldest, tuple(earlier))
+        return Reading("read", connection, tuple(found), header.oldest, earlier)
+
+    def _earlier(
+        self, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]
+    ) -> tuple[tuple[int, Element], ...]:
+        """What a process that has just become a member keeps of the earlier messages: all, like those that have read them. It
+        will keep later ones too, and a process that has read a number must have all before it."""
+        if self.entered:
+            return ()
+        return tuple(
+            (number, boxes.element_of(copy, slot, entry)) for number, (slot, entry) in there.items() if number < connection.entry
+        )
 
     def _begin(self, connection: Connection) -> None:
         self.entered = True
@@ -243,13 +244,16 @@ class Member:
         leaves = False
         for number, element in elements:
             self.last = number
-            if self.rules.restore_buffers:
-                self.kept[number] = element
+            self._keep(number, element)
             if element.kind == MESSAGES:
                 self.host.deliver(self.group, element.sender, element.batch, number)
             else:
                 leaves = self._install(number, change_from_bytes(element.batch.body)) or leaves
         return leaves
+
+    def _keep(self, number: int, element: Element) -> None:
+        """A receiver keeps what it has read until every receiver has read it, and restores it after a crash of the box."""
+        self.kept[number] = element
 
     def _install(self, number: int, change: Change) -> bool:
         if self.host.me not in change.members:
@@ -271,8 +275,8 @@ class Member:
         self.host.record("state", self.group, state="recovers", box=copy, kept=len(self.kept))
         for number in sorted(self.kept):
             while True:
-                element, sets_flag = self.kept[number], self.rules.own_flag
-                step = partial(boxes.restore, number=number, element=element, mask=box.mask, sets_flag=sets_flag)
+                element = self.kept[number]
+                step = partial(boxes.restore, number=number, element=element, mask=box.mask)
                 done = yield box.operate(copy, "restore", step, size=len(element.batch.body))
                 if done is FAILED:
                     box.found_dead(copy)
@@ -281,10 +285,8 @@ class Member:
                     break
                 latest = self.host.clock() + self.parameters.retry
                 yield Nap(latest, latest, self.group)
-        last = self.last if self.rules.own_flag else 0
-        header = yield box.operate(
-            copy, "present", partial(boxes.set_present, place=box.place, last=last, oldest=self.oldest), news=True
-        )
+        present = partial(boxes.set_present, place=box.place, last=self.last, oldest=self.oldest)
+        header = yield box.operate(copy, "present", present, news=True)
         if header is FAILED:
             box.found_dead(copy)
             return
@@ -324,13 +326,17 @@ class Member:
 
     def _has_room(self, copy: Copy) -> bool:
         """Whether an element may be taken: the box is restored, and enough are left for messages that have numbers."""
-        if self.rules.restore_flags and not boxes.is_restored(copy):
+        if not boxes.accepts_new(copy):
             return False
         waiting = [entry for _, entry in boxes.unnumbered(copy)]
         if len([entry for entry in waiting if entry.sender == self.host.me]) >= self.parameters.window:
             return False
-        occupied = len(waiting) if self.rules.reserve else len(tuple(copy.entries()))
-        return occupied < self.parameters.elements - (self.parameters.reserve if self.rules.reserve else 0)
+        return self._is_element_left(copy, len(waiting))
+
+    def _is_element_left(self, copy: Copy, waiting: int) -> bool:
+        """Whether an element is left for a message without a number; some are reserved for messages that have one, or a full
+        mailbox could take none of those and never become empty."""
+        return waiting < self.parameters.elements - self.parameters.reserve
 
     def _store(self, batch: Batch) -> Generator[Request, Any, None]:
         """Send_inter: the message goes into all boxes, without a number."""
@@ -338,7 +344,7 @@ class Member:
         self.number += 1
         element = Element(self.host.me, self.number, MESSAGES, batch)
         step = partial(boxes.put, element=element, stamp=0, listed=0, place=box.place)
-        copies = list(box.spares_first()) if self.rules.all_boxes else [box.active]
+        copies = box.stores_into()
         for copy in copies:
             while True:
                 done = yield box.operate(copy, "store", step, news=copy == copies[-1], size=len(batch.body))
@@ -402,15 +408,8 @@ class Member:
         """Leave: what this process keeps goes into the spare boxes, then it deletes itself from all."""
         box = self.box
         self.entered = False
-        if self.rules.leave_restores:
-            for copy in list(box.spares_first())[:-1]:
-                for number in sorted(self.kept):
-                    step = partial(boxes.restore, number=number, element=self.kept[number], mask=0)
-                    if (yield box.operate(copy, "restore", step, size=len(self.kept[number].batch.body))) is FAILED:
-                        box.found_dead(copy)
-                        break
-        copies = list(box.spares_first()) if self.rules.delete_everywhere else [box.active]
-        for copy in copies:
+        yield from self._restore_into_spares()
+        for copy in box.deletes_from():
             deleted = yield box.operate(copy, "delete", partial(boxes.delete, process=self.host.me, drop=False), news=True)
             if deleted is FAILED:
                 box.found_dead(copy)
@@ -419,6 +418,16 @@ class Member:
         self.connected = False
         yield from self._over(self)
         self.host.left(self.group, None if self.only_sends else self.last)
+
+    def _restore_into_spares(self) -> Generator[Request, Any, None]:
+        """A process that leaves may be the only one that has read what it keeps."""
+        box = self.box
+        for copy in list(box.spares_first())[:-1]:
+            for number in sorted(self.kept):
+                step = partial(boxes.restore, number=number, element=self.kept[number], mask=0)
+                if (yield box.operate(copy, "restore", step, size=len(self.kept[number].batch.body))) is FAILED:
+                    box.found_dead(copy)
+                    break
 
     # --- what is left to do -------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ from ...core.names import incarnation_of, place_of
 from .nodes_packets import Acquaint, Claim, NewGroup, Present
 from .parameters import Parameters
 from .places import is_networked, node_of
-from .rules import Rules
 
 _HAIL: Final = ("nodes", "hail")
 _ROUND: Final = ("nodes", "round")
@@ -133,7 +132,6 @@ class Nodes:
         changed: Callable[[NodesEvent], None],
         claims: Callable[[], tuple[Claim, ...]],
         load: Callable[[], int],
-        rules: Rules,
     ) -> None:
         self._host = host
         self._node = node
@@ -141,7 +139,6 @@ class Nodes:
         self._changed = changed
         self._claims = claims
         self._load = load
-        self._fencing = rules.fencing
         self._pi = int(parameters.present_every)
         self._delta = int(parameters.delta)
         self._patience = (parameters.misses - 1) * self._pi
@@ -525,7 +522,7 @@ class Nodes:
         if state is None or state.life != life:
             if state is not None and life < state.life:
                 return
-            if self._fencing and self._is_over(node, life):
+            if self._has_returned(node, life):
                 self._on_returned(source, packet)
                 return
             state = self._fresh.get(node)
@@ -549,6 +546,10 @@ class Nodes:
             state.relay = source
             if self.alive.get(node) is state:
                 self._changed(Replaced(state))
+
+    def _has_returned(self, node: str, life: int) -> bool:
+        """Whether a node speaks that was reported as gone: it is not in the group of the latest epoch and has to halt."""
+        return self._is_over(node, life)
 
     def _is_over(self, node: str, life: int) -> bool:
         """Whether this life of a node was reported as over."""

@@ -20,7 +20,7 @@ epoch begins here with its SYNCINIT: numbers that the new distributor did not fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -54,7 +54,6 @@ from .packets import (
 from .parameters import Parameters
 from .places import node_of
 from .ports import Ports
-from .rules import Rules
 
 _ASKED_AT_ONCE: Final = 64
 _BUSY: Final = 64
@@ -90,17 +89,16 @@ class Relay:
     """One group on this node. ``transmit`` sends packets; ``empty`` is called when the group has no member here any more."""
 
     def __init__(
-        self, host: Host, group: GroupId, node: str, parameters: Parameters, rules: Rules,
+        self, host: Host, group: GroupId, node: str, parameters: Parameters,
         transmit: Callable[[Iterable[ProcessId], Packet], None], empty: Callable[[Relay], None],
     ) -> None:  # fmt: skip
         self.host = host
         self.group = group
         self.node = node
         self.parameters = parameters
-        self.rules = rules
         self.transmit = transmit
         self._empty = empty
-        self.box = Box(host, group, parameters, rules)
+        self.box = Box(host, group, parameters)
         self.ready = False
         """Whether the mailbox has been looked at."""
         self.stopped = False
@@ -141,7 +139,6 @@ class Relay:
         self._busy = 0
         """Procedures of this relay that run beside the one that looks at the mailbox."""
         self._told_full = 0
-        self._dropped: set[int] = set()
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
@@ -196,16 +193,11 @@ class Relay:
     def _forget(self) -> None:
         """The mailbox has crashed: what was stored may not be there any more."""
         self.requested.clear()
-        self._dropped.clear()
 
     def _look(self, copy: Copy) -> Snapshot:
         header = copy.header()
         there = boxes.numbered(copy)
-        next_ = header.oldest
-        while next_ in there:
-            next_ += 1
-        if not self.rules.gaps and there:
-            next_ = max(there) + 1
+        next_ = self._first_missing(there, header.oldest)
         waiting = boxes.unnumbered(copy)
         restored = boxes.is_restored(copy)
         requests: list[Element] = []
@@ -228,14 +220,16 @@ class Relay:
             beyond, len(waiting), tuple(requests), members, any(connection.entry for _, connection in copy.connections()),
         )  # fmt: skip
 
+    def _first_missing(self, there: dict[int, tuple[int, Entry]], oldest: int) -> int:
+        """The first number that is not in the mailbox. After a recovery there may be higher ones: every number that is missing
+        is asked for, not only those after the highest."""
+        while oldest in there:
+            oldest += 1
+        return oldest
+
     def _count_acked(self, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
-        """SetAcks: the largest number such that it and all before it were read by every local receiver."""
-        has_receivers = any(connection.entry for _, connection in copy.connections())
-        if not has_receivers and not self.rules.senderless_acks:
-            return oldest - 1
-        if not self.rules.contiguous:
-            done = [number for number, (_, entry) in there.items() if not entry.listed & ~entry.done]
-            return max(done, default=oldest - 1)
+        """SetAcks: the largest number such that it and all before it were read by every local receiver. A node without receivers
+        acknowledges what it has stored (erratum 11)."""
         number = oldest
         while number < next_:
             if number not in there:
@@ -308,18 +302,18 @@ class Relay:
             self.unanswered_since = self.host.now
 
     def _ask_for_missing(self) -> None:
-        last = max(self.high, max(self.early, default=0))
-        lacking = (
-            number for number in range(self.next, last + 1)
-            if number not in self.early and number not in self._dropped
-        )  # fmt: skip
-        missing = list(islice(lacking, _ASKED_AT_ONCE))
+        missing = list(islice(self._missing(), _ASKED_AT_ONCE))
         if missing and self.host.now - self._asked_at >= self.parameters.retry:
             self._asked_at = self.host.now
             self.host.record("state", self.group, state="asks for missing", first=missing[0], count=len(missing))
             self.tell(RetransRequest(*self.said(), tuple(missing)))
             if not self.unanswered_since:
                 self.unanswered_since = self.host.now
+
+    def _missing(self) -> Iterator[int]:
+        """The numbers that exist and have not come."""
+        last = max(self.high, max(self.early, default=0))
+        return (number for number in range(self.next, last + 1) if number not in self.early)
 
     def _acknowledge(self) -> None:
         if self.syncing and self.next > self.syncing:
@@ -361,7 +355,7 @@ class Relay:
             self._receive(0, packet.elements)
 
     def _is_current(self, source: ProcessId, epoch: int) -> bool:
-        if epoch == self.promised or not self.rules.epochs:
+        if self._listens_to(epoch):
             self.distributor = source
             self.heard()
             if self.epoch != epoch and self.ready and self.host.now - self._reported_at >= self.parameters.retry:
@@ -371,6 +365,14 @@ class Relay:
         if epoch < self.promised:
             self.transmit((source,), NotSent(self.group, epoch, "promised", self.promised))
         return False
+
+    def _listens_to(self, epoch: int) -> bool:
+        """A node that has promised an epoch takes no numbers of another one."""
+        return epoch == self.promised
+
+    def _refuses(self, epoch: int) -> bool:
+        """A node that has promised an epoch answers no distributor of an earlier one."""
+        return epoch < self.promised
 
     def heard(self) -> None:
         """The distributor lives."""
@@ -383,11 +385,15 @@ class Relay:
             if number >= self.next + self._reach or not self._is_sound(element):
                 continue
             self.high = max(self.high, number)
-            if number >= self.next and (self.rules.buffering or number == self.next + len(self.early)):
+            if self._keeps(number):
                 self.early[number] = element
         self._store_early()
         if self._is_settled:
             self._ask_for_missing()
+
+    def _keeps(self, number: int) -> bool:
+        """Whether a number is needed; what arrives early is kept too (4.2)."""
+        return number >= self.next
 
     @property
     def _reach(self) -> int:
@@ -408,7 +414,7 @@ class Relay:
     @property
     def _is_settled(self) -> bool:
         """Whether the mailbox has numbers of the epoch that was promised."""
-        return self.ready and not self._turning and not self.stopped and (self.epoch == self.promised or not self.rules.epochs)
+        return self.ready and not self._turning and not self.stopped and self._listens_to(self.epoch)
 
     def _store_early(self) -> None:
         if self.next in self.early and not self._storing and self._is_settled:
@@ -424,12 +430,7 @@ class Relay:
                 yield from self._purge()
                 continue
             if result in ("full", "recovering"):
-                if number != self._told_full:
-                    self._told_full = number
-                    self.host.record("state", self.group, state=f"cannot store: {result}", number=number)
-                if result == "full" and not self.rules.full_is_asked_again:
-                    del self.early[number]
-                    self._dropped.add(number)
+                self._put_off(number, result)
                 break
             self.early.pop(number, None)
             self.requested.pop((element.sender, element.number), None)
@@ -440,6 +441,12 @@ class Relay:
             self._ask_for_missing()
             if self.syncing:
                 self._acknowledge()
+
+    def _put_off(self, number: int, why: str) -> None:
+        """A message that cannot be stored now stays, and is stored when it can be (erratum 3)."""
+        if number != self._told_full:
+            self._told_full = number
+            self.host.record("state", self.group, state=f"cannot store: {why}", number=number)
 
     def _store_one(self, number: int, element: Element) -> Generator[Request, Any, str]:
         box = self.box
@@ -468,7 +475,7 @@ class Relay:
 
     def _place(self, copy: Copy, *, number: int, element: Element, change: Change | None, is_local: bool, is_active: bool) -> str:
         """StoreMsgIm, as one step on one box."""
-        if is_active and self.rules.restore_flags and not boxes.is_restored(copy):
+        if is_active and not boxes.accepts_new(copy):
             return "recovering"
         if is_active and not is_local and number not in boxes.numbered(copy) and self._is_full(copy, number):
             return "full"
@@ -484,7 +491,7 @@ class Relay:
                 if entry.stamp != number:
                     copy.put(slot, boxes.changed(entry, stamp=number, listed=listed, done=0))
                 return "stored"
-            if not is_active or not self.rules.late_sender:
+            if not self._stores_for_gone(is_active):
                 return "stored"
             if self._is_full(copy, number):
                 return "full"
@@ -492,12 +499,16 @@ class Relay:
             return "full"
         return "stored"
 
+    def _stores_for_gone(self, is_active: bool) -> bool:
+        """Whether this box takes the message of a local sender that has crashed meanwhile, with its element: it does, like a
+        message from elsewhere (erratum 12)."""
+        return is_active
+
     def _is_full(self, copy: Copy, number: int) -> bool:
         """Whether there is no room for this number. Higher ones that are there do not count: they wait for this one."""
         occupied = [entry.stamp for _, entry in copy.entries()]
         has_numbers = len([stamp for stamp in occupied if 0 < stamp < number])
-        reserve = self.parameters.reserve if self.rules.reserve else 0
-        return len(occupied) >= self.parameters.elements and has_numbers >= reserve
+        return len(occupied) >= self.parameters.elements and has_numbers >= self.parameters.reserve
 
     def _admit(self, copy: Copy, number: int, change: Change, is_active: bool) -> None:
         """A change says that processes of this node are members from now on, or none any more."""
@@ -514,7 +525,7 @@ class Relay:
 
     def _purge(self) -> Generator[Request, Any, None]:
         """CheckAcksIm: what everybody has read is removed from all boxes."""
-        oldest = self.oldest if self.rules.wait_for_all else max(self.oldest, self.acked + 1)
+        oldest = self._removable()
         if oldest <= self.purged:
             return
         for copy in list(self.box.spares_first()):
@@ -523,11 +534,15 @@ class Relay:
                 self.box.found_dead(copy)
         self.purged = oldest
 
+    def _removable(self) -> int:
+        """Elements before this number are removed: those that the receivers of all nodes have read, not only the local ones."""
+        return self.oldest
+
     # --- epochs -------------------------------------------------------------------------------------------------------
 
     def highest(self, source: ProcessId, packet: Highest) -> None:
         """A new distributor asks what there is."""
-        if packet.epoch < self.promised and self.rules.epochs:
+        if self._refuses(packet.epoch):
             self.transmit((source,), NotSent(self.group, packet.epoch, "promised", self.promised))
             return
         if packet.epoch != self.promised:
@@ -622,7 +637,7 @@ class Relay:
 
     def synchronise(self, source: ProcessId, packet: SyncInit) -> None:
         """An epoch begins here, this relay is known to the distributor, or everybody has to catch up."""
-        if packet.epoch < self.promised and self.rules.epochs:
+        if self._refuses(packet.epoch):
             return
         self.distributor = source
         self.heard()
@@ -715,10 +730,8 @@ class Relay:
         while not self.ready and not self.stopped:
             yield Nap(self.host.clock() + self.parameters.operation)
         place = -1
-        copies = list(box.spares_first()) if self.rules.delete_everywhere else [box.active]
-        for copy in copies:
-            step = partial(boxes.delete, process=process, drop=self.rules.drop_unnumbered)
-            found = yield box.operate(copy, "delete", step, news=True)
+        for copy in box.deletes_from():
+            found = yield box.operate(copy, "delete", partial(self._delete_from, process=process), news=True)
             if found is FAILED:
                 box.found_dead(copy)
             elif found is not None:
@@ -728,6 +741,10 @@ class Relay:
         self.wants_report = self.host.clock()
         if self.distributor:
             self.report()
+
+    def _delete_from(self, copy: Copy, *, process: ProcessId) -> int | None:
+        """The messages without a number of a sender that has crashed are removed too (erratum 12)."""
+        return boxes.delete(copy, process)
 
     def released(self) -> None:
         """The distributor knows that the group has no member here any more."""

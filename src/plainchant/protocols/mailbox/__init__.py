@@ -7,25 +7,24 @@ from that (``times``).
 
 Procedures are generators of operations on shared memory (:mod:`.core.memory`), so that they read like the paper's and can be
 stopped anywhere. Start with ``times``, then ``sending``, ``first``, ``second``, ``receiving`` (the whole of a Receive),
-``membership`` (Join, Leave, garbage collection), ``engine``. ``rules`` has what can be taken away, to see what it was for."""
+``membership`` (Join, Leave, garbage collection), ``engine``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
 from ..registry import Description, Placement, Promise
-from .box import layout
+from .box import layout, send_length
 from .engine import Mailbox
 from .parameters import Parameters
 from .remote import Remote
 from .remote_link import unnoticed
 from .remote_packets import PACKETS
 from .remote_slave import Acting
-from .rules import RULES, Rules
 from .times import Times
 from .tuning import tune
 
@@ -34,22 +33,17 @@ if TYPE_CHECKING:
     from ..story import Story
 
 
-def maker(rules: Rules = RULES) -> Callable[[Host, Any], Engine]:
-    """Makes engines that go by these rules."""
+def make(host: Host, parameters: Any) -> Engine:
+    me = place_of(host.me)
 
-    def make(host: Host, parameters: Any) -> Engine:
-        me = place_of(host.me)
+    def member(inner: Host, group: GroupId) -> Engine:
+        if me in parameters.remote:
+            return Remote(inner, group, parameters)
+        if me in parameters.remote.values():
+            return Acting(inner, group, parameters)
+        return Mailbox(inner, group, parameters)
 
-        def member(inner: Host, group: GroupId) -> Engine:
-            if me in parameters.remote:
-                return Remote(inner, group, parameters)
-            if me in parameters.remote.values():
-                return Acting(inner, group, parameters, rules)
-            return Mailbox(inner, group, parameters, rules)
-
-        return PerGroup(host, member)
-
-    return make
+    return PerGroup(host, member)
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
@@ -115,7 +109,7 @@ DESCRIPTION = Description(
     about="hard real-time multicast through replicated mailboxes in common memory",
     parameters=Parameters,
     packets=PACKETS,
-    make=maker(),
+    make=make,
     promises=promises,
     faults=("crash", "restart", "join", "leave", "pause", "module", "slow", "step"),
     settle=settle,
@@ -128,6 +122,7 @@ DESCRIPTION = Description(
         memory=layout,
         remote=lambda parameters: parameters.remote,
         skew=lambda parameters: int(parameters.skew),
+        send_length=send_length,
         only_send=lambda parameters: frozenset(parameters.senders),
         room=lambda parameters: parameters.room,
     ),

@@ -10,7 +10,6 @@ from ...core.engine import Host
 from ...core.memory import Connection, Copy, Entry, Layout, Operate, Step
 from ...core.model import GroupId, Reason
 from .parameters import Parameters
-from .rules import Rules
 from .times import Times
 
 Key = tuple[int, int]
@@ -20,12 +19,11 @@ Key = tuple[int, int]
 class Box:
     """What all procedures of a process share."""
 
-    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules) -> None:
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self.group = group
         self.parameters = parameters
-        self.rules = rules
-        self.times = Times(parameters, rules)
+        self.times = Times(parameters)
         self.copies = parameters.copies
         self.layout = layout(parameters)
         self.place = -1
@@ -86,6 +84,11 @@ class Box:
 
 def layout(parameters: Parameters) -> Layout:
     return Layout(parameters.copies, parameters.places, parameters.slots, parameters.room)
+
+
+def send_length(operation: Operate, copies: int) -> int | None:
+    """A Send writes into every copy and then sets its flag in every copy."""
+    return {"write": 2 * copies, "flag": 0}.get(operation.name)
 
 
 def receivers(copy: Copy, stamp: int) -> int:

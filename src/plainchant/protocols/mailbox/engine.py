@@ -14,7 +14,6 @@ from .box import Box
 from .message import Message
 from .parameters import Parameters
 from .receiving import Receiver
-from .rules import RULES, Rules
 from .sending import HOPELESS, LONGEST_LEAD, Outgoing, Sender
 from .times import TICK
 
@@ -25,10 +24,10 @@ _NOTHING = Outgoing(Batch(0, 0, b""))
 class Mailbox(Engine):
     """One group. It sends one message at a time; the next is taken when the last was decided."""
 
-    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self.group = group
-        self.box = Box(host, group, parameters, rules)
+        self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
         self.sender = Sender(self.box, tells_dead=self.only_sends)
         self.receiver = Receiver(self.box, self._decided, self._go)

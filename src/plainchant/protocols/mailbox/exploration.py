@@ -10,10 +10,11 @@ from ...core.engine import _GroupHost
 from ...core.memory import Layout
 from ...core.model import UsageError
 from ..exploration import GROUP, Case, Exploration
-from . import DESCRIPTION, maker
+from ..variants import Calls
+from . import DESCRIPTION, make
 from .parameters import Parameters
-from .rules import Rules
 from .times import Times
+from .variants import VALUES, variant_of
 
 OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})
 """Names of its operations on shared memory."""
@@ -42,17 +43,16 @@ def mailbox_case(
         if name not in known:
             raise UsageError(f"there is no number {name!r} in mailbox; see: plainchant protocols mailbox")
     chosen = Parameters(**{"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, **given, "senders": only})
-    ruled = Rules(**(rules or {}))
-    times = Times(chosen, ruled)
+    variant = variant_of(rules or {})
+    times = Times(chosen)
     groups = {GROUP: (*listening, *only)}
     bounds = dict(DESCRIPTION.bounds(chosen, groups))
-    make = maker(ruled)
     settings.setdefault("modules", chosen.copies - 1)
     settings.setdefault("detections", (1, bounds["deliver"]))
     if chosen.tolerate == "timing":
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
-    if settings.get("reduced", True) and ruled == Rules() and settings.get("messages", 1) <= chosen.slots:
+    if settings.get("reduced", True) and not variant.replacements and settings.get("messages", 1) <= chosen.slots:
         settings.setdefault("private", _private(settings))
         settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(
@@ -73,8 +73,9 @@ def mailbox_case(
             "promises": [promise.name for promise in DESCRIPTION.promises(chosen, groups)],
             "bounds": bounds,
         },
-        constants=(chosen, ruled),
-        still=(Times, Layout, _GroupHost),
+        constants=(chosen,),
+        variant=variant,
+        still=(Times, Layout, _GroupHost, Calls),
         **settings,
     )
 
@@ -100,15 +101,4 @@ def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
     return frozenset({"finish", "collect"} if crash or only_senders else {"finish"})
 
 
-def rule_values() -> dict[str, dict[str, Any]]:
-    """The rules that can be changed, each with its values by the words for them."""
-    words = {"extra": ("corrected", "printed", "none")}
-    return {
-        field.name: {"true": True, "false": False}
-        if isinstance(field.default, bool)
-        else {word: word for word in words.get(field.name, ("corrected", "printed"))}
-        for field in dataclasses.fields(Rules)
-    }
-
-
-EXPLORATION: Final = Exploration(case=mailbox_case, rules=rule_values(), units=UNITS)
+EXPLORATION: Final = Exploration(case=mailbox_case, rules=VALUES, units=UNITS)

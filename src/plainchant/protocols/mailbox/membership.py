@@ -62,7 +62,7 @@ def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, 
             found = yield box.list(copy, partial(_change, box, at(time), listed))
             if found is None:
                 return listed, False
-            if found is not FAILED and box.rules.enter_after:
+            if found is not FAILED:
                 latest = max(latest, found)
         listed = time
         if box.clock <= time - box.parameters.skew and latest < time:
@@ -71,12 +71,12 @@ def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, 
 
 
 def _change(box: Box, connection: Connection, listed: int, copy: Copy) -> int | None:
-    """Puts this process's connection into a copy; the latest timestamp of what is there, or None if it is too late for
-    another."""
+    """Puts this process's connection into a copy. Gives the latest timestamp of what is there, since a receiver enters after that
+    whatever its own timestamp says; or None if it is too late for another timestamp."""
     if listed and box.host.clock() >= listed + box.times.settled - box.parameters.skew - TICK:
         return None
     copy.connect(box.place, connection)
-    if box.rules.enter_after and not connection.exit:
+    if not connection.exit:
         _excuse(box, copy, box.mask)
     return max((entry.stamp for _, entry in copy.entries()), default=0)
 

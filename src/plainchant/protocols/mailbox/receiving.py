@@ -21,8 +21,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Generator
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from ...core.memory import FAILED, Connection, Copy, Entry, Nap, Request, Until
 from ...core.model import Batch, ProcessId, Reason, View
@@ -31,8 +30,6 @@ from .box import Box, Key, changed, find
 from .message import Message
 
 Found = tuple[list[tuple[int, Entry]], list[tuple[int, Connection]]]
-
-_ALL: Final = 1 << 62
 
 
 class Receiver:
@@ -139,7 +136,6 @@ class Receiver:
 
     def _looked(self, found: Found, began: int, instant: int | None) -> None:
         """What a look has shown that began at ``began``; at an instant, decisions begin."""
-        box = self.box
         if self.stopped:
             return
         entries, connections = found
@@ -149,13 +145,14 @@ class Receiver:
         present = {(entry.stamp, entry.place) for _, entry in entries}
         for key in [key for key, message in self.known.items() if message.finished and key not in present]:
             del self.known[key]
-        if not box.rules.look_again:
-            self.horizon = _ALL
-            self._begin([message for _, message in self.order if not message.begun], None)
-        else:
-            self.horizon = max(self.horizon, began - box.times.settled)
-            self._begin_due(began if instant is None else instant, instant)
+        self._look_back(began, instant)
         self.advance()
+
+    def _look_back(self, began: int, instant: int | None) -> None:
+        """Up to the horizon this look has shown everything. A later message waits for another look, because an earlier one may
+        still be inserted."""
+        self.horizon = max(self.horizon, began - self.box.times.settled)
+        self._begin_due(began if instant is None else instant, instant)
 
     def _see(self, slot: int, entry: Entry) -> None:
         box = self.box
@@ -163,8 +160,7 @@ class Receiver:
         if key in self.known or entry.done & box.mask:
             return
         wanted = self.entry <= entry.stamp and not 0 < self.exit <= entry.stamp
-        listens = wanted and box.rules.listen and not box.times.first
-        if not (entry.listed & box.mask or listens):
+        if not (entry.listed & box.mask or (wanted and self._listens())):
             return
         message = self.known[key] = Message(slot, entry, wanted=wanted)
         if key <= self.passed and box.times.first:
@@ -176,6 +172,10 @@ class Receiver:
             self._decided(message)
             return
         insort(self.order, (key, message), key=lambda item: item[0])
+
+    def _listens(self) -> bool:
+        """With the second protocol a receiver reads what was sent after its entry, also where it has no decision flag (A.1.2)."""
+        return not self.box.times.first
 
     def _begin_due(self, now: int, instant: int | None) -> None:
         """Begins what is complete, or never will be. With the second protocol those that become so at an instant go together and
@@ -417,7 +417,7 @@ class Receiver:
         self.finishing = False
 
     def _set_flags(self, batch: list[Message]) -> Generator[Request, Any, None]:
-        """Sets this process's decision flags, and removes what was the last to be."""
+        """Sets this process's decision flags. The process that sets the last one removes the message in the same step."""
         box = self.box
 
         def set_flags(copy: Copy) -> None:
@@ -426,19 +426,10 @@ class Receiver:
                 if entry is not None and not entry.removed:
                     entry = changed(entry, done=entry.done | box.mask)
                     copy.put(message.slot, entry)
-            if box.rules.atomic_remove:
-                box.sweep(copy)
-
-        def complete(copy: Copy) -> list[int]:
-            entries = ((message.slot, find(copy, message.slot, message.key)) for message in batch)
-            return [slot for slot, entry in entries if entry is not None and not entry.listed & ~entry.done]
+            box.sweep(copy)
 
         for copy in range(box.copies):
-            if (yield box.finish(copy, set_flags)) is FAILED or box.rules.atomic_remove:
-                continue
-            slots = yield box.finish(copy, complete)
-            if slots is not FAILED and slots:
-                yield box.finish(copy, partial(_remove, slots))
+            yield box.finish(copy, set_flags)
 
     def _tell_late(self, message: Message, text: str) -> None:
         entry = message.entry
@@ -459,10 +450,3 @@ class Receiver:
         if self.queue or self.reading or self.finishing or self.changes:
             return Reason("unread", f"{self.box.host.me} is reading in {self.box.group}")
         return None
-
-
-def _remove(slots: list[int], copy: Copy) -> None:
-    for slot in slots:
-        entry = copy.entry(slot)
-        if entry is not None:
-            copy.put(slot, changed(entry, removed=True))

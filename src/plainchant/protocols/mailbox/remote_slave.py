@@ -40,7 +40,6 @@ from .remote_packets import (
     Untimely,
     Wanted,
 )
-from .rules import RULES, Rules
 
 _ROOM: Final = Due(b"", 0)
 """Stands for the next message of the remote process: a slot is looked for before it is taken there."""
@@ -62,12 +61,11 @@ class Slave(Layer):
         process: ProcessId,
         session: int,
         parameters: Parameters,
-        rules: Rules,
         ended: Callable[[Slave], None],
     ) -> None:
         def inside(layer: Host) -> Mailbox:
             layer.me = process
-            return Mailbox(layer, group, parameters, rules)
+            return Mailbox(layer, group, parameters)
 
         self.group = group
         self.session = session
@@ -263,12 +261,11 @@ def vacate(box: Box, place: int, process: ProcessId, wait: Procedure) -> Procedu
 class Acting(Engine):
     """A process that is in the group itself and acts for others."""
 
-    def __init__(self, host: Host, group: GroupId, parameters: Parameters, rules: Rules = RULES) -> None:
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         self.host = host
         self.group = group
         self.parameters = parameters
-        self.rules = rules
-        self.own = Mailbox(host, group, parameters, rules)
+        self.own = Mailbox(host, group, parameters)
         self.slaves: dict[ProcessId, Slave] = {}
         self.expected: dict[ProcessId, None] = {}
         """Processes that are to form the group: the others wait for them."""
@@ -336,7 +333,7 @@ class Acting(Engine):
                 self.lost.pop(other, None)
 
     def _begin(self, process: ProcessId, session: int) -> Slave:
-        slave = self.slaves[process] = Slave(self.host, self.group, process, session, self.parameters, self.rules, self._clear_up)
+        slave = self.slaves[process] = Slave(self.host, self.group, process, session, self.parameters, self._clear_up)
         if process in self.lost:
             slave.halt(self.lost[process])
         elif self.leaving:

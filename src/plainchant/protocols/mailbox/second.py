@@ -26,21 +26,20 @@ from .message import Message
 
 def decide(box: Box, batch: list[Message], begin: int, start: int) -> Generator[Request, Any, None]:
     """Decides on messages together; the slot of copy i begins at ``begin`` and i slots, by this process's clock."""
-    times, decision_field = box.times, box.rules.decision_field
+    times = box.times
     for copy in range(start, box.copies):
         for message in batch:
             message.follow(copy - 1)
-        if not decision_field or any(message.verdict is None for message in batch):
+        if _waits_for_slot(batch):
             yield Until(begin + copy * times.slot)
         slot = max(begin + copy * times.slot, box.clock)
         open_ = yield box.decide(copy, partial(_join_in, box, batch))
         if open_ is FAILED or not open_:
             continue
-        yield Until((slot if box.rules.wait == "corrected" else box.clock) + times.vote)
+        yield Until(_vote_at(box, slot))
         if (yield from _vote(box, copy, open_)) is FAILED:
             continue
-        if box.rules.wait == "corrected":
-            yield Until(slot + times.settle)
+        yield from _wait_to_settle(box, slot)
         while open_:
             open_ = yield from _settle_in(box, copy, open_)
             if open_ is FAILED:
@@ -49,6 +48,20 @@ def decide(box: Box, batch: list[Message], begin: int, start: int) -> Generator[
                 yield Until(box.clock + box.parameters.decide)
     for message in batch:
         message.follow(box.copies - 1)
+
+
+def _waits_for_slot(batch: list[Message]) -> bool:
+    """Whether a message has no decision yet; decisions of an earlier copy are written into the next without waiting."""
+    return any(message.verdict is None for message in batch)
+
+
+def _vote_at(box: Box, slot: int) -> int:
+    """When this process votes in the slot that began then: all have seen the message by then, if they see it in time."""
+    return slot + box.times.vote
+
+
+def _wait_to_settle(box: Box, slot: int) -> Generator[Request, Any, None]:
+    yield Until(slot + box.times.settle)
 
 
 def _join_in(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
@@ -67,9 +80,7 @@ def _join_in(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
             elif entry.listed & ~entry.done:
                 undecided.append(message)
             continue
-        decision = entry.decision
-        if decision is None and box.rules.decision_field:
-            decision = message.verdict
+        decision = _decision_for(entry, message)
         if decision is not None:
             message.verdict = decision
             copy.put(message.slot, changed(entry, decision=decision, voted=entry.voted | box.mask))
@@ -81,26 +92,26 @@ def _join_in(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
     return undecided
 
 
+def _decision_for(entry: Entry, message: Message) -> bool | None:
+    """What D of a copy is to be: what it is, or the decision that was made in an earlier copy."""
+    return message.verdict if entry.decision is None else entry.decision
+
+
 def _entry(box: Box, message: Message, copy: Copy) -> Entry | None:
-    """The message's entry in a copy, or an empty one; None: the slot has another message, so everybody has done with this one."""
+    """The message's entry in a copy, or an empty one: a message that is absent from a copy is decided on there all the same.
+    None: the slot has another message, so all have done with this one."""
     entry = copy.entry(message.slot)
     if entry is not None and (entry.stamp, entry.place) == message.key:
         return entry
-    if not box.rules.placeholders or (entry is not None and (not entry.removed or entry.stamp > message.stamp)):
+    if entry is not None and (not entry.removed or entry.stamp > message.stamp):
         return None
     listed = receivers(copy, message.stamp)
     return Entry(message.stamp, message.entry.place, message.entry.sender, listed=listed | box.mask)
 
 
 def _vote(box: Box, copy: int, batch: list[Message]) -> Generator[Request, Any, Any]:
-    """Lines 22 to 28: LD and nrd, together."""
-    if box.rules.atomic_votes:
-        return (yield box.decide(copy, partial(_count_in, box, batch)))
-    changes = yield box.decide(copy, partial(_would_change, box, batch))
-    if changes is FAILED:
-        return FAILED
-    yield box.decide(copy, partial(_change, changes))
-    return (yield box.decide(copy, partial(_only_count, box, batch)))
+    """Lines 22 to 28: LD and nrd are tested and changed in one step."""
+    return (yield box.decide(copy, partial(_count_in, box, batch)))
 
 
 def _count_in(box: Box, batch: list[Message], copy: Copy) -> None:
@@ -135,15 +146,8 @@ def _only_count(box: Box, batch: list[Message], copy: Copy) -> None:
 
 
 def _settle_in(box: Box, copy: int, batch: list[Message]) -> Generator[Request, Any, Any]:
-    """Lines 29 to 34; those that have no quorum yet."""
-    if box.rules.atomic_votes:
-        return (yield box.decide(copy, partial(_settle, box, batch)))
-    tested = yield box.decide(copy, partial(_would_settle, box, batch))
-    if tested is FAILED:
-        return FAILED
-    setting, without = tested
-    written = yield box.decide(copy, partial(_set_decision, box, setting))
-    return FAILED if written is FAILED else without
+    """Lines 29 to 34, in one step; those that have no quorum yet."""
+    return (yield box.decide(copy, partial(_settle, box, batch)))
 
 
 def _settle(box: Box, batch: list[Message], copy: Copy) -> list[Message]:
@@ -179,4 +183,9 @@ def _set_decision(box: Box, batch: list[tuple[Message, bool]], copy: Copy) -> No
         if is_open:
             entry = changed(entry, decision=entry.local)
             copy.put(message.slot, entry)
-        message.verdict = entry.decision if box.rules.decision_field else entry.local
+        message.verdict = _verdict_of(entry)
+
+
+def _verdict_of(entry: Entry) -> bool | None:
+    """What is decided in a copy: D, not LD, which others may still change."""
+    return entry.decision

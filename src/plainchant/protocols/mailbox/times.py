@@ -24,7 +24,6 @@ from __future__ import annotations
 from typing import Final
 
 from .parameters import Parameters
-from .rules import RULES, Rules
 
 TICK: Final = 1
 
@@ -32,7 +31,7 @@ TICK: Final = 1
 class Times:
     """Everything in ns; nothing depends on how many processes there are."""
 
-    def __init__(self, parameters: Parameters, rules: Rules = RULES) -> None:
+    def __init__(self, parameters: Parameters) -> None:
         copies = parameters.copies
         self.parameters = parameters
         self.first = parameters.tolerate == "crash"
@@ -43,10 +42,10 @@ class Times:
         """Dj, Dl: until all copies have one's entry or exit."""
         self.complete = self.send + skew + TICK
         """After a message's timestamp, on any clock: it is there, or its sender has failed."""
-        self.extra = {"corrected": 2 * decide + TICK, "printed": skew, "none": 0}[rules.extra]
-        corrected = rules.wait == "corrected"
-        self.vote = decide + skew + TICK if corrected else skew
-        """From a slot's beginning to the votes; if printed: from the end of the first step."""
+        self.extra = self._extra()
+        """How much longer the first protocol waits after a copy that it found dead."""
+        self.vote = decide + skew + TICK
+        """From a slot's beginning to the votes."""
         self.settle = 2 * (decide + skew + TICK)
         """From a slot's beginning to the decision."""
         self.slot = self.settle + decide + TICK
@@ -54,11 +53,7 @@ class Times:
         """From one instant to the next."""
         self.detect = 0 if parameters.schedule else parameters.poll
         """p: how long a complete message can wait to be looked for."""
-        self.expiry = parameters.expiry or (
-            self.complete + self.detect + decide + (copies - 1) * self.slot + decide + TICK
-            if rules.expiry == "corrected"
-            else self.send + self.detect + copies * decide + 2 * skew
-        )
+        self.expiry = parameters.expiry or self._expiry()
         """X: a message is seen before its timestamp and this, or it is late."""
         self.settled = self.complete if self.first else self.expiry + skew + TICK
         """After a message's timestamp, on any clock: nothing earlier that is not there yet will be accepted."""
@@ -75,8 +70,21 @@ class Times:
             decided = self.period + decide + copies * self.slot
             self.deliver = self.settled + skew + copies * decide + decided + skew + copies * parameters.read
         """From a message's Send to its delivery, by a clock that is right."""
-        self.kept = 0 if self.first or not rules.postpone else self.deliver + skew + TICK
+        self.kept = 0 if self.first else self._kept()
         """After its timestamp, on any clock: every intact receiver has read it."""
+
+    def _extra(self) -> int:
+        """See *Overtaking* above."""
+        return 2 * self.parameters.decide + TICK
+
+    def _expiry(self) -> int:
+        """See *Expiry* above."""
+        decide = self.parameters.decide
+        return self.complete + self.detect + decide + (self.parameters.copies - 1) * self.slot + decide + TICK
+
+    def _kept(self) -> int:
+        """With the second protocol a message is removed only when every receiver had time to read it (A.1.2)."""
+        return self.deliver + self.parameters.skew + TICK
 
     def instant(self, after: int) -> int:
         """The next moment, not before ``after``, at which a receiver looks for messages."""

@@ -69,7 +69,7 @@ class Delivery:
         kind = part.kind
         if kind != BLOCK and kind not in self.vectors:
             name = self.process.parameters.vectors if kind == "fast" else kind
-            self.vectors[kind] = self.make_vectors(name)
+            self.vectors[kind] = VECTORS[name](self.process.host.me, self.process.parts)
             self.floors[kind] = self.process.counter  # whatever was sent or delivered here before
         elif kind != BLOCK:
             self.vectors[kind].entered(part)
@@ -106,9 +106,6 @@ class Delivery:
         heapify(self.totals)
         self.slows = [entry for entry in self.slows if stays(entry[2], entry[3], entry[0])]
         heapify(self.slows)
-
-    def make_vectors(self, name: str) -> Vectors:
-        return VECTORS[name](self.process.host.me, self.process.parts)
 
     def recount(self) -> None:
         """Works Bmin out anew."""

@@ -83,7 +83,7 @@ class Membership:
         self.host = process.host
         self.part = part
         self.parameters = process.parameters
-        self.suspector = self.make_suspector()
+        self.suspector = Suspector(self)
         self.suspicions: dict[ProcessId, int] = {}
         self.reasons: dict[ProcessId, Reason] = {}
         """Why each of them is suspected,"""
@@ -126,9 +126,6 @@ class Membership:
         """This process is in a minority, and stops."""
         self.stopped = ""
         """Why sending is stopped, as far as that has been written down."""
-
-    def make_suspector(self) -> Suspector:
-        return Suspector(self)
 
     # --- what others know ---------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Process(Engine):
         """The block counter."""
         self.touched: dict[Part, None] = {}
         """Groups that something happened in."""
-        self.delivery = self.make_delivery()
+        self.delivery = Delivery(self)
         self.repair = Repair(self)
         self._desks: list[Part] = []
         self._begun_in: Part | None = None
@@ -101,7 +101,7 @@ class Process(Engine):
         self._early_bytes = 0
         self._retired: dict[tuple[GroupId, int], Part] = {}
         """Formations that have ended here, and in which others may still ask for something."""
-        self.formations = self.make_formations()
+        self.formations = Formations(self)
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
             Data: self.multicast,
             Null: self.multicast,
@@ -112,18 +112,6 @@ class Process(Engine):
             Request: self._request,
             Emit: self._emit,
         }
-
-    def make_delivery(self) -> Delivery:
-        return Delivery(self)
-
-    def make_formations(self) -> Formations:
-        return Formations(self)
-
-    def make_membership(self, part: Part) -> Membership:
-        return Membership(self, part)
-
-    def make_part(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
-        return Part(self.host, group, members, self.parameters, form, number)
 
     # --- entry points -------------------------------------------------------------------------------------------------
 
@@ -149,9 +137,9 @@ class Process(Engine):
 
     def begin(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
         """A formation of a group begins here."""
-        part = self.parts[group] = self.make_part(group, members, form, number)
+        part = self.parts[group] = Part(self.host, group, members, self.parameters, form, number)
         if not self.parameters.is_static(group):
-            part.membership = self.make_membership(part)
+            part.membership = Membership(self, part)
             if part.others:
                 self.host.set_timer(("alive", group), self.host.now + self.parameters.alive_every)
         self.delivery.add(part)

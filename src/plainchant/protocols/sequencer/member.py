@@ -406,13 +406,17 @@ class Member(Engine):
         while log.delivered < log.contiguous and not self.done:
             number = log.delivered + 1
             entry = log.entries[number]
-            if number > self.allowed and not (self._immediate and entry.change is None):
+            if not self._is_permitted(number, entry):
                 return
             log.delivered = number
             if entry.batch is not None:
                 self.host.deliver(self.group, entry.sender, entry.batch, number)
             elif entry.change is not None:
                 self._install(number, entry.change)
+
+    def _is_permitted(self, number: int, entry: Entry) -> bool:
+        """Views need permission, messages only with ``resilience`` > 0."""
+        return number <= self.allowed or (self._immediate and entry.change is None)
 
     def _install(self, number: int, change: Change) -> None:
         left = {process: Reason(code, text) for process, code, text in change.left}
@@ -473,8 +477,7 @@ class Member(Engine):
         if not self.hears(source, packet.epoch):
             return
         log = self.log
-        if packet.highest > log.highest:
-            log.highest = packet.highest  # the last message of a burst: nothing later would reveal its loss
+        self._learn_highest(packet.highest)
         if packet.allowed > self.allowed:
             self.allowed = packet.allowed
         self.deliver_ready()
@@ -486,6 +489,11 @@ class Member(Engine):
             self.gaps.check()
         elif packet.allowed < packet.highest:
             self.acknowledge("permission")
+
+    def _learn_highest(self, highest: int) -> None:
+        """The last message of a burst may be missing: nothing later would reveal its loss."""
+        if highest > self.log.highest:
+            self.log.highest = highest
 
     def _is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
         """Whether one who says to be the sequencer of the epoch that we have promised, and was in no view that we know of, is it:

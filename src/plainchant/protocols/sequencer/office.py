@@ -383,7 +383,7 @@ class Office:
         limit = self.proposed[0][0] - 1 if self.proposed else self.log.contiguous
         needed = min(self.parameters.resilience, len(self.others))
         if needed:
-            held = sorted(self.acked.values(), reverse=True)[needed - 1]
+            held = self._held_by(needed)
             # Holding an old epoch's entry is not enough: a longer history of another epoch could still win over it.
             limit = min(limit, held) if held > member.base else member.allowed
         decided = bool(self.proposed) and self._decided()
@@ -399,6 +399,10 @@ class Office:
                     self.announce(audience)
         if decided and not member.done:
             self._next_step()
+
+    def _held_by(self, needed: int) -> int:
+        """The last number that at least ``needed`` others have acknowledged."""
+        return sorted(self.acked.values(), reverse=True)[needed - 1]
 
     def _decided(self) -> bool:
         """A majority of each view holds its successor, and with it the beginning of this epoch."""
@@ -536,7 +540,7 @@ class Office:
     def _propose(self, left: dict[ProcessId, Reason], joined: tuple[ProcessId, ...]) -> None:
         newest = self.log.newest
         assert newest is not None
-        members = tuple(process for process in newest.members if process not in left) + joined
+        members = self._staying(newest, left) + joined
         change = Change(
             newest.number + 1,
             members,
@@ -559,6 +563,9 @@ class Office:
         old = tuple(process for process in self.others if process not in joined)
         self.host.send(old, Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, entry))
         self._advance()
+
+    def _staying(self, newest: Change, left: dict[ProcessId, Reason]) -> tuple[ProcessId, ...]:
+        return tuple(process for process in newest.members if process not in left)
 
     def installed(self, change: Change) -> None:
         """A view that we proposed is in force."""
@@ -607,7 +614,7 @@ class Office:
             self._full_since = now
 
     def _look_for_silence(self, now: int) -> None:
-        """Suspects whom we have not heard; gives the office up if that is a majority."""
+        """Suspects members that were not heard for too long; gives the office up if they are a majority."""
         limit = self.parameters.suspect_after
         for process in self.others:
             silent = now - self._heard[process]
@@ -621,8 +628,11 @@ class Office:
                 )
                 self._suspects[process] = reason
                 self.host.record("suspect", self.group, process=process, **reason.to_detail())
+        self._resign_if_alone()
+
+    def _resign_if_alone(self) -> None:
+        """Members that did not vote for us may be there and cannot follow us: only a new election brings them back."""
         if not self._majority_heard():
-            # Members who did not vote for us may be there, and cannot follow us: only a new election brings them back.
             missing = ", ".join(self._suspects)
             self.member.resign(Reason("alone", f"the sequencer {self.member.me} hears no majority without {missing}"))
 

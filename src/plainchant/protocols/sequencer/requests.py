@@ -98,8 +98,12 @@ class Requests:
             old = [request for request in self.outstanding if request <= self._mark]
             for request in old[:REPEATED_AT_ONCE]:
                 member.host.record("retransmit", member.group, what="request", request=request)
-                self._send(request, self.outstanding[request])
+                self._repeat(request)
         self._arm()
+
+    def _repeat(self, request: int) -> None:
+        """The request or its number may have been lost; a duplicate is known by its request number."""
+        self._send(request, self.outstanding[request])
 
     def send_all_again(self) -> None:
         """There is a new sequencer: what died with the old one is repeated, what did not is known by its number."""

@@ -210,14 +210,15 @@ def explore(
 
     ``probes`` are runs that are drawn before: what breaks easily is found at once."""
     began = time.perf_counter()
-    found = _sampled(case, Result(case), probes, f"{seed}/probe", promise)
-    if found.violation is None:
-        with _collecting_seldom():
-            found = dataclasses.replace(_all_runs(case, limit, promise, progress), sampled=found.sampled)
-    if found.violation is None and not found.complete and random:
-        found = _sampled(case, found, random, f"{seed}", promise)
-    if found.violation is not None and shrink:
-        found = _shrunk(found)
+    with case.variant.applied():
+        found = _sampled(case, Result(case), probes, f"{seed}/probe", promise)
+        if found.violation is None:
+            with _collecting_seldom():
+                found = dataclasses.replace(_all_runs(case, limit, promise, progress), sampled=found.sampled)
+        if found.violation is None and not found.complete and random:
+            found = _sampled(case, found, random, f"{seed}", promise)
+        if found.violation is not None and shrink:
+            found = _shrunk(found)
     return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
 
@@ -228,8 +229,9 @@ def replay(found: Result) -> tuple[World, Violation | None]:
 
 def retell(case: Case, answers: Sequence[int]) -> tuple[World, Violation | None]:
     """One run with its story: these answers, then the usual ones."""
-    world = World(case, _Given(answers), telling=True)
-    return world, world.run()
+    with case.variant.applied():
+        world = World(case, _Given(answers), telling=True)
+        return world, world.run()
 
 
 @contextlib.contextmanager
