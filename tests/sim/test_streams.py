@@ -245,7 +245,7 @@ def test_mistakes_are_refused_at_once(ask: Any, problem: str) -> None:
 
 
 def test_a_message_larger_than_its_stream_says_is_refused() -> None:
-    with pytest.raises(ApplicationError, match="sends 9 bytes in stream 's', whose messages have 8 at the most"):
+    with pytest.raises(ApplicationError, match="sends 9 bytes in stream 's', whose messages have at most 8"):
         alone(
             lambda member: member.ask("g", Stream("s", 8, 15 * MS, 20 * MS)),
             on_admitted=lambda member, group, stream: member.send(group, bytes(9), stream=stream),

@@ -4,13 +4,16 @@ Theory of operation
 -------------------
 An :class:`Engine` is one process's protocol, for *all* the groups that the process belongs to. It is called and never
 waits: no socket, no clock, no thread, no log. What it wants done it asks of its :class:`Host`, and two rules make that
-safe on every host:
+safe everywhere:
 
-1. **Host calls never call back.** They go into the host's outbox. When the engine's method has returned, the host
-   applies them in order; if the method raised, they are dropped and the process halts. ``take``, ``now``, ``clock`` and
+1. **Host calls never call back.** They become the effects of the turn. When the engine's method has returned, the effects
+   are performed in order; if the method raised, they are dropped and the process halts. ``take``, ``now``, ``clock`` and
    ``random`` answer at once, because they only read or hand over. Entry points are not re-entrant, and hosts assert it.
-2. **Pull, and batches.** An engine *takes* messages when it may send; back-pressure is not taking. One batch carries
+2. **Pull, and batches.** An engine *takes* messages when it may send; backpressure is not taking. One batch carries
    many messages, and no protocol looks inside.
+
+There is one implementation of :class:`Host`, :class:`~.process.Process`; the simulator, the live host and the explorer are
+its drivers.
 
 A :class:`Layer` is an engine for the host outside it and a host for the engine inside it. What it does not override is
 bound straight through, so a layer costs only what it changes. :class:`PerGroup` runs a protocol that is written for
@@ -65,8 +68,8 @@ class Host(Protocol):
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most``
-        (0: no limit), or None. The host records their ``send``. Of a ``stream`` (see ``admitted``): its next messages; else of
-        those that belong to none."""
+        (0: no limit), or None. The host records their ``send``. With a ``stream`` (see ``admitted``): its next messages; else
+        the next of those that belong to none."""
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
         """The message that ``take`` would give next, which stays where it is; None: there is none."""
@@ -78,8 +81,8 @@ class Host(Protocol):
         """The deadlines of this stream cannot be guaranteed, or no longer, and why."""
 
     def send(self, to: Sequence[ProcessId], packet: Packet, lan: int = 0) -> None:
-        """Sends a packet to processes (to nobody: does nothing); the host makes it a multicast where it can. One's own name
-        is queued like any. Where there are several networks (``Placement.lans``), over this one."""
+        """Sends a packet to processes (an empty list does nothing); the host makes it a multicast where it can. A packet to
+        this process itself is queued like any other. ``lan``: the network, where there are several (``Placement.lans``)."""
 
     def set_timer(self, timer: Timer, at: int) -> None:
         """Calls ``expire(timer)`` at ``at``; setting it again moves it."""
@@ -90,16 +93,16 @@ class Host(Protocol):
         """Hands messages to the application. ``rank`` is the protocol's own order key, if it has one."""
 
     def install(self, view: View) -> None:
-        """From here on this view is in force. The first view of a group that one is in is one's ``join``."""
+        """From here on this view is in force. The first view of a group with this process in it is its ``join``."""
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         """This process is out of the group, as it asked to be, or because a member closed the group."""
 
     def invited(self, invitation: Invitation) -> None:
-        """Somebody proposes a group to this process. The host answers, then or later, with ``notice(Consent(...))``."""
+        """A group is proposed to this process. The host answers, then or later, with ``notice(Consent(...))``."""
 
     def refused(self, group: GroupId, reason: Reason) -> None:
-        """This process is not in a group that it proposed, agreed to or asked to join, and why: nobody formed it or let it in."""
+        """This process is not in a group that it proposed, agreed to or asked to join, and why."""
 
     def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
         """The group has another name from here on, that of this view. What waits to be sent in the old one is sent in the new
@@ -116,8 +119,8 @@ class Host(Protocol):
         """Stops this process for ever."""
 
     def spawn(self, name: str, procedure: Procedure) -> None:
-        """Runs a procedure on common memory (:mod:`.memory`), step by step, beside those that run already. What it asks of the
-        host between two of its requests is a turn like any other. Hosts without common memory refuse."""
+        """Runs a procedure on shared memory (:mod:`.memory`), step by step, beside those that run already. What it asks of the
+        host between two of its requests is a turn like any other. Hosts without shared memory refuse."""
 
     def report(self, process: ProcessId, reason: Reason) -> None:
         """Tells the process membership service that a process seems to have failed. If it has, ``notice`` of a

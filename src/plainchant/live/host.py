@@ -205,10 +205,11 @@ class LiveHost(Process):
         read = self.gate.read(source, data, self.me)
         if read is None or not self.alive or not self.me:
             return
+        sender, packet = read
         self.packets_received += 1
-        if self.omissions and self._omits(*read):
+        if self.omissions and self._omits(sender, packet):
             return
-        self.turn(self.engine.receive, *read)
+        self.turn(self.engine.receive, sender, packet)
         if self.countdown:
             self.count_down()
 
@@ -304,7 +305,9 @@ class LiveHost(Process):
     def do_send(self, to: tuple[str, ...], packet: Packet, lan: int) -> None:
         if self.me in to and not self._loopback:
             self._own.append(packet)
-        addresses = self._routes.to(to, self.me)
+        addresses = self._routes.ready.get(to)
+        if addresses is None:
+            addresses = self._routes.find(to, self.me)
         if addresses:
             self.packets_sent += 1
             self._leaving.append((addresses, packet, lan))

@@ -20,18 +20,15 @@ class Routes:
         self.unroutable = 0
         """Packets to processes whose address is not known."""
         self._own = own
-        self._known: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}
-
-    def to(self, names: tuple[ProcessId, ...], me: ProcessId) -> tuple[Address, ...]:
-        """The addresses of these processes, without those that are not known."""
-        addresses = self._known.get(names)
-        return addresses if addresses is not None else self._find(names, me)
+        self.ready: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}
+        """The addresses of lists of receivers that were found before."""
 
     def forget(self) -> None:
         """The address book has changed."""
-        self._known.clear()
+        self.ready.clear()
 
-    def _find(self, names: tuple[ProcessId, ...], me: ProcessId) -> tuple[Address, ...]:
+    def find(self, names: tuple[ProcessId, ...], me: ProcessId) -> tuple[Address, ...]:
+        """The addresses of these processes, without those that are not known."""
         known = self.presence.routes
         addresses = tuple(known[name] for name in names if name in known)
         if self._own is not None and me in names:
@@ -41,7 +38,7 @@ class Routes:
             self.unroutable += len(unknown)
             self.presence.seek()
         else:
-            if len(self._known) >= MAX_ROUTES:
-                self._known.clear()
-            self._known[names] = addresses
+            if len(self.ready) >= MAX_ROUTES:
+                self.ready.clear()
+            self.ready[names] = addresses
         return addresses
