@@ -1,4 +1,4 @@
-"""What hosts in tests of groups have in common."""
+"""What the hosts in tests of groups share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from plainchant.core.model import Stream
+from plainchant.group import Buffers, Group, Guarantees, Membership, Profile
+from plainchant.group.port import Port
+
+
+def a_membership(port: Port, name: str = "g", me: str = "p1", *, buffers: Buffers | None = None, **profile: Any) -> Membership:
+    """A membership in a group that promises nothing, at a host that the test plays."""
+    return Membership(port, name, me, Profile(Guarantees((), ()), **profile), buffers if buffers is not None else Buffers())
+
+
+def member_of(group: Group) -> Membership:
+    """The host's side of a group."""
+    return group._membership
 
 
 class NoStreams:
-    """The part of a port that is about deadlines, for groups in which nobody has any."""
+    """The part of a port that is about deadlines, for groups without any."""
 
     def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
         raise AssertionError("nobody asks for a stream in this group")

@@ -40,9 +40,12 @@ def test_the_command_line_knows_it_after_our_own(environment: Environment, tmp_p
     assert done.returncode == 0, done.stderr
     names = [each["name"] for each in json.loads(done.stdout)]
     assert names == ["sequencer", "newtop", "rtcast", "mailbox", "dedos", "fifo"]
-    done = environment.run("-m", "plainchant", "run", "lossy-network", "--set", "protocol=fifo", directory=tmp_path)
+    arguments = ["lossy-network", "--set", "protocol=fifo", "--set", "duration=200ms", "--out", "run"]
+    done = environment.run("-m", "plainchant", "run", *arguments, directory=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^fifo +[\d,]+ +holds", done.stdout, re.MULTILINE), done.stdout
+    done = environment.run("-m", "plainchant", "explain", "run", "--message", "g/p2/1", directory=tmp_path)
+    assert "Delivered by all 5 that were members when it was sent." in done.stdout, done.stderr
 
 
 def test_it_is_small() -> None:

@@ -136,6 +136,12 @@ def test_the_ten_lines_of_the_readme_run_alone(alone: Environment, tmp_path: Pat
     assert "importlib.metadata" not in modules  # nothing was looked up: it takes a tenth of a second
 
 
+def test_a_live_process_records_its_trace_without_arrow(alone: Environment, tmp_path: Path) -> None:
+    program = ten_lines().replace("peers=PEERS)", 'peers=PEERS, trace="spools")')
+    assert_light(imported(alone, program, tmp_path))
+    assert len([path for path in (tmp_path / "spools").rglob("*") if path.is_file()]) >= 3
+
+
 LIBRARY = ("core", "layers", "group", "protocols", "live", "blocks", "sim", "scenario", "trace")
 ARROW = {"collect", "fact", "following", "importing", "reader", "schema", "validation", "writer"}
 """Modules of ``trace`` that need the extra ``cli``."""

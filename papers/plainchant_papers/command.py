@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plainchant.cli.console import EXIT_UNEXPECTED, complain, guarded, output
+from plainchant.cli.console import EXIT_UNEXPECTED, complain, guarded, moving_line, output
 from plainchant.cli.output import refuse_occupied, staged
 from plainchant.cli.spark import MasterOption, RemoteOption, spark_for
 from plainchant.core.model import UsageError
@@ -62,8 +60,9 @@ def reproduce(
     if out is not None:
         refuse_occupied(out)
         check_drawing()
-    with spark_for(master, remote, quick=quick) as spark, _progress(len(chosen)) as begin:
-        results = measure(chosen, Context(spark, quick=quick), begin)
+    with spark_for(master, remote, quick=quick) as spark, moving_line() as tell:
+        context = Context(spark, quick=quick)
+        results = measure(chosen, context, lambda claim: tell(_begins(claim, chosen)))
     if out is not None:
         with staged(out) as directory:
             write(directory, name, results, quick=quick)
@@ -78,6 +77,10 @@ def reproduce(
         complain(f"claim {result.claim.number} {result.measured.verdict}, but {result.claim.expected!r} is on record")
     if news:
         raise typer.Exit(EXIT_UNEXPECTED)
+
+
+def _begins(claim: Claim, chosen: Sequence[Claim]) -> str:
+    return f"claim {claim.number} ({chosen.index(claim) + 1} of {len(chosen)}): {claim.claim}"
 
 
 def _tell(results: Sequence[Result], console: Console) -> None:
@@ -95,21 +98,3 @@ def _tell(results: Sequence[Result], console: Console) -> None:
     count = Counter[str](result.measured.verdict for result in results)
     counts = [f"{verdict}: {count[verdict]}" for verdict in _STYLES if count[verdict] or verdict != "open"]
     console.print(f"{len(results)} claims ({', '.join(counts)})")
-
-
-@contextmanager
-def _progress(claims: int) -> Iterator[Callable[[Claim], None]]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
-        yield lambda claim: None
-        return
-    done = 0
-    with console.status("starting") as status:
-
-        def tell(claim: Claim) -> None:
-            nonlocal done
-            done += 1
-            status.update(f"claim {claim.number} ({done} of {claims}): {claim.claim}")
-
-        yield tell

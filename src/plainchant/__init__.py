@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         merged,
     )
     from .live.keys import Key, Keyring
-    from .live.node import Insecure, Node, join
+    from .live.node import Node, join
+    from .live.node_keys import Insecure
 
 __all__ = [
     "Event",
@@ -73,7 +74,8 @@ __getattr__ = exports(
     __name__,
     {
         **dict.fromkeys(__all__, "group"),
-        **dict.fromkeys(("Insecure", "Node", "join"), "live.node"),
+        **dict.fromkeys(("Node", "join"), "live.node"),
+        "Insecure": "live.node_keys",
         **dict.fromkeys(("Key", "Keyring"), "live.keys"),
         **dict.fromkeys(("Invitation", "PlainchantError", "Reason", "UsageError", "View"), "core.model"),
         "sim": "sim",

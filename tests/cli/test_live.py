@@ -12,9 +12,9 @@ from plainchant.cli import main
 from plainchant.cli.console import output
 from plainchant.cli.live import LiveResult, tell
 from plainchant.lab.properties import Outcome, Verification, Violation
-from plainchant.live.supervisor import LiveSummary
+from plainchant.live.scenarios.supervisor import LiveSummary
 from plainchant.scenario import load
-from plainchant.sim.summary import ProcessEnd
+from plainchant.scenario.outcome import ProcessEnd
 from plainchant.trace import read
 from plainchant.trace.collect import CollectSummary
 

@@ -16,7 +16,7 @@ import msgspec
 
 from plainchant.core.model import Packet, TraceError, WireError
 from plainchant.core.wire import HEADER_BYTES, VERSION, Codec, Stamped
-from plainchant.layers.state import STATE_PACKETS
+from plainchant.layers.state_parts import STATE_PACKETS
 from plainchant.live.tcp import TcpTransport, _Connection
 from plainchant.protocols import registry
 from plainchant.protocols.mailbox.remote_packets import item_from_bytes
@@ -168,8 +168,8 @@ def framing(data: bytes) -> None:
         while loop.soon:
             function, arguments = loop.soon.pop(0)
             function(*arguments)
-        if len(connection._buffer) > HELD:
-            raise AssertionError(f"a connection holds {len(connection._buffer)} bytes")
+        if len(connection._frames._buffer) > HELD:
+            raise AssertionError(f"a connection holds {len(connection._frames._buffer)} bytes")
     if sum(got) > sum(map(len, pieces)) + len(data):
         raise AssertionError("more came out of a connection than went in")
 

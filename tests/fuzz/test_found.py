@@ -12,7 +12,7 @@ from msgspec import inspect
 
 from plainchant.core.model import MOST, MS, Batch, Packet, WireError
 from plainchant.core.wire import VERSION, Codec
-from plainchant.layers.state import STATE_PACKETS
+from plainchant.layers.state_parts import STATE_PACKETS
 from plainchant.protocols import registry
 from plainchant.protocols.dedos import nodes_packets
 from plainchant.protocols.dedos import packets as dedos

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from plainchant.lab.properties import verify
-from plainchant.live.supervisor import LiveSummary, supervise
+from plainchant.live.scenarios.supervisor import LiveSummary, supervise
 from plainchant.scenario import find, load
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect

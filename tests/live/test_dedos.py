@@ -6,21 +6,16 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from plainchant import Node
 from plainchant.lab.properties import verify
-from plainchant.live import supervisor
-from plainchant.live.crew import free_addresses
-from plainchant.live.inject import Injector
 from plainchant.live.memory import server
 from plainchant.live.memory.server import MailboxServer
-from plainchant.scenario.model import FAULTS as KINDS
-from plainchant.scenario.model import RandomFaults
+from plainchant.live.ports import free_addresses
+from plainchant.live.scenarios import supervisor
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
 
@@ -171,9 +166,3 @@ def test_modules_processors_nodes_and_networks_crash_for_real(
     }
     assert [row["group"] for row in rows(tmp_path / "run", kind="join", process="n3.a#1")] == ["g"]
     assert result.summary.packets_lost > 0
-
-
-def test_every_kind_of_fault_can_happen_live() -> None:
-    crew: Any = SimpleNamespace()
-    injector = Injector(crew, (), RandomFaults(), Random(1))
-    assert set(injector._actions) == set(KINDS)

@@ -11,7 +11,7 @@ import pytest
 
 from plainchant.core import model
 from plainchant.core.model import UsageError
-from plainchant.live.faulty import HARMLESS, NETWORK_FAULTS, FaultyTransport
+from plainchant.live.scenarios.faulty import HARMLESS, NETWORK_FAULTS, FaultyTransport
 from plainchant.live.tcp import TcpTransport
 from plainchant.live.transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver
 from plainchant.live.udp import UdpTransport

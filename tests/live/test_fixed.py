@@ -16,8 +16,8 @@ import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, UsageError
 from plainchant.cli.live import execute
 from plainchant.core.model import MS, ScenarioError
-from plainchant.live import node
 from plainchant.live.config import parse_config
+from plainchant.live.joining import Joining
 from plainchant.protocols import registry
 from plainchant.scenario import parse
 from plainchant.trace import read as read_trace
@@ -44,7 +44,7 @@ def _plainsong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}:{ROOT / 'src'}")
 
 
-def joining(peers: Mapping[str, str], me: str, group: str = "g", **options: Any) -> node.Joining:
+def joining(peers: Mapping[str, str], me: str, group: str = "g", **options: Any) -> Joining:
     return plainchant.join(group, me=me, peers=peers, protocol="plainsong", **options)
 
 
@@ -111,7 +111,7 @@ def test_who_is_gone_cannot_come_back_while_others_run() -> None:
 
 
 async def _enter(one: Node, name: str = "g", first: Sequence[str] = ("a", "b")) -> Group:
-    return await one.enter(name, tuple(first), 30.0, {})
+    return await one.enter(name, tuple(first), 30.0)
 
 
 def test_who_is_not_among_the_first_is_refused_at_once() -> None:
@@ -206,7 +206,7 @@ def test_groups_entered_in_different_orders_are_told_so() -> None:
         async with Node(protocol="plainsong", me="a", peers=peers) as a, Node(protocol="plainsong", me="b", peers=peers) as b:
             other = asyncio.create_task(_enter(b, "h"))
             with pytest.raises(JoinTimeout, match="b waits for h first: enter groups in the same order everywhere"):
-                await a.enter("g", ("a", "b"), 1.0, {})
+                await a.enter("g", ("a", "b"), 1.0)
             other.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await other
@@ -248,7 +248,7 @@ def test_who_has_others_is_not_let_in_and_told_why() -> None:
 def test_terms_stay_short() -> None:
     groups = {f"group-{number}": ("a", "b") for number in range(200)}
     terms = [
-        Node(protocol="plainsong", me="a", peers=PEERS, groups=groups, parameters={"moods": moods})._terms()
+        Node(protocol="plainsong", me="a", peers=PEERS, groups=groups, parameters={"moods": moods})._setup.terms(state=False)
         for moods in (dict.fromkeys(groups, "hasty"), dict.fromkeys(reversed(groups), "hasty"), dict.fromkeys(groups, "solemn"))
     ]
     assert terms[0] == terms[1]

@@ -13,9 +13,9 @@ import pytest
 from plainchant import Node
 from plainchant.core.model import GroupId, Packet, ProcessId, UsageError
 from plainchant.group import Group
-from plainchant.live.crew import free_addresses
-from plainchant.live.faulty import HARMLESS, FaultyTransport
 from plainchant.live.lans import Lans
+from plainchant.live.ports import free_addresses
+from plainchant.live.scenarios.faulty import HARMLESS, FaultyTransport
 from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport
 from plainchant.protocols.registry import Placement
@@ -136,7 +136,7 @@ async def ferried(act: Callable[[list[Group]], Any], transport: Any = "udp") -> 
 
     async def member(name: str) -> None:
         async with Node(me=name, peers=peers, backup=backup, description=ferry(2), transport=transport) as node:
-            group = await node.enter("g", NAMES, PATIENCE, {})
+            group = await node.enter("g", NAMES, PATIENCE)
             groups.append(group)
             await inside.wait()
             if name == "a":
@@ -186,7 +186,7 @@ def test_processes_find_each_other_though_the_first_network_has_crashed() -> Non
 def test_a_protocol_that_sends_where_there_is_no_network_is_halted() -> None:
     async def main() -> None:
         async with Node(me="a", peers=free_addresses(["a"]), description=ferry(1)) as node:
-            group = await node.enter("g", ("a",), PATIENCE, {})
+            group = await node.enter("g", ("a",), PATIENCE)
             await group.send(b"1")
             reason = await node.halted()
             assert "sends over network 1: there are 1, counted from 0" in reason.text

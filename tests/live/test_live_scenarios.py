@@ -23,15 +23,17 @@ import pytest
 
 from plainchant.cli.live import LiveResult, execute, given_parameters
 from plainchant.core.model import MS, Duration, UsageError
-from plainchant.live import control, crew
-from plainchant.live.inject import Injector
-from plainchant.live.namespaces import NamespaceError, Namespaces
-from plainchant.live.process import LiveError, Process
-from plainchant.live.supervisor import not_applied, stretched, supervise
+from plainchant.live.ports import free_addresses
+from plainchant.live.scenarios import control, crew
+from plainchant.live.scenarios.faults import LiveFaults
+from plainchant.live.scenarios.namespaces import NamespaceError, Namespaces
+from plainchant.live.scenarios.process import LiveError, Process
+from plainchant.live.scenarios.supervisor import not_applied, stretched, supervise
 from plainchant.scenario import Scenario, load, shipped
+from plainchant.scenario.faults import Injector
 from plainchant.scenario.load import parse
 from plainchant.scenario.model import Clock, Fault, Network, RandomFaults, Workload
-from plainchant.sim.summary import ProcessEnd
+from plainchant.scenario.outcome import ProcessEnd
 from plainchant.trace import read
 
 QUICK = ("parameters.suspect_after=300ms", "parameters.patience=1s")
@@ -392,7 +394,7 @@ def test_a_worker_dies_when_its_supervisor_is_gone(tmp_path: Path) -> None:
     task = control.Task(
         place="a",
         incarnation=0,
-        peers=crew.free_addresses(["a", "b"]),
+        peers=free_addresses(["a", "b"]),
         protocol="sequencer",
         parameters={},
         packet=1400,
@@ -405,7 +407,9 @@ def test_a_worker_dies_when_its_supervisor_is_gone(tmp_path: Path) -> None:
         trace=str(tmp_path),
         run="r0",
     )
-    worker = subprocess.Popen([sys.executable, "-m", "plainchant.live.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "plainchant.live.scenarios.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     watchdog = threading.Timer(60, worker.kill)
     watchdog.start()
     try:
@@ -512,7 +516,6 @@ class Camp:
 
     def __init__(self) -> None:
         self.latest = {"p3": Gone()}
-        self.gone: Callable[[Gone], None] = lambda process: None
         self.came: asyncio.Future[tuple[str, Fault]] = asyncio.get_running_loop().create_future()
 
     def groups_of(self, place: str) -> tuple[str, ...]:
@@ -530,20 +533,20 @@ def test_a_process_that_its_protocol_halted_comes_back_if_it_is_to(share: float)
     async def main() -> None:
         camp: Any = Camp()
         rates = RandomFaults(restart_halted=share, restart_after=Duration(MS))
-        injector = Injector(camp, (), rates, Random(1))
-        camp.gone(camp.latest["p3"])
+        faults = LiveFaults(camp)
+        injector = Injector(faults, camp, rates, Random(1))
+        injector.gone("p3", camp.latest["p3"], halted=True)
         if not share:
-            assert not injector._agenda
+            assert not faults._agenda
             return
-        now = time.monotonic_ns()
-        running = asyncio.create_task(injector.run(now, now + 60_000 * MS))
+        running = asyncio.create_task(faults.run_until(time.monotonic_ns() + 60_000 * MS))
         async with asyncio.timeout(30):
             assert await camp.came == ("p3", Fault(kind="restart", process="p3"))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        injector._over = True
-        camp.gone(camp.latest["p3"])
-        assert not injector._agenda
+        injector.stop()
+        injector.gone("p3", camp.latest["p3"], halted=True)
+        assert not faults._agenda
 
     asyncio.run(main())
 
@@ -574,9 +577,9 @@ def test_nobody_takes_the_place_of_a_process_that_is_too_busy_to_answer(leaving:
     async def main() -> None:
         camp: Any = Camp()
         camp.latest["p3"] = Busy(leaving, dies)
-        injector = Injector(camp, (), RandomFaults(), Random(1))
+        injector = Injector(LiveFaults(camp), camp, RandomFaults(), Random(1))
         fault = Fault(kind="restart", process="p3")
-        await injector._restart(fault)
+        await injector.actions["restart"](fault)
         assert camp.came.done() == dies
         assert injector._waiting == ({"p3": fault} if leaving and not dies else {})
         assert injector.skipped == ([] if leaving or dies else [(fault, "p3 was alive")])

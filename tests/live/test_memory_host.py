@@ -34,11 +34,11 @@ from plainchant.core.memory import (
 )
 from plainchant.core.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
 from plainchant.group import Group
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server, stepper
 from plainchant.live.memory.server import MailboxServer, mailboxes
 from plainchant.live.memory.stepper import Stepper
 from plainchant.live.node import Node
+from plainchant.live.ports import free_addresses
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 
@@ -719,7 +719,7 @@ def test_a_process_without_any_copy_is_halted_and_gone_from_the_memory(shared: P
     async def main() -> None:
         peers = free_addresses(["a"])
         async with node("a", peers, copies=1) as mine:
-            group = await mine.enter("g", ("a",), PATIENCE, {})
+            group = await mine.enter("g", ("a",), PATIENCE)
             MailboxServer("board").crash_module(1)
             with pytest.raises(plainchant.Halted, match="all copies are lost"):
                 await hear(group, 1)
@@ -739,7 +739,7 @@ peers = {name: tuple(address) for name, address in json.loads(sys.argv[2]).items
 
 async def main():
     async with Node(me="c", peers=peers, description=BOARD, memory="board", trace=sys.argv[3], run="r") as node:
-        group = await node.enter("g", tuple(peers), 30.0, {})
+        group = await node.enter("g", tuple(peers), 30.0)
         while True:
             await group.send(b"c")
             await asyncio.sleep(0.002)
@@ -762,7 +762,7 @@ def test_a_member_that_is_killed_is_missed_by_all(shared: Path, tmp_path: Path) 
 
         async def member(name: str) -> None:
             async with node(name, peers, trace) as mine:
-                group = await mine.enter("g", tuple(peers), PATIENCE, {})
+                group = await mine.enter("g", tuple(peers), PATIENCE)
                 await hear(group, 3)
                 await inside.wait()
                 victim.kill()
@@ -836,7 +836,7 @@ def test_operations_are_written_down_if_wanted(tmp_path: Path) -> None:
             mine._begin({"g": ("a",)})
             assert mine.host.memory is not None
             mine.host.memory.tells_operations = True
-            await mine.enter("g", ("a",), PATIENCE, {})
+            await mine.enter("g", ("a",), PATIENCE)
 
     run(main())
     found = rows(tmp_path, "operation")
@@ -852,7 +852,7 @@ def test_a_process_that_reports_somebody_looks_at_once(monkeypatch: pytest.Monke
     async def main() -> None:
         peers = free_addresses(["a", "b"])
         async with node("a", peers) as mine, node("b", peers) as other:
-            await asyncio.gather(*(each.enter("g", ("a", "b"), PATIENCE, {}) for each in (mine, other)))
+            await asyncio.gather(*(each.enter("g", ("a", "b"), PATIENCE) for each in (mine, other)))
             await other.close()
             engine = mine.host.engine
             assert engine.inner.failed == []  # type: ignore[attr-defined]
@@ -866,7 +866,7 @@ def test_who_only_sends_sends_in_one_piece() -> None:
     async def main() -> None:
         peers = free_addresses(["a", "c"])
         async with node("a", peers, mute="c") as mine, node("c", peers, mute="c") as mute:
-            group, only = await asyncio.gather(*(each.enter("g", ("a", "c"), PATIENCE, {}) for each in (mine, mute)))
+            group, only = await asyncio.gather(*(each.enter("g", ("a", "c"), PATIENCE) for each in (mine, mute)))
             await only.send(bytes(4096))
             for send in (only.send(bytes(4097)), only.send_many([b"", bytes(4097)])):
                 with pytest.raises(UsageError, match=r"c only sends in g, so its messages .* at most 4096 bytes, not 4097"):

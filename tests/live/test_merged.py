@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plainchant import Group, Halted, Lost, Message, Node, Stream, UsageError, View, merged
+from plainchant.group import Buffers
 from plainchant.lab.properties import verify
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
@@ -25,7 +26,7 @@ Place = tuple[str, str, int]
 async def enter(node: Node, **buffers: Any) -> dict[str, Group]:
     """The groups that a process is in, which it forms with the others."""
     mine = [name for name, members in GROUPS.items() if node.place in members]
-    return {name: await node.enter(name, GROUPS[name], 30.0, buffers) for name in mine}
+    return {name: await node.enter(name, GROUPS[name], 30.0, Buffers(**buffers)) for name in mine}
 
 
 @asynccontextmanager
@@ -129,7 +130,7 @@ def test_the_end_of_a_process_ends_its_merged_stream() -> None:
         peers = addresses("a")
         one = Node(me="a", peers=peers, parameters=CALM)
         async with one, one.join("red") as red:
-            blue = await one.enter("blue", ("a",), 30.0, {})
+            blue = await one.enter("blue", ("a",), 30.0)
             stream = merged(red, blue)
             assert [event.group for event in [await anext(stream), await anext(stream)]] == ["red", "blue"]
             await red.leave()
@@ -173,7 +174,7 @@ def test_receipts_become_stable_in_total_order_and_say_so_where_there_is_none() 
                     if name == "red":
                         await receipt.stable()
                         continue
-                    with pytest.raises(Lost, match="blue has no total order, so nobody tells when a message is stable"):
+                    with pytest.raises(Lost, match="blue has no total order, so no message is known to be stable"):
                         await receipt.stable()
 
     run(main())

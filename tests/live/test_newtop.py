@@ -19,8 +19,8 @@ from plainchant.core.model import MS, Duration, Packet, Timer
 from plainchant.core.wire import Stamped
 from plainchant.lab.properties import Verification, verify
 from plainchant.live.config import parse_config
-from plainchant.live.faulty import FaultyTransport
 from plainchant.live.host import LiveHost
+from plainchant.live.scenarios.faulty import FaultyTransport
 from plainchant.live.transport import Address, Counters, Data, Limits
 from plainchant.live.udp import UdpTransport
 from plainchant.protocols.newtop import Parameters
@@ -70,7 +70,7 @@ class Nodes:
         return self
 
     async def _enter(self, place: str, group: str) -> None:
-        self.entered[place, group] = await self.nodes[place].enter(group, tuple(self.groups[group]), 30.0, {})
+        self.entered[place, group] = await self.nodes[place].enter(group, tuple(self.groups[group]), 30.0)
 
     async def __aexit__(self, *exception: object) -> None:
         for node in self.nodes.values():

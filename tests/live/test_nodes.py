@@ -12,9 +12,9 @@ import pytest
 from plainchant import Node
 from plainchant.core.engine import Engine, Host
 from plainchant.core.model import MS, Packet, ProcessId, Reason, UsageError
-from plainchant.live.crew import free_addresses
 from plainchant.live.memory import server
 from plainchant.live.memory.server import mailboxes, namespace_of
+from plainchant.live.ports import free_addresses
 from plainchant.protocols.registry import Description, Placement
 from plainchant.trace import read
 from plainchant.trace.collect import collect
@@ -49,7 +49,7 @@ def test_processes_of_a_node_share_its_memory_and_see_each_other_die(shared: Pat
                 await node.open()
             # Both nodes have a group of that name for themselves: nobody else is asked for.
             entered = [
-                nodes[at].enter(group, members, PATIENCE, {})
+                nodes[at].enter(group, members, PATIENCE)
                 for at, group, members in (
                     (0, "g", ("n1.a", "n1.b")),
                     (1, "g", ("n1.a", "n1.b")),

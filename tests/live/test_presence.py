@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import Form, Join
-from plainchant.core.names import process_name
 from plainchant.live.presence import (
     BOUND,
     JOINING,
@@ -296,16 +295,12 @@ def test_there_is_one_first_view_whatever_is_lost_and_whoever_restarts(seed: int
     assert all(process.standing["g"].state == MEMBER for process in alive), [(p.name, p.standing) for p in alive]
 
 
-def test_names() -> None:
-    assert [process_name("p", number) for number in (0, 1, 12)] == ["p", "p#1", "p#12"]
-
-
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def hello(base: str, **changed: Any) -> Hello:
+def hello(place: str, **changed: Any) -> Hello:
     said = {"incarnation": 0, "boot": b"boot", "answer": False, "groups": {}, "known": {}, **changed}
-    return Hello(base, **said)
+    return Hello(place, **said)
 
 
 def alone() -> tuple[Presence, list[Hello]]:

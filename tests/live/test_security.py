@@ -21,9 +21,9 @@ import plainchant
 from plainchant import Group, Insecure, Key, Keyring, Message, Node, UsageError, View
 from plainchant.core.wire import Stamped
 from plainchant.lab.properties import verify
-from plainchant.live import node as nodes
-from plainchant.live.crew import free_addresses
+from plainchant.live import node_keys
 from plainchant.live.memory import server
+from plainchant.live.ports import free_addresses
 from plainchant.live.presence import HELLO_PACKETS, MOST_STRANGERS, Hello, Known
 from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Address, Data, Receive, TurnOver
@@ -193,7 +193,7 @@ def test_the_environment_has_a_key_or_a_file(tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "KEY_POLL", 0.02)
+    monkeypatch.setattr(node_keys, "KEY_POLL", 0.02)
 
 
 async def chatter(group: Group, stop: asyncio.Event) -> int:
@@ -233,7 +233,7 @@ def test_keys_are_changed_under_load_and_who_gets_none_is_out(protocol: str, tmp
                 )
                 for name, file in files.items()
             }
-            groups = await asyncio.gather(*(node.enter("g", tuple(files), 20.0, {}) for node in opened.values()))
+            groups = await asyncio.gather(*(node.enter("g", tuple(files), 20.0) for node in opened.values()))
             reading = [asyncio.create_task(listen(group, books[group.me], views[group.me])) for group in groups]
             stop = asyncio.Event()
             sending = [asyncio.create_task(chatter(group, stop)) for group in groups]
@@ -293,11 +293,11 @@ def test_a_key_file_that_cannot_be_read_changes_nothing_and_is_told_once(tmp_pat
         ring = Keyring.new()
         ring.write(file, replace=False)
         async with Node(me="a", peers=addresses("a"), key=file) as node:
-            source = node._keys
+            source = node._keys.source
             assert source is not None
             file.write_text("nonsense\n")
             with pytest.warns(RuntimeWarning, match="goes on with the keys that it has: .* no key that could be used"):
-                await until(lambda: node._key_problem is not None)
+                await until(lambda: node._keys.problem is not None)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 for number in range(5):  # it is looked at again, and is no better

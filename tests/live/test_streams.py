@@ -17,13 +17,13 @@ import pytest
 from plainchant import Group, Lost, Message, Node, Receipt, Refused, Rejected, UsageError
 from plainchant.core.engine import Engine
 from plainchant.core.model import MS, SECOND, Batch, Packet, ProcessId, Reason, Timer
-from plainchant.live.faulty import HARMLESS, FaultyTransport
 from plainchant.live.host import LiveHost
+from plainchant.live.scenarios.faulty import HARMLESS, FaultyTransport
 from plainchant.live.timers import LATE
 from plainchant.live.transport import READ_AT_ONCE, Address, Data
 from plainchant.live.udp import UdpTransport
+from plainchant.scenario.faults import Omission
 from plainchant.scenario.model import Fault
-from plainchant.sim.omissions import Omission
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 

@@ -15,7 +15,8 @@ import pytest
 
 from plainchant.core.model import UsageError
 from plainchant.live import tcp
-from plainchant.live.tcp import LARGEST, MAGIC, TcpTransport
+from plainchant.live.tcp import TcpTransport
+from plainchant.live.tcp_frames import LARGEST, MAGIC
 from plainchant.live.transport import READ_AT_ONCE, Address, Transport
 
 from .endpoints import HOST, Endpoint, opened, run, until

@@ -9,10 +9,11 @@ from random import Random
 from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration, Reason, Stream
-from plainchant.group import OUTGOING, Group, Guarantees
-from plainchant.live.workload import Numbering, Sender, outgoing_for
+from plainchant.group import OUTGOING, Buffers, Group
+from plainchant.live.scenarios.workload import Numbering, Sender, outgoing_for
 from plainchant.scenario.model import Workload
 
+from ..ports import a_membership
 from .endpoints import run
 
 
@@ -28,7 +29,8 @@ class Host:
         self._rejecting = rejecting
         self.asked: list[Stream] = []
         self.released: list[str] = []
-        self.group = Group(self, "g", "p1", Guarantees((), ()), listen=False, admits=True)
+        self.member = a_membership(self, buffers=Buffers(listen=False), admits=True)
+        self.group = Group(self.member)
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
@@ -38,7 +40,7 @@ class Host:
         self.accepted.append(payload)
         self._under_way += 1
         self.most_under_way = max(self.most_under_way, self._under_way)
-        self.group.took(1, len(payload), stream)
+        self.member.took(1, len(payload), stream)
         if self._deliver:
             asyncio.get_running_loop().call_soon(self._back, len(self.accepted), payload)
 
@@ -48,9 +50,9 @@ class Host:
 
     def _answer(self, number: int, wanted: Stream, payload: bytes | None) -> None:
         if number in self._rejecting:
-            self.group.rejected(wanted.name, Reason("no room", "there is no room"))
+            self.member.rejected(wanted.name, Reason("no room", "there is no room"))
             return
-        self.group.admitted(wanted.name)
+        self.member.admitted(wanted.name)
         if payload is not None:
             self._take(payload, wanted.name)
 
@@ -71,10 +73,10 @@ class Host:
 
     def _back(self, seq: int, payload: bytes) -> None:
         self._under_way -= 1
-        self.group.deliver("p1", seq, [payload], seq, len(payload))
+        self.member.deliver("p1", seq, [payload], seq, len(payload))
 
     def leave(self, group: str) -> None:
-        self.group.left()
+        self.member.left()
 
     def close_group(self, group: str) -> None:
         raise AssertionError("nobody closes this group")
@@ -133,7 +135,7 @@ def test_a_closed_loop_waits_for_what_does_not_come_back() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert len(host.accepted) == 3
-        host.group.halted(Reason("minority", "over"))
+        host.member.halted(Reason("minority", "over"))
         await waiting
 
     run(main())

@@ -1,9 +1,11 @@
-"""Small simulations for paper tests: a scenario, its run, and what can be read off it."""
+"""Small simulations for tests of protocols and papers: a scenario, its run, and what can be read off it."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
+
+import msgspec
 
 from plainchant.core.model import SECOND, Duration
 from plainchant.lab.properties import verify
@@ -33,6 +35,10 @@ class Run:
     def of(self, kind: str, process: str = "") -> list[dict[str, Any]]:
         return [row for row in self.rows if row["kind"] == kind and process in ("", row["process"])]
 
+    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
+        """What rows of a kind say."""
+        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
+
     def delivered(self, process: str) -> list[tuple[str, int]]:
         return [(row["sender"], row["seq"]) for row in self.of("deliver", process)]
 
@@ -55,9 +61,13 @@ def names(count: int) -> tuple[str, ...]:
 def simulate(count: int, *workload: Workload, parameters: dict[str, Any], **settings: Any) -> Run:
     """Runs a group of that many members, one message a packet."""
     parameters = {"pack": False, **parameters}
-    scenario = Scenario(protocol="sequencer", members=names(count), workload=workload, parameters=parameters, **settings)
+    return verified(Scenario(protocol="sequencer", members=names(count), workload=workload, parameters=parameters, **settings))
+
+
+def verified(scenario: Scenario, make: Any = None) -> Run:
+    """Runs a scenario, with another engine if one is given, and verifies what it promises."""
     trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace).run()
+    summary = Simulation(scenario, trace=trace, make=make).run()
     table = trace.table()
     violated = [name for name, outcome in verify(table).properties.items() if outcome.violations]
     return Run(summary, table.to_pylist(), violated)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from plainchant import protocols
 from plainchant.core.model import UsageError
 from plainchant.lab.draw.diagram import diagram
 from plainchant.lab.draw.timing import timing_diagram
@@ -16,6 +19,9 @@ from plainchant.lab.export import to_shiviz
 from plainchant.lab.show import lines, select
 from plainchant.protocols import registry
 from plainchant.protocols.story import Detail, Event, Sign, Story
+from plainchant.scenario import parse
+from plainchant.sim import run_scenario
+from plainchant.trace import TraceBuffer
 from tests.fixed import PLAINSONG
 from tests.lab.explain.script import Script
 
@@ -129,3 +135,33 @@ def test_what_can_be_explored_is_a_matter_of_the_description(monkeypatch: pytest
     explored = dataclasses.replace(ANTIPHON, exploration=lambda: cases)
     monkeypatch.setattr(registry, "protocols", lambda: {"antiphon": explored})
     assert _exploration("antiphon") is cases
+
+
+def test_a_new_folder_is_a_new_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "chorale"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "import dataclasses\n"
+        "from ..sequencer import DESCRIPTION as MODEL\n"
+        "def tell():\n"
+        "    from .story import Chorale\n"
+        "    return Chorale\n"
+        "DESCRIPTION = dataclasses.replace(MODEL, name='chorale', story=tell)\n"
+    )
+    (folder / "story.py").write_text(
+        "from ..story import Story\nclass Chorale(Story):\n    def place(self, event):\n        return ', in four voices'\n"
+    )
+    monkeypatch.setattr(protocols, "__path__", [*protocols.__path__, str(tmp_path)])
+    registry._own_names.cache_clear()
+    try:
+        assert list(registry.protocols())[:5] == ["sequencer", "newtop", "rtcast", "mailbox", "dedos"]
+        assert "chorale" in registry.protocols()
+        trace = TraceBuffer()
+        run_scenario(parse('protocol = "chorale"\nmembers = 3\nduration = "20ms"\n[[workload]]\nrate = 100\n'), trace=trace)
+        sends = select(trace.table(), {"kind": "send"}).to_pylist()
+        life = Explainer(trace.table()).message((sends[0]["group"], sends[0]["sender"], sends[0]["seq"]))
+        assert any(step.what.endswith(", in four voices") for step in life.steps)
+    finally:
+        registry._own_names.cache_clear()
+        for name in ("chorale", "chorale.story"):
+            sys.modules.pop(f"plainchant.protocols.{name}", None)

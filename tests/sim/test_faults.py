@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import Duration, UsageError
+from plainchant.scenario.faults import draw_faults
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
-from plainchant.sim import draw_faults
 
 from .conftest import MS, SECOND, US, Run, run_toy
 from .toy import Flood

@@ -11,8 +11,8 @@ import pytest
 
 from plainchant.core.model import Reason, ScenarioError
 from plainchant.core.names import incarnation_of, place_of, process_name
+from plainchant.scenario.faults import draw_faults
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
-from plainchant.sim import draw_faults
 
 from .conftest import MS, SECOND, Run, run_toy
 from .toy import Echo, Flood, Stubborn

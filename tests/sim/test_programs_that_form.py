@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from plainchant import Group, Invitation, JoinTimeout, Message, NotFormed, Reason, UsageError, sim
-from plainchant.group import Guarantees
 
-from ..ports import NoStreams
+from ..ports import NoStreams, a_membership
 
 
 def agrees(invitation: Invitation) -> bool:
@@ -163,7 +162,7 @@ def test_a_group_without_a_process_says_so() -> None:
             def counters(self) -> Mapping[str, int]:
                 return {}
 
-        group = Group(Nobody(), "g", "p1", Guarantees((), ()))
+        group = Group(a_membership(Nobody()))
         with pytest.raises(UsageError, match="g was made without a process"):
             _ = group.node
 

@@ -9,8 +9,8 @@ import pytest
 
 from plainchant.core.model import UsageError, View
 from plainchant.scenario.model import Delay, Fault, Network, Workload
+from plainchant.scenario.traffic import WAITING, payload_of
 from plainchant.sim import ApplicationError, Member, functions
-from plainchant.sim.workload import WAITING, payload_of
 
 from .conftest import MS, SECOND, run_toy
 from .toy import Flood, Sequencer

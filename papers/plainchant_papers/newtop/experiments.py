@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import numpy as np
@@ -87,24 +88,39 @@ class Sweep:
         return [outcome.row() for point in self.outcomes for outcome in point]
 
 
-def _unstable(outcome: Outcome) -> float:
-    return outcome.most_unstable
+_unstable: Measure = attrgetter("most_unstable")
+_nulls: Measure = attrgetter("all_nulls")
+_nulls_each: Measure = attrgetter("nulls_a_receiver")
+_delay: Measure = attrgetter("delay")
+_throughput: Measure = attrgetter("throughput")
+_SILENCE: Final = "time-silence (ms)"
+_INTERVAL: Final = "interval between messages (ms)"
 
 
-def _nulls(outcome: Outcome) -> float:
-    return outcome.all_nulls
+def _figures(
+    title: str, x_label: str, lines: Mapping[str, Sweep], *shown: tuple[str, str, Measure], log: bool = False
+) -> tuple[Figure, ...]:
+    """Figures of the thesis, each given by its number, what y is, and the measure; with a line for each sweep."""
+    return tuple(
+        Figure(
+            f"fig-{number.replace('.', '-')}",
+            f"Fig. {number}: {title}",
+            x_label,
+            y_label,
+            tuple(Series(label, list(line.x), line.values(measure)) for label, line in lines.items()),
+            log_x=log,
+            log_y=log,
+        )
+        for number, y_label, measure in shown
+    )
 
 
-def _nulls_each(outcome: Outcome) -> float:
-    return outcome.nulls_a_receiver
+def _of_members(sweeps: Mapping[int, Sweep]) -> dict[str, Sweep]:
+    return {f"{size:g} members": sweep for size, sweep in sweeps.items()}
 
 
-def _delay(outcome: Outcome) -> float:
-    return outcome.delay
-
-
-def _throughput(outcome: Outcome) -> float:
-    return outcome.throughput
+def _rows(sweeps: Mapping[Key, Sweep]) -> list[dict[str, object]]:
+    return [row for sweep in sweeps.values() for row in sweep.rows()]
 
 
 def _sweeps(context: Context, lines: Mapping[Key, Sequence[tuple[int, Experiment]]], seeds: int = 2) -> dict[Key, Sweep]:
@@ -140,8 +156,6 @@ def silence_of_three(context: Context) -> Measured:
     sweep = _sweeps(context, {3: [(silence, Experiment(3, 100, silence)) for silence in SILENCES]})[3]
     values = [sweep.values(direction.measure) for direction in _WITH_SILENCE]
     unstable, nulls, delay = values
-    title = "1 active, 3 members, a message every 100 ms"
-    x, label = list(sweep.x), "time-silence (ms)"
     return Measured(
         f"time-silence of 50 to 1050 ms: unstable blocks {_shown(unstable)}, null messages {_shown(nulls)}, delay overhead "
         f"{_shown(delay)} ms",
@@ -152,10 +166,13 @@ def silence_of_three(context: Context) -> Measured:
         "a silent member completes all blocks that came since its last null message by one more: the rarer, the more blocks and "
         "messages wait for it",
         sweep.rows(),
-        (
-            Figure("fig-7-3", f"Fig. 7.3: {title}", label, "unstable blocks, at most", (Series("simulated", x, unstable),)),
-            Figure("fig-7-4", f"Fig. 7.4: {title}", label, "null messages", (Series("simulated", x, nulls),)),
-            Figure("fig-7-5", f"Fig. 7.5: {title}", label, "delay overhead (ms)", (Series("simulated", x, delay),)),
+        _figures(
+            "1 active, 3 members, a message every 100 ms",
+            _SILENCE,
+            {"simulated": sweep},
+            ("7.3", "unstable blocks, at most", _unstable),
+            ("7.4", "null messages", _nulls),
+            ("7.5", "delay overhead (ms)", _delay),
         ),
     )
 
@@ -167,7 +184,6 @@ def silence_by_size(context: Context) -> Measured:
     sweeps = _sweeps(context, lines)
     directions = (_WITH_SILENCE[0], Direction("nulls", _nulls_each, up=False), _WITH_SILENCE[2])
     checked = [(way, sweep.values(way.measure)) for sweep in sweeps.values() for way in directions]
-    title = "1 active, a message every 200 ms"
     largest = sweeps[sizes[-1]]
     return Measured(
         f"groups of {sizes[0]} to {sizes[-1]}, 50 to 1050 ms; with {sizes[-1]} members unstable blocks "
@@ -176,20 +192,14 @@ def silence_by_size(context: Context) -> Measured:
         judge(holds=all(way.holds(line) for way, line in checked), nearly=all(way.tends(line) for way, line in checked)),
         "as for three members; more members change little, because a block waits for the slowest of them, which is not much "
         "slower than the others",
-        [row for sweep in sweeps.values() for row in sweep.rows()],
-        tuple(
-            Figure(
-                name,
-                f"{number}: {title}",
-                "time-silence (ms)",
-                label,
-                tuple(Series(f"{size:g} members", list(sweep.x), sweep.values(measure)) for size, sweep in sweeps.items()),
-            )
-            for name, number, label, measure in (
-                ("fig-7-6", "Fig. 7.6", "unstable blocks, at most", _unstable),
-                ("fig-7-7", "Fig. 7.7", "null messages a receiver", _nulls_each),
-                ("fig-7-8", "Fig. 7.8", "delay overhead (ms)", _delay),
-            )
+        _rows(sweeps),
+        _figures(
+            "1 active, a message every 200 ms",
+            _SILENCE,
+            _of_members(sweeps),
+            ("7.6", "unstable blocks, at most", _unstable),
+            ("7.7", "null messages a receiver", _nulls_each),
+            ("7.8", "delay overhead (ms)", _delay),
         ),
     )
 
@@ -213,6 +223,7 @@ def interval_of_three(context: Context) -> Measured:
     against = [way.name for way in _WITH_INTERVAL if not way.tends(values[way.name])]
     delay = values["delay"]
     title = "1 active, 3 members, time-silence 100 ms"
+    by_cost = {f"{cost / 1000:g} ms a packet": line for cost, line in sweeps.items()}
     return Measured(
         f"intervals of 400 to 6 ms: unstable blocks {_shown(values['unstable blocks'])}, delay overhead {delay[0]:.0f} ms, least "
         f"{min(delay):.0f} ms at {sweep.x[delay.index(min(delay))]:g} ms, {delay[-1]:.0f} ms at 6 ms; nulls a receiver "
@@ -224,31 +235,17 @@ def interval_of_three(context: Context) -> Measured:
         "a null message completes everything that came before it: the more messages share one, the less each waits, so that "
         "by itself a shorter interval shortens the mean delay. It grows only where processors are busy, so that null messages "
         "wait for them: that, and not the number of unstable blocks, which the thesis blames, lengthens it",
-        [row for line in sweeps.values() for row in line.rows()],
+        _rows(sweeps),
         (
-            *(
-                Figure(
-                    name,
-                    f"{number}: {title}",
-                    "interval between messages (ms)",
-                    label,
-                    (Series("simulated", list(sweep.x), sweep.values(measure)),),
-                )
-                for name, number, label, measure in (
-                    ("fig-7-9", "Fig. 7.9", "unstable blocks, at most", _unstable),
-                    ("fig-7-11", "Fig. 7.11", "null messages a receiver", _nulls_each),
-                    ("fig-7-12", "Fig. 7.12", "messages a second", _throughput),
-                )
+            *_figures(
+                title,
+                _INTERVAL,
+                {"simulated": sweep},
+                ("7.9", "unstable blocks, at most", _unstable),
+                ("7.11", "null messages a receiver", _nulls_each),
+                ("7.12", "messages a second", _throughput),
             ),
-            Figure(
-                "fig-7-10",
-                f"Fig. 7.10: {title}",
-                "interval between messages (ms)",
-                "delay overhead (ms)",
-                tuple(Series(f"{cost / 1000:g} ms a packet", list(line.x), line.values(_delay)) for cost, line in sweeps.items()),
-                log_x=True,
-                log_y=True,
-            ),
+            *_figures(title, _INTERVAL, by_cost, ("7.10", "delay overhead (ms)", _delay), log=True),
         ),
         (_by_cost("mean delay overhead in ms, by interval (ms)", sweeps, _delay),),
     )
@@ -276,8 +273,6 @@ def _ratio(values: Sequence[float]) -> float:
 def all_active_of_three(context: Context) -> Measured:
     sweep = _sweeps(context, {3: [(silence, Experiment(3, 400, silence, all_active=True)) for silence in ALL_ACTIVE]})[3]
     unstable, nulls, delay = (sweep.values(measure) for measure in (_unstable, _nulls, _delay))
-    title = "all 3 members active, a message every 400 ms"
-    x, label = list(sweep.x), "time-silence (ms)"
     steady = max(unstable) - min(unstable) <= 1 and _ratio(delay) <= _NOT_MUCH
     mostly_nulls = rises(nulls) and _ratio(nulls) > 5 * max(_ratio(unstable), _ratio(delay))
     return Measured(
@@ -288,10 +283,13 @@ def all_active_of_three(context: Context) -> Measured:
         "member is further away than its time-silence. Null messages also bring members' counters together, which shortens "
         "the delay somewhat, and make a few more blocks",
         sweep.rows(),
-        (
-            Figure("fig-7-13", f"Fig. 7.13: {title}", label, "unstable blocks, at most", (Series("simulated", x, unstable),)),
-            Figure("fig-7-14", f"Fig. 7.14: {title}", label, "null messages", (Series("simulated", x, nulls),)),
-            Figure("fig-7-15", f"Fig. 7.15: {title}", label, "delay overhead (ms)", (Series("simulated", x, delay),)),
+        _figures(
+            "all 3 members active, a message every 400 ms",
+            _SILENCE,
+            {"simulated": sweep},
+            ("7.13", "unstable blocks, at most", _unstable),
+            ("7.14", "null messages", _nulls),
+            ("7.15", "delay overhead (ms)", _delay),
         ),
     )
 
@@ -312,7 +310,7 @@ def longer_than_the_interval(context: Context) -> Measured:
         "one or the other member has to complete the last message of a run. A member that sends more often than the others is a "
         "block ahead sooner or later: their next messages bear smaller numbers and do not complete its block, whatever the "
         "time-silence; a null message then lets them catch up",
-        [row for sweep in sweeps.values() for row in sweep.rows()],
+        _rows(sweeps),
     )
 
 
@@ -323,26 +321,19 @@ def all_active_by_size(context: Context) -> Measured:
     delays = {size: sweep.values(_delay) for size, sweep in sweeps.items()}
     lower = all(falls(line) for line in delays.values())
     share = {size: 1 - line[-1] / line[0] for size, line in delays.items()}
-    title = "all active, a message every 500 ms"
     return Measured(
         "delay overhead with time-silence of 450 and 200 ms: "
         + ", ".join(f"{line[0]:.0f} and {line[-1]:.0f} ms ({size:g} members)" for size, line in delays.items()),
         judge(holds=lower and max(share.values()) < 0.5, nearly=all(line[-1] < line[0] for line in delays.values())),
         f"shorter by {min(share.values()):.0%} to {max(share.values()):.0%}: a null message comes before the next message would",
-        [row for sweep in sweeps.values() for row in sweep.rows()],
-        tuple(
-            Figure(
-                name,
-                f"{number}: {title}",
-                "time-silence (ms)",
-                label,
-                tuple(Series(f"{size:g} members", list(sweep.x), sweep.values(measure)) for size, sweep in sweeps.items()),
-            )
-            for name, number, label, measure in (
-                ("fig-7-16", "Fig. 7.16", "unstable blocks, at most", _unstable),
-                ("fig-7-17", "Fig. 7.17", "delay overhead (ms)", _delay),
-                ("fig-7-18", "Fig. 7.18", "null messages", _nulls),
-            )
+        _rows(sweeps),
+        _figures(
+            "all active, a message every 500 ms",
+            _SILENCE,
+            _of_members(sweeps),
+            ("7.16", "unstable blocks, at most", _unstable),
+            ("7.17", "delay overhead (ms)", _delay),
+            ("7.18", "null messages", _nulls),
         ),
     )
 
@@ -432,7 +423,7 @@ def flow_control(context: Context) -> Measured:
     }
     sweeps = _sweeps(context, lines, seeds=1)
     off, on = sweeps[2 * COST // US], sweeps[2 * COST // US + 1]
-    label, delay = "interval between messages (ms)", "delay at the sender in ms"
+    delay = "delay at the sender in ms"
     delays = list(zip(intervals, off.values(_at_sender), on.values(_at_sender), strict=True))
     better = [interval for interval, without, with_ in delays if with_ < 0.95 * without]
     worse = [interval for interval, without, with_ in delays if with_ > 1.05 * without]
@@ -450,32 +441,24 @@ def flow_control(context: Context) -> Measured:
         "where processors cannot keep up, messages that are sent all the same wait in queues, and the null messages that would "
         "complete them wait behind; flow control keeps them with the application instead, where nobody counts their delay. From "
         "which interval on depends on what a packet costs: this is what the cost was chosen by",
-        [row for sweep in sweeps.values() for row in sweep.rows()],
-        (
+        _rows(sweeps),
+        tuple(
             Figure(
-                "fig-8-2",
-                "Fig. 8.2: flow control off, at the sender",
-                label,
+                name,
+                f"{title}, at the sender",
+                _INTERVAL,
                 "blocks, or ms",
                 (
-                    Series("unstable blocks, at most", list(off.x), off.values(_unstable_at_sender)),
-                    Series("delay overhead (ms)", list(off.x), off.values(_at_sender)),
+                    Series("unstable blocks, at most", list(line.x), line.values(_unstable_at_sender)),
+                    Series("delay overhead (ms)", list(line.x), line.values(_at_sender)),
                 ),
                 log_x=True,
                 log_y=True,
-            ),
-            Figure(
-                "fig-8-3",
-                f"Fig. 8.3: flow control on (N = {N}), at the sender",
-                label,
-                "blocks, or ms",
-                (
-                    Series("unstable blocks, at most", list(on.x), on.values(_unstable_at_sender)),
-                    Series("delay overhead (ms)", list(on.x), on.values(_at_sender)),
-                ),
-                log_x=True,
-                log_y=True,
-            ),
+            )
+            for name, title, line in (
+                ("fig-8-2", "Fig. 8.2: flow control off", off),
+                ("fig-8-3", f"Fig. 8.3: flow control on (N = {N})", on),
+            )
         ),
         (
             _by_cost(f"{delay} without flow control, by interval", {cost: sweeps[2 * cost] for cost in costs}, _at_sender),

@@ -82,9 +82,10 @@ SEND: Final = 0
 TIMER: Final = 1
 """``(timer, at)``: a timer is set, or cancelled (``at`` is None)."""
 TOOK: Final = 2
-"""``(group, view, stream, batch, messages)``: messages got their numbers. Those of a stream are :class:`Due`, others bytes."""
+"""``(group, view, stream, batch, messages)``: messages got their numbers. Those of a stream are :class:`Due`, others bytes;
+None for a single message without a deadline, which is the body of the batch."""
 DELIVER: Final = 3
-"""``(group, view, sender, batch, payloads, rank)``: ``payloads`` is None for a single message, which is the body."""
+"""``(group, view, sender, batch, payloads, rank)``: ``payloads`` is None for a single message, which is the body of the batch."""
 ROW: Final = 4
 """``(kind, group, view, sender, seq, rank, extra)``: a row of the host's own. ``extra`` is None or has ``detail``, ``members`` or
 ``deadline``."""
@@ -207,10 +208,14 @@ class Process:
         queue = self.queues.get(group)
         if queue is None or not queue.items:
             return None
-        payloads = queue.cut(max_bytes, most)
-        first = self._sequence.get(group, 0) + 1
-        self._sequence[group] = first + len(payloads) - 1
-        batch = pack(first, payloads)
+        last = self._sequence.get(group, 0)
+        payloads = None
+        if most == 1 or len(queue.items) - queue.at == 1:
+            batch = Batch(last + 1, 1, queue.pop())
+        else:
+            payloads = queue.cut(max_bytes, most)
+            batch = pack(last + 1, payloads)
+        self._sequence[group] = last + batch.count
         self.effects.append((TOOK, group, self.views.get(group), "", batch, payloads))
         return batch
 
@@ -360,8 +365,8 @@ class Process:
         if self.memory is not None:
             self.effects.append((REPORT, process, reason))
 
-    def place(self, function: Callable[..., object], *arguments: Any) -> None:
-        """A call in its place among the effects of the turn: for layers that speak to the application."""
+    def defer(self, function: Callable[..., object], *arguments: Any) -> None:
+        """A call that is made when the effects of the turn before it are performed: for layers that speak to the application."""
         self.effects.append((CALL, function, arguments))
 
     def note_inside(self, kind: str, detail: dict[str, Any], group: GroupId | None = None) -> None:

@@ -45,34 +45,45 @@ class Queue:
         """Puts messages in front of those that wait."""
         self.items[self.at : self.at] = payloads
 
+    def pop(self) -> bytes:
+        """Takes the next message."""
+        at = self.at
+        payload = self.items[at]
+        if at + 1 < len(self.items) and at < _COMPACT:
+            self.at = at + 1
+        else:
+            self._drop(1)
+        return payload
+
     def cut(self, max_bytes: int, most: int) -> list[bytes]:
         """Takes as many messages as fit, and at least one, however large."""
         items, at = self.items, self.at
         waiting = len(items) - at
-        if most == 1 or waiting == 1:
-            taken = [items[at]]
-        else:
-            room = max_bytes - PACK_OVERHEAD
-            guess = self.guess
-            while True:
-                part = items[at : at + guess]
-                ends = list(accumulate(map(len, part)))
-                fitting = bisect_right(range(len(part)), room, key=lambda index: ends[index] + PACK_OVERHEAD * (index + 1))
-                if fitting < len(part) or len(part) == waiting:
-                    break
-                guess *= 2
-            if most:
-                fitting = min(fitting, most)
-            taken = part[: max(1, fitting)]
-            self.guess = len(taken) + len(taken) // 8 + 8
-        self.at = at = at + len(taken)
+        room = max_bytes - PACK_OVERHEAD
+        guess = self.guess
+        while True:
+            part = items[at : at + guess]
+            ends = list(accumulate(map(len, part)))
+            fitting = bisect_right(range(len(part)), room, key=lambda index: ends[index] + PACK_OVERHEAD * (index + 1))
+            if fitting < len(part) or len(part) == waiting:
+                break
+            guess *= 2
+        if most:
+            fitting = min(fitting, most)
+        taken = part[: max(1, fitting)]
+        self.guess = len(taken) + len(taken) // 8 + 8
+        self._drop(len(taken))
+        return taken
+
+    def _drop(self, count: int) -> None:
+        items, at = self.items, self.at + count
         if at == len(items):
             items.clear()
-            self.at = 0
+            at = 0
         elif at > _COMPACT and 2 * at > len(items):
             del items[:at]
-            self.at = 0
-        return taken
+            at = 0
+        self.at = at
 
 
 class Waiting:

@@ -1,11 +1,11 @@
 """State transfer as applications see it: requests and states in a group's stream, answers that can be awaited.
 
-The layer (:mod:`.state`) speaks to a :class:`~.state.Keeper`; this is the one that every host with :class:`~.group.Group`
-uses. It asks two things of its host: a place in the outbox, among deliveries and views, for what the layer says; and turns,
-in which the layer is called back. An answer hands over a chunk at a time: the next one waits until the last has reached the
-layer and there is room, so a donor's state is in memory once and not twice.
+The layer (:mod:`plainchant.layers.state`) speaks to a ``Keeper``; this is the one of every host with memberships. It asks two
+things of its host: a place in the outbox, among deliveries and views, for what the layer says; and turns, in which the layer is
+called back. An answer hands over a chunk at a time: the next one waits until the last has reached the layer and there is room,
+so a donor's state is in memory once and not twice.
 
-What is written to a joiner that is gone goes nowhere: its departure is a view like any other, and no error of the donor.
+What is written to a joiner that is gone is dropped: its departure is a view like any other, and no error of the donor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from ..core.model import GroupId, ProcessId, Reason, UsageError, View
 from ..layers.state import StateTransfer, StateWanted
-from . import Group, State, StateRequest
+from .events import State, StateRequest
+from .membership import Membership
 
 
 class Call(Protocol):
@@ -28,32 +29,32 @@ class Call(Protocol):
 class StateEvents:
     """The keeper of one process. ``layer`` is set when the stack is built.
 
-    ``place`` puts a call into its place in the host's outbox; ``turn`` makes a call of the engine, outside any other turn.
+    ``defer`` makes a call among the effects of the host's turn, in order; ``turn`` calls the engine, outside any other turn.
     """
 
     layer: StateTransfer
 
-    def __init__(self, groups: Mapping[GroupId, Group], *, place: Call, turn: Call) -> None:
+    def __init__(self, groups: Mapping[GroupId, Membership], *, defer: Call, turn: Call) -> None:
         self._groups = groups
-        self._place = place
+        self._defer = defer
         self.turn = turn
         self._answers: dict[int, Answer] = {}
 
     # --- what the layer calls (Keeper) ------------------------------------------------------------------------------
 
     def state_wanted(self, wanted: StateWanted) -> None:
-        self._place(self._ask, wanted)
+        self._defer(self._ask, wanted)
 
     def state_room(self, transfer: int) -> None:
-        self._place(self._go_on, transfer)
+        self._defer(self._go_on, transfer)
 
     def state_over(self, transfer: int, reason: Reason | None) -> None:
-        self._place(self._end, transfer)
+        self._defer(self._end, transfer)
 
     def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
-        self._place(self._hand_over, State(group, view.number, donor, tuple(chunks)))
+        self._defer(self._hand_over, State(group, view.number, donor, tuple(chunks)))
 
-    # --- in their places --------------------------------------------------------------------------------------------
+    # --- deferred calls ---------------------------------------------------------------------------------------------
 
     def _ask(self, wanted: StateWanted) -> None:
         answer = self._answers[wanted.transfer] = Answer(self, wanted.transfer)
@@ -72,13 +73,13 @@ class StateEvents:
         self._groups[state.group].add(state)
 
     def end(self) -> None:
-        """The process has stopped: nobody is answered any more."""
+        """The process has stopped: no request can be answered any more."""
         for transfer in list(self._answers):
             self._end(transfer)
 
 
 class Answer:
-    """The way back of a request (:class:`~.group.StateAnswer`)."""
+    """The way back of a request (:class:`~.events.StateAnswer`)."""
 
     def __init__(self, events: StateEvents, transfer: int) -> None:
         self._events = events
@@ -110,7 +111,7 @@ class Answer:
             self._events.turn(self._events.layer.fail, self._transfer, why)
 
     def wake(self) -> None:
-        """Something has changed for who waits here."""
+        """Lets a writer that waits look again."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -124,7 +125,7 @@ class Answer:
         self.wake()
 
     async def _room(self) -> bool:
-        """Waits for room; False if the joiner wants nothing any more."""
+        """Waits for room; False if the transfer is over."""
         while not self._over and (self._under_way or not self._events.layer.has_room(self._transfer)):
             self._waiter = asyncio.get_running_loop().create_future()
             try:

@@ -1,4 +1,4 @@
-"""State transfer: who joins a group that exists gets the application's state as it was at the view that let it in.
+"""State transfer: a process that joins an existing group gets the application's state as it was at the view that admitted it.
 
 Theory of operation
 -------------------
@@ -9,16 +9,17 @@ after it, is all that a joiner needs. The group is not stopped for it: the joine
 **One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group came
 together, the first member of the first of them. (Those parts have states of their own, and none is given to them: they are
 reconciled by the application, which sees the parts in the view.) Joiner and donor find it
-independently, and nobody else has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
+independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
 view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
 
 **The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete,
 then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
 is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
-a member that joined before it, so nobody waits in a circle. A process that asks to leave does so when its state is
-complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
+a member that joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its
+state is complete, because others may have delivered what it holds. (If another member closes the group first, what is held is
+dropped.)
 
-**Who forms a group needs no state**, and who joins says so: ``join`` with ``Form`` or ``Propose``, or with ``Join``.
+**A process that forms a group needs no state**: it calls ``join`` with ``Form`` or ``Propose``, one that joins with ``Join``.
 
 **Transport.** Parts are numbered 1, 2, 3, ... The joiner asks for what follows the last one that it has without a gap
 (:class:`StateAsk`), at its view, at each part, and whenever it has heard nothing for ``retry``: that is at once the request,
@@ -27,7 +28,7 @@ when nothing was acknowledged for ``retry`` (then twice that, up to a bound), an
 acknowledgement. If it has nothing to send it says so (:class:`StateWait`). Any packet may be lost, repeated or late.
 
 **There is no second donor.** If the donor is gone from a later view, fails, or does not answer ``patience`` worth of
-questions, nobody has the state at the joiner's view any more (the others have gone on), and the joiner gives up: it leaves
+questions, no member has the state at the joiner's view any more (the others have gone on), and the joiner gives up: it leaves
 all its groups as members do, and then halts with the reason ``state lost``. (Halting at once would lose the group a second
 member just when it has lost the donor: with four, that is the majority.) Joined again as a new process it gets a new view and
 a new donor. A joiner that is gone from a view is forgotten by its donor.
@@ -36,13 +37,12 @@ a new donor. A joiner that is gone from a view is forgotten by its donor.
 :meth:`StateTransfer.has_room`. The joiner keeps the state and what it holds back, and gives up if either is too much
 (:data:`LARGEST_STATE`, :data:`MOST_HELD`).
 
-This module imports ``model`` and ``engine`` and nothing else of ours.
+The packets, and how a state becomes parts and a state again, are in :mod:`.state_parts`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -55,7 +55,6 @@ from ..core.model import (
     Form,
     GroupId,
     Join,
-    Number,
     Packet,
     ProcessId,
     Propose,
@@ -65,6 +64,7 @@ from ..core.model import (
     View,
     unpack,
 )
+from .state_parts import IncomingState, OutgoingState, StateAsk, StateLost, StatePart, StateWait
 
 STATE_LOST: Final = "state lost"
 """The code of the reason for which a joiner halts that cannot get its state."""
@@ -76,49 +76,6 @@ LARGEST_STATE: Final = 1 << 34
 """Bytes of the largest state that a joiner takes, with something for each chunk."""
 MOST_HELD: Final = 1 << 30
 """Bytes of messages that a joiner holds back while it waits for its state."""
-_AHEAD: Final = 1024
-"""Parts so far beyond a gap are not kept: no donor has so many under way."""
-
-
-# --- what travels ---------------------------------------------------------------------------------------------------
-
-
-class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
-    """Who joined in view ``view`` has all parts up to ``received`` and wants the next."""
-
-    group: GroupId
-    view: Number
-    received: Number
-
-
-class StatePart(Packet, frozen=True, array_like=True, gc=False, tag=111):
-    """Part ``number`` of the state: chunks of the application. If ``continued``, the last one goes on in the next part."""
-
-    group: GroupId
-    view: Number
-    number: Number
-    pieces: tuple[bytes, ...]
-    continued: bool
-    last: bool
-
-
-class StateWait(Packet, frozen=True, array_like=True, gc=False, tag=112):
-    """The donor is there and has nothing to send yet."""
-
-    group: GroupId
-    view: Number
-
-
-class StateLost(Packet, frozen=True, array_like=True, gc=False, tag=113):
-    """The donor does not have that state, and why."""
-
-    group: GroupId
-    view: Number
-    text: str
-
-
-STATE_PACKETS: Final[tuple[type[Packet], ...]] = (StateAsk, StatePart, StateWait, StateLost)
-"""What a host's codec must know besides the protocol's packets."""
 
 
 # --- the application's side -----------------------------------------------------------------------------------------
@@ -142,7 +99,7 @@ class Keeper(Protocol):
     """
 
     def state_wanted(self, wanted: StateWanted) -> None:
-        """Somebody joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
+        """A process joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
 
     def state_room(self, transfer: int) -> None:
         """``has_room`` was False for this transfer and is True again."""
@@ -185,13 +142,13 @@ class StateTransfer(Layer):
         self._most_asks = patience // retry
         self._views: dict[GroupId, int] = {}
         """The groups that this process has entered, with the last view that was passed on (0: none yet)."""
-        self._incoming: dict[GroupId, _Incoming] = {}
+        self._incoming: dict[GroupId, IncomingState] = {}
         self._arrived: dict[GroupId, tuple[ProcessId, int, int]] = {}
         """Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all."""
         self._lost: Reason | None = None
         """Why this process is about to halt, when it has left the groups in ``_leaving``."""
         self._leaving: dict[GroupId, None] = {}
-        self._outgoing: dict[int, _Outgoing] = {}
+        self._outgoing: dict[int, OutgoingState] = {}
         self._transfers = 0
         self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
             StateAsk: self._on_ask,
@@ -211,7 +168,7 @@ class StateTransfer(Layer):
             self._deliver_now(group, sender, batch, rank)
         else:
             if batch.count != 1:
-                unpack(batch)  # what cannot be delivered later is refused now, by whoever hands it over
+                unpack(batch)  # what cannot be delivered later is refused now, in the turn that hands it over
             incoming.hold(self._deliver_now, group, sender, batch, rank)
             incoming.held_bytes += len(batch.body) + PACK_OVERHEAD
             if incoming.held_bytes > MOST_HELD:
@@ -274,7 +231,7 @@ class StateTransfer(Layer):
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self._views[group] = 0
         if isinstance(how, Join):
-            self._incoming[group] = _Incoming(group)
+            self._incoming[group] = IncomingState(group)
         self.inner.join(group, how)
 
     def leave(self, group: GroupId) -> None:
@@ -361,7 +318,7 @@ class StateTransfer(Layer):
         else:
             self.leave(group)
 
-    def _open(self, transfer: int, call: str) -> _Outgoing | None:
+    def _open(self, transfer: int, call: str) -> OutgoingState | None:
         outgoing = self._outgoing.get(transfer)
         if outgoing is None or outgoing.failure is not None:
             return None
@@ -391,7 +348,7 @@ class StateTransfer(Layer):
 
     def _want(self, view: View, joiner: ProcessId) -> None:
         self._transfers += 1
-        self._outgoing[self._transfers] = _Outgoing(self._transfers, view, joiner, self._retry)
+        self._outgoing[self._transfers] = OutgoingState(self._transfers, view, joiner, self._retry)
         self.host.record("state", view.group, stage="wanted", at_view=view.number, joiner=joiner)
         self._keeper.state_wanted(StateWanted(self._transfers, view.group, view, joiner))
 
@@ -408,13 +365,13 @@ class StateTransfer(Layer):
         else:
             self._go_on(outgoing, packet.received)
 
-    def _find(self, group: GroupId, number: int, joiner: ProcessId) -> _Outgoing | None:
+    def _find(self, group: GroupId, number: int, joiner: ProcessId) -> OutgoingState | None:
         for outgoing in self._outgoing.values():
             if outgoing.joiner == joiner and outgoing.view.number == number and outgoing.view.group == group:
                 return outgoing
         return None
 
-    def _go_on(self, outgoing: _Outgoing, received: int) -> None:
+    def _go_on(self, outgoing: OutgoingState, received: int) -> None:
         """The joiner has so much: send what it lacks."""
         had_room = self.has_room(outgoing.transfer)
         outgoing.asked = True
@@ -432,7 +389,7 @@ class StateTransfer(Layer):
         if not outgoing.under_way:
             self.host.send((outgoing.joiner,), StateWait(outgoing.view.group, outgoing.view.number))
 
-    def _send_parts(self, outgoing: _Outgoing) -> None:
+    def _send_parts(self, outgoing: OutgoingState) -> None:
         """Sends as much as the window allows. The timer runs from the first part that is not acknowledged."""
         while outgoing.asked and len(outgoing.under_way) < self._window:
             part = outgoing.next_part(self.max_packet)
@@ -452,7 +409,7 @@ class StateTransfer(Layer):
         outgoing.delay = min(2 * outgoing.delay, max(_SLOWEST_RETRY, self._retry))
         self.host.set_timer(_again_timer(transfer), self.host.now + outgoing.delay)
 
-    def _done(self, outgoing: _Outgoing) -> None:
+    def _done(self, outgoing: OutgoingState) -> None:
         del self._outgoing[outgoing.transfer]
         self.host.record(
             "state",
@@ -464,13 +421,13 @@ class StateTransfer(Layer):
         )
         self._keeper.state_over(outgoing.transfer, None)
 
-    def _forget(self, outgoing: _Outgoing, text: str) -> None:
+    def _forget(self, outgoing: OutgoingState, text: str) -> None:
         del self._outgoing[outgoing.transfer]
         if outgoing.failure is None:
             self.host.cancel_timer(_again_timer(outgoing.transfer))
             self._report_lost(outgoing, text)
 
-    def _report_lost(self, outgoing: _Outgoing, text: str) -> None:
+    def _report_lost(self, outgoing: OutgoingState, text: str) -> None:
         self.host.record(
             "state",
             outgoing.view.group,
@@ -487,7 +444,7 @@ class StateTransfer(Layer):
 
     # --- the joiner ---
 
-    def _begin(self, incoming: _Incoming, view: View) -> None:
+    def _begin(self, incoming: IncomingState, view: View) -> None:
         """Our first view: it passes, and we ask for the state at it."""
         self._pass_on(view)
         incoming.view = view
@@ -499,7 +456,7 @@ class StateTransfer(Layer):
             self._ask(incoming)
             self.host.set_timer(_ask_timer(view.group), self.host.now + self._retry)
 
-    def _ask(self, incoming: _Incoming) -> None:
+    def _ask(self, incoming: IncomingState) -> None:
         self.host.send((incoming.donor,), StateAsk(incoming.group, incoming.number, incoming.received))
 
     def _ask_again(self, group: GroupId) -> None:
@@ -516,7 +473,7 @@ class StateTransfer(Layer):
             incoming.unanswered += 1
             self.host.set_timer(_ask_timer(group), self.host.now + self._retry)
 
-    def _from_donor(self, source: ProcessId, group: GroupId, number: int) -> _Incoming | None:
+    def _from_donor(self, source: ProcessId, group: GroupId, number: int) -> IncomingState | None:
         """The state that waits for this donor's packets; the donor has shown that it is there."""
         incoming = self._incoming.get(group)
         if incoming is None or incoming.lost or source != incoming.donor or number != incoming.number:
@@ -545,7 +502,7 @@ class StateTransfer(Layer):
         if incoming is not None:
             self._give_up(incoming, f"{source} could not give it: {packet.text}")
 
-    def _complete(self, incoming: _Incoming) -> None:
+    def _complete(self, incoming: IncomingState) -> None:
         group = incoming.group
         assert incoming.view is not None
         self._drop(incoming)
@@ -565,12 +522,12 @@ class StateTransfer(Layer):
         if incoming.end is not None:
             incoming.end(incoming.name)
 
-    def _drop(self, incoming: _Incoming) -> None:
+    def _drop(self, incoming: IncomingState) -> None:
         self.host.cancel_timer(_ask_timer(incoming.group))
         for group in [group for group, each in self._incoming.items() if each is incoming]:
             del self._incoming[group]
 
-    def _give_up(self, incoming: _Incoming, text: str) -> None:
+    def _give_up(self, incoming: IncomingState, text: str) -> None:
         """What was held means nothing without the state. The protocol may be calling us: it is called when it does not."""
         if incoming.lost:
             return
@@ -604,182 +561,6 @@ def donor_of(view: View) -> ProcessId | None:
 def receivers_of(view: View) -> tuple[ProcessId, ...]:
     """Who gets a state at a view: those who are new. Members of parts that come together have a state of their own."""
     return view.newcomers if view.parts else view.joined
-
-
-class _Incoming:
-    """The state that a joiner waits for, and what it holds back meanwhile; ``view`` is None before its first."""
-
-    __slots__ = (
-        "_later",
-        "_pieces",
-        "bytes",
-        "chunks",
-        "donor",
-        "end",
-        "group",
-        "held",
-        "held_bytes",
-        "is_complete",
-        "lost",
-        "name",
-        "pieces",
-        "received",
-        "unanswered",
-        "view",
-    )
-
-    def __init__(self, group: GroupId) -> None:
-        self.group = group
-        """Its name in what donor and joiner say to each other."""
-        self.name = group
-        """What the group is called now."""
-        self.view: View | None = None
-        self.donor: ProcessId = ""
-        self.received = 0
-        """All parts up to this one are here."""
-        self.chunks: list[bytes] = []
-        self.bytes = 0
-        self.is_complete = False
-        self.unanswered = 0
-        """How often the timer has come since the donor was heard."""
-        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self.held_bytes = 0
-        self.pieces = 0
-        """How many pieces the state has come in."""
-        self.end: Callable[[GroupId], None] | None = None
-        """What is to be done when it is complete: leave the group, or close it."""
-        self.lost = False
-        """There will be no state: this process is leaving the group."""
-        self._later: dict[int, StatePart] = {}
-        self._pieces: list[bytes] = []
-
-    @property
-    def number(self) -> int:
-        return self.view.number if self.view is not None else 0
-
-    def hold(self, call: Callable[..., None], *arguments: Any) -> None:
-        if not self.lost:
-            self.held.append((call, arguments))
-
-    def accept(self, part: StatePart) -> None:
-        if not self.received < part.number <= self.received + _AHEAD:
-            return
-        self._later[part.number] = part
-        while (following := self._later.pop(self.received + 1, None)) is not None:
-            self.received += 1
-            self._append(following)
-
-    def _append(self, part: StatePart) -> None:
-        last = len(part.pieces) - 1
-        for place, piece in enumerate(part.pieces):
-            self._pieces.append(piece)
-            self.bytes += len(piece)
-            self.pieces += 1
-            if place < last or not part.continued:
-                self.chunks.append(b"".join(self._pieces))
-                self._pieces.clear()
-        self.is_complete = part.last
-
-
-class _Outgoing:
-    """A transfer at its donor: chunks that are not sent yet, and parts that are not acknowledged."""
-
-    __slots__ = (
-        "_chunks",
-        "_made",
-        "_made_last",
-        "_offset",
-        "asked",
-        "backlog",
-        "bytes",
-        "closed",
-        "delay",
-        "equal_acknowledgements",
-        "failure",
-        "joiner",
-        "name",
-        "timed",
-        "transfer",
-        "under_way",
-        "view",
-    )
-
-    def __init__(self, transfer: int, view: View, joiner: ProcessId, delay: int) -> None:
-        self.transfer = transfer
-        self.view = view
-        self.name = view.group
-        """What the group is called now."""
-        self.joiner = joiner
-        self.asked = False
-        """The joiner has its view: before that it would not know what a part is."""
-        self.closed = False
-        self.failure: str | None = None
-        self.bytes = 0
-        self.backlog = 0
-        """Bytes that the joiner does not have yet, with something for each chunk."""
-        self.under_way: dict[int, StatePart] = {}
-        self.equal_acknowledgements = 0
-        self.delay = delay
-        self.timed = False
-        """Whether the timer runs."""
-        self._chunks: deque[bytes] = deque()
-        self._offset = 0
-        """Where the unsent rest of the first chunk begins."""
-        self._made = 0
-        self._made_last = False
-
-    @property
-    def is_open(self) -> bool:
-        return not self.closed and self.failure is None
-
-    @property
-    def is_done(self) -> bool:
-        return self._made_last and not self.under_way
-
-    def put(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self.bytes += len(chunk)
-        self.backlog += len(chunk) + PACK_OVERHEAD
-
-    def fail(self, text: str) -> None:
-        self.failure = text
-        self._chunks.clear()
-        self.under_way.clear()
-
-    def next_part(self, size: int) -> StatePart | None:
-        """The next part, of at most that many bytes; None if there is nothing to send now."""
-        if not self._chunks and (not self.closed or self._made_last):
-            return None
-        pieces: list[bytes] = []
-        room = size - PACK_OVERHEAD
-        while self._chunks and (room > 0 or not pieces):
-            chunk = self._chunks[0]
-            piece = chunk[self._offset : self._offset + room]
-            pieces.append(piece)
-            self._offset += len(piece)
-            if self._offset < len(chunk):
-                break
-            self._chunks.popleft()
-            self._offset = 0
-            room -= len(piece) + PACK_OVERHEAD
-        self._made += 1
-        self._made_last = self.closed and not self._chunks
-        part = StatePart(self.view.group, self.view.number, self._made, tuple(pieces), self._offset > 0, self._made_last)
-        self.under_way[part.number] = part
-        return part
-
-    def acknowledge(self, received: int) -> bool:
-        """The joiner has all parts up to this one; False if that is not news."""
-        news = [number for number in self.under_way if number <= received]
-        if not news:
-            self.equal_acknowledgements += bool(self.under_way)
-            return False
-        for number in news:
-            part = self.under_way.pop(number)
-            self.backlog -= sum(map(len, part.pieces)) + PACK_OVERHEAD * (len(part.pieces) - part.continued)
-        self.equal_acknowledgements = 0
-        self.timed = False
-        return True
 
 
 def _ask_timer(group: GroupId) -> Timer:

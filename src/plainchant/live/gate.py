@@ -65,7 +65,7 @@ class Gate:
             self._refusals.oversized += 1
         elif hello.boot != data[HEADER_BYTES:FRAME_BYTES]:
             self._refusals.hello += 1
-        elif self.place_at is not None and self.place_at(source) != hello.base:
+        elif self.place_at is not None and self.place_at(source) != hello.place:
             self._refusals.redirected += 1  # sealed by a process at another place
         else:
             self.presence.on_hello(source, hello)

@@ -56,7 +56,7 @@ from ..core.model import (
 from ..core.process import Process
 from ..core.queues import Waiting
 from ..core.wire import FRAME_BYTES, Stamped
-from ..group import Group
+from ..group import Membership
 from .gate import Gate
 from .presence import LONGEST_NAME, Presence
 from .refusals import Refusals
@@ -65,7 +65,7 @@ from .timers import LoopTimers
 from .transport import Address, Data, Transport, senders_of
 
 if TYPE_CHECKING:
-    from ..sim.omissions import Omission
+    from ..scenario.faults import Omission
     from ..trace.spool import Spool
     from .memory.stepper import Stepper
     from .observe.observer import Observer
@@ -91,7 +91,7 @@ def check_name(name: str) -> None:
 class Owner(Protocol):
     """The node, which a host tells of groups that the node did not enter itself. It does not call back from inside these."""
 
-    def formed(self, view: View) -> Group:
+    def formed(self, view: View) -> Membership:
         """This process is in a group that it proposed, or that was proposed to it: makes what the application sees of it."""
 
     def invited(self, invitation: Invitation) -> str:
@@ -127,8 +127,8 @@ class LiveHost(Process):
         super().__init__("", random, transport.limits.packet - FRAME_BYTES - MARGIN, monotonic_ns())
         self.end_reason: Reason | None = None
         self.clock_offset = 0
-        self.groups: dict[str, Group] = {}
-        """What the application sees of its groups."""
+        self.groups: dict[str, Membership] = {}
+        """The memberships of this process."""
         self.spool: Spool | None = None
         self.observer: Observer | None = None
         """Told of what happens rarely, for metrics and spans."""
@@ -312,8 +312,10 @@ class LiveHost(Process):
     def do_timer(self, timer: Timer, at: int | None) -> None:
         self._timers.set(timer, at, self.now)
 
-    def do_took(self, group: str, view: int | None, stream: str, batch: Batch, messages: Sequence[Any]) -> None:
-        if stream:
+    def do_took(self, group: str, view: int | None, stream: str, batch: Batch, messages: Sequence[Any] | None) -> None:
+        if messages is None:
+            messages = (batch.body,)
+        elif stream:
             self._took_from(group, view, stream, batch, messages)
             return
         if self.spool is not None:
@@ -476,7 +478,7 @@ class LiveHost(Process):
 
     # --- what groups ask for (Port) -----------------------------------------------------------------------------------
 
-    def enter(self, group: Group, how: Form | Join) -> None:
+    def enter(self, group: Membership, how: Form | Join) -> None:
         """Asks the engine to join a group."""
         self.groups[group.name] = group
         self._enter(group.name)

@@ -37,7 +37,7 @@ import msgspec
 
 from ..core.model import Form, GroupId, Join, Packet, ProcessId
 from ..core.names import is_place, place_of, process_name
-from .names import format_address, is_numeric
+from .addresses import format_address, is_numeric
 from .refusals import Refusals
 from .transport import Address
 
@@ -88,7 +88,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Hello(Packet, frozen=True, array_like=True, gc=False, tag=HELLO_TAG):
     """I am here, under this name; this is how I stand to groups, and whom I know. ``answer``: please say the same."""
 
-    base: str
+    place: str
     incarnation: int
     boot: bytes
     answer: bool
@@ -104,7 +104,7 @@ HELLO_PACKETS: Final = (Hello,)
 class Peer:
     """Another process, as far as it is known."""
 
-    base: str
+    place: str
     address: Address
     incarnation: int = 0
     boot: bytes = b""
@@ -119,7 +119,7 @@ class Peer:
 
     @property
     def name(self) -> ProcessId:
-        return process_name(self.base, self.incarnation)
+        return process_name(self.place, self.incarnation)
 
 
 def _is_name(name: str) -> bool:
@@ -137,7 +137,7 @@ def _asked(first: tuple[ProcessId, ...]) -> list[ProcessId]:
 
 
 def _places(peers: Iterable[Peer]) -> str:
-    return ", ".join(f"{peer.base} at {format_address(peer.address)}" for peer in peers)
+    return ", ".join(f"{peer.place} at {format_address(peer.address)}" for peer in peers)
 
 
 def _awaited(peer: Peer) -> list[GroupId]:
@@ -150,7 +150,7 @@ class Presence:
 
     def __init__(
         self,
-        base: str,
+        place: str,
         boot: bytes,
         peers: dict[str, Address],
         send: Callable[[Sequence[Address], Hello], None],
@@ -160,7 +160,7 @@ class Presence:
         terms: str = "",
         refusals: Refusals | None = None,
     ) -> None:
-        self.base = base
+        self.place = place
         self.refusals = refusals if refusals is not None else Refusals()
         """What was not taken, and why."""
         self.terms = terms
@@ -171,7 +171,7 @@ class Presence:
         """Whether our name is in use and cannot change any more."""
         self.taken = False
         """Whether somebody knows that name as another's after all."""
-        self.peers: dict[str, Peer] = {name: Peer(name, address) for name, address in peers.items() if name != base}
+        self.peers: dict[str, Peer] = {name: Peer(name, address) for name, address in peers.items() if name != place}
         self._named = frozenset(peers)
         """Those whom the configuration names; the others are strangers."""
         self.standing: dict[GroupId, Standing] = {}
@@ -189,7 +189,7 @@ class Presence:
 
     @property
     def name(self) -> ProcessId:
-        return process_name(self.base, self.incarnation)
+        return process_name(self.place, self.incarnation)
 
     # --- hellos -----------------------------------------------------------------------------------------------------
 
@@ -200,17 +200,17 @@ class Presence:
             self._send(addresses, self._hello(answer))
 
     def _hello(self, answer: bool) -> Hello:
-        known = {peer.base: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard}
-        return Hello(self.base, self.incarnation, self.boot, answer, dict(self.standing), known, self.terms)
+        known = {peer.place: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard}
+        return Hello(self.place, self.incarnation, self.boot, answer, dict(self.standing), known, self.terms)
 
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""
-        if hello.base == self.base:
+        if hello.place == self.place:
             self.refusals.old += 1  # two processes of one name, or our own word come back: names are whose they were first
             return
         if not self._is_sound(hello):
             return
-        peer = self.peers.get(hello.base) or self._add(hello.base, source)
+        peer = self.peers.get(hello.place) or self._add(hello.place, source)
         if peer is None:
             self.refusals.crowded += 1
             return
@@ -220,7 +220,7 @@ class Presence:
             return
         peer.unanswered = 0
         self._learn(hello)
-        about_us = hello.known.get(self.base)
+        about_us = hello.known.get(self.place)
         knew_us = peer.knows_us
         peer.knows_us = about_us is not None and about_us.boot == self.boot and about_us.incarnation == self.incarnation
         if about_us is not None and about_us.boot != self.boot and about_us.incarnation >= self.incarnation:
@@ -242,30 +242,30 @@ class Presence:
             return False
         sound = (
             len(hello.boot) == BOOT_BYTES
-            and _is_place(hello.base)
+            and _is_place(hello.place)
             and len(hello.terms) <= LONGEST_TERMS
             and len(hello.groups) <= MOST_GROUPS
             and all(_is_name(group) and len(standing.first) <= MOST_FIRST for group, standing in hello.groups.items())
-            and all(_is_place(base) and len(known.boot) == BOOT_BYTES for base, known in hello.known.items())
+            and all(_is_place(place) and len(known.boot) == BOOT_BYTES for place, known in hello.known.items())
         )
         self.refusals.hello += not sound
         return sound
 
-    def _add(self, base: str, address: Address) -> Peer | None:
+    def _add(self, place: str, address: Address) -> Peer | None:
         """Somebody new in the address book, if there is room for strangers, or one can be forgotten, and not too many come."""
         if self._added >= NEW_STRANGERS:
             if not self.seeking:
                 self.seek()
             return None
         self._added += 1
-        strangers = [peer for peer in self.peers.values() if peer.base not in self._named]
+        strangers = [peer for peer in self.peers.values() if peer.place not in self._named]
         if len(strangers) >= MOST_STRANGERS:
             doubtful = [peer for peer in strangers if not self._is_certain(peer)]
             if not doubtful:
                 return None
-            del self.peers[doubtful[0].base]
+            del self.peers[doubtful[0].place]
             self._update()
-        peer = self.peers[base] = Peer(base, address)
+        peer = self.peers[place] = Peer(place, address)
         return peer
 
     def _name_is_taken(self, incarnation: int) -> None:
@@ -290,12 +290,12 @@ class Presence:
 
     def _learn(self, hello: Hello) -> None:
         """Whom others know we want to know too; what they are, they say themselves."""
-        for base, known in hello.known.items():
-            if base == self.base or not is_numeric((known.host, known.port)):
+        for place, known in hello.known.items():
+            if place == self.place or not is_numeric((known.host, known.port)):
                 continue
-            peer = self.peers.get(base)
+            peer = self.peers.get(place)
             if peer is None:
-                if self._add(base, (known.host, known.port)) is None:
+                if self._add(place, (known.host, known.port)) is None:
                     self.refusals.crowded += 1
                     continue
                 self.greet(((known.host, known.port),))
@@ -418,11 +418,11 @@ class Presence:
             if self.name in names:
                 self._bind(group, names)
                 return
-        if not first or min(first) != self.base or lists:
+        if not first or min(first) != self.place or lists:
             return
-        ready = {peer.base: peer for peer in self._certain() if group in peer.groups and peer.groups[group].state == WAITING}
-        if all(base == self.base or base in ready for base in first):
-            self._bind(group, tuple(self.name if base == self.base else ready[base].name for base in first))
+        ready = {peer.place: peer for peer in self._certain() if group in peer.groups and peer.groups[group].state == WAITING}
+        if all(place == self.place or place in ready for place in first):
+            self._bind(group, tuple(self.name if place == self.place else ready[place].name for place in first))
 
     def _bind(self, group: GroupId, names: tuple[ProcessId, ...]) -> None:
         self.settled = True
@@ -437,7 +437,7 @@ class Presence:
             return None
         if self.taken:
             return f"the name {self.name} is known as that of a process that was here before; start again"
-        places = {peer.base: peer for peer in self._certain()}
+        places = {peer.place: peer for peer in self._certain()}
         gone = []
         for name in _asked(mine.first):
             peer = places.get(place_of(name))
@@ -452,7 +452,7 @@ class Presence:
     def missing(self, group: GroupId) -> str:
         """What the way in still waits for, as a sentence."""
         mine = self.standing.get(group, Standing(OUTSIDE))
-        certain = {peer.base: peer for peer in self._certain()}
+        certain = {peer.place: peer for peer in self._certain()}
         if mine.state == BOUND:
             wait = [
                 name
@@ -463,19 +463,19 @@ class Presence:
                 )
             ]
             return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
-        differing = {base: peer.terms for base, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
+        differing = {place: peer.terms for place, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
         first = self._first[group]
-        unheard = [peer for base, peer in self.peers.items() if base not in certain and base not in differing]
+        unheard = [peer for place, peer in self.peers.items() if place not in certain and place not in differing]
         gone = [peer for peer in certain.values() if peer.unanswered >= SILENT]
-        idle = [peer for peer in certain.values() if peer not in gone and group not in peer.groups and peer.base in first]
-        parts = [f"{base} works with {terms}, and {self.name} with {self.terms}" for base, terms in differing.items()]
+        idle = [peer for peer in certain.values() if peer not in gone and group not in peer.groups and peer.place in first]
+        parts = [f"{place} works with {terms}, and {self.name} with {self.terms}" for place, terms in differing.items()]
         if unheard:
             parts.append(f"not heard: {_places(unheard)}")
         if gone:
             parts.append(f"heard before, but not any more: {_places(gone)}")
         if idle:
-            parts.append(f"there, but not in this group: {', '.join(peer.base for peer in idle)}")
-        elsewhere = [f"{peer.base} waits for {', '.join(groups)} first" for peer in idle if (groups := _awaited(peer))]
+            parts.append(f"there, but not in this group: {', '.join(peer.place for peer in idle)}")
+        elsewhere = [f"{peer.place} waits for {', '.join(groups)} first" for peer in idle if (groups := _awaited(peer))]
         if elsewhere:
             parts.append(f"{', '.join(elsewhere)}: enter groups in the same order everywhere, or at once with asyncio.gather")
         return "; ".join(parts) or self._not_formed(group, certain)
@@ -483,9 +483,9 @@ class Presence:
     def _not_formed(self, group: GroupId, certain: dict[str, Peer]) -> str:
         """What is known of a group that is not formed though everybody whom it needs is there and wants it."""
         first = self._first[group]
-        without_us = [peer.base for peer in certain.values() if group in peer.groups and peer.groups[group].state == BOUND]
+        without_us = [peer.place for peer in certain.values() if group in peer.groups and peer.groups[group].state == BOUND]
         if without_us:
             return f"{', '.join(without_us)} agreed to form it without {self.name}; give everybody the same members"
-        if self.base not in first:
+        if self.place not in first:
             return "nobody is a member yet" + (f"; it is formed by {', '.join(first)}" if first else "")
         return f"everybody is heard and waits; {min(first)} begins it, once it has heard all whom it was given as members"

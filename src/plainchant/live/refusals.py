@@ -79,6 +79,17 @@ class Refusals:
         """By reason."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
+    def key_hint(self) -> str:
+        """What the counters say of keys that do not match, for an error of a process that waits in vain; empty: nothing."""
+        for count, what in (
+            (self.other_key, "are sealed with a key that it does not have: give everybody the same key file"),
+            (self.unsealed, "are not sealed: give the others the key, too"),
+            (self.sealed, "are sealed, and it has no key: give key=FILE here, too"),
+        ):
+            if count:
+                return f"; {count} packets came that {what}"
+        return ""
+
     def unreadable(self, data: bytes | bytearray | memoryview) -> None:
         """Counts bytes that did not decode."""
         if len(data) <= FRAME_BYTES:

@@ -2,11 +2,10 @@
 
 Theory of operation
 -------------------
-Two members share one connection, which whoever has something to send first opens. Everything on it is a frame: four bytes of
-length (big-endian) and that many bytes. The first frame each way is a greeting: :data:`MAGIC`, a token of the sender's own
-making, the number of the greeting among all of its sender's, and the address at which it listens. The opener waits for the
-answer before it sends packets. Whoever does not begin with a greeting, or sends a length that cannot be, loses that connection
-and nothing else.
+Two members share one connection; the first that has something to send opens it. Everything on it is a frame
+(:mod:`.tcp_frames`), and the first frame each way is a greeting: a random token of the sender, the number of the greeting among
+all of its sender's, and the address at which it listens. The opener waits for the answer before it sends packets. A process that
+does not begin with a greeting, or sends an impossible length, loses that connection and nothing else.
 
 If both open at once, the connection of the one with the smaller address stays: it turns the other's down, and the other takes
 it in place of its own attempt. An attempt that has not come through yet gives way to one that has. Where there is a connection
@@ -27,34 +26,25 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import itertools
-import re
 import secrets
 import socket
-import struct
-import sys
 from collections import deque
 from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 from ..core.model import UsageError
-from .names import family_of, format_address, parse_address
+from .tcp_frames import LARGEST, LENGTH, BadFrame, FrameBuffer, is_any, make_greeting, read_greeting
+from .tcp_sockets import listening_socket, outgoing_socket, prepare
 from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, TurnOver
 
-MAGIC: Final = b"plainchant/1 "
-"""How a greeting begins; token, number and listening address follow."""
 DEFAULT_PACKET: Final = 65_536
-LARGEST: Final = 16 << 20
-"""Bytes of the largest packet that is taken from anybody: a bound of memory, and a test for garbage."""
 WAITING_BYTES: Final = 64 << 20
 """More than this does not wait for one peer."""
 PATIENCE: Final = 5.0
 """Seconds after which a connection that does not come about, a greeting that does not come, or packets that wait for
 somebody who cannot be reached are given up."""
-SILENCE: Final = 10.0
-"""Seconds after which bytes that the other end does not acknowledge, or its silence, break the connection."""
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 """Seconds between two attempts to connect."""
@@ -64,12 +54,6 @@ makes room; if all have, the new one does not come in."""
 LINGER: Final = 0.25
 """Seconds that closing waits, at the most, for the other ends to have taken everything."""
 
-_LENGTH: Final = struct.Struct(">I")
-_GREETING: Final = re.compile(re.escape(MAGIC) + rb"([0-9a-f]{16}) ([0-9]{1,18}) ([!-~]{3,100})")
-_LONGEST_GREETING: Final = 160
-_BUFFER: Final = 1 << 20
-_FIRST_BUFFER: Final = 1 << 12
-"""Bytes of buffer before the greeting: strangers cost little."""
 _FRAMES_AT_ONCE: Final = 256
 """In one sendmsg: a frame is two pieces, and systems take 1,024."""
 _SHORT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -109,7 +93,7 @@ class TcpTransport:
         self.loop = asyncio.get_running_loop()
         self.receive = receive
         self.turn_over = turn_over
-        self._listener = _listening_socket(self._bind)
+        self._listener = listening_socket(self._bind)
         self.address = self._listener.getsockname()[:2]
         self.loop.add_reader(self._listener.fileno(), self._accept)
 
@@ -126,7 +110,7 @@ class TcpTransport:
         if self._listener is None:
             self.counters.dropped += len(to)
             return
-        length = _LENGTH.pack(size)
+        length = LENGTH.pack(size)
         kept: bytes | None = None
         for address in to:
             peer = self._peers.get(address)
@@ -186,7 +170,7 @@ class TcpTransport:
         for _ in range(READ_AT_ONCE):
             try:
                 made, _source = self._listener.accept()
-                _prepare(made)
+                prepare(made)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -285,7 +269,7 @@ class _Peer:
         if self._attempt is not None or self._retry is not None:
             return
         try:
-            made = _outgoing_socket(self.transport.address, self.address)
+            made = outgoing_socket(self.transport.address, self.address)
         except OSError:
             self.transport.counters.errors += 1
             self._failed()
@@ -364,17 +348,14 @@ class _Connection:
     """One socket: frames out, frames in."""
 
     __slots__ = (
-        "_buffer",
         "_busy",
         "_deadline",
-        "_end",
+        "_frames",
         "_greeting",
         "_left",
         "_socket",
-        "_start",
         "_started",
         "_transport",
-        "_view",
         "_writing",
         "established",
         "peer",
@@ -401,10 +382,8 @@ class _Connection:
         """The rest of a frame that the socket took in part."""
         self._writing = False
         """The socket is full; the loop tells us when it is not."""
-        self._buffer = bytearray(_FIRST_BUFFER)
-        self._view = memoryview(self._buffer)
-        self._start = self._end = 0
-        """What has been read and not handed on."""
+        self._frames = FrameBuffer()
+        """What was read and not handed on."""
         self._busy = False
         """There are more whole frames in the buffer than one turn may have."""
 
@@ -452,14 +431,13 @@ class _Connection:
     def own_address(self) -> Address:
         """Where others reach us: if we listen at every address, it is this end's."""
         host, port = self._transport.address
-        if _is_any(host) and self._socket is not None:
+        if is_any(host) and self._socket is not None:
             host = self._socket.getsockname()[0]
         return host, port
 
     def greet(self) -> None:
-        said = f"{self._transport.token} {next(self._transport.greetings)} {format_address(self.own_address())}"
-        greeting = MAGIC + said.encode()
-        self._started = memoryview(_LENGTH.pack(len(greeting)) + greeting)
+        transport = self._transport
+        self._started = memoryview(make_greeting(transport.token, next(transport.greetings), self.own_address()))
         self.flush()
 
     def greeted_before(self, other: _Connection) -> bool:
@@ -556,7 +534,7 @@ class _Connection:
             return
         assert self._socket is not None
         try:
-            size = self._socket.recv_into(self._view[self._end :])
+            size = self._socket.recv_into(self._frames.free())
         except BlockingIOError:
             return
         except OSError:
@@ -565,7 +543,7 @@ class _Connection:
         if not size:
             self.drop()
             return
-        self._end += size
+        self._frames.fill(size)
         self._hand_on()
 
     def catch_up(self) -> None:
@@ -582,71 +560,57 @@ class _Connection:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        """Hands whole frames on, so many as one turn may have, and the rest in the next turn."""
-        counters = self._transport.counters
+        """Hands whole frames on, as many as one turn may have, and the rest in the next turn."""
+        counters, frames = self._transport.counters, self._frames
         before = counters.received
         try:
             while counters.received - before < READ_AT_ONCE:
-                length = self._whole_frame()
-                if length < 0:
+                frame = frames.take()
+                if frame is None:
                     break
-                first = self._start + 4
-                self._start = first + length
                 if self._deadline is not None:
-                    self._greeted(self._buffer[first : self._start])
+                    self._greeted(frame)
                 else:
                     assert self.peer is not None
                     counters.received += 1
-                    counters.received_bytes += length
-                    self._transport.receive(self.peer.address, self._view[first : self._start])
+                    counters.received_bytes += len(frame)
+                    self._transport.receive(self.peer.address, frame)
                 if self._socket is None:
                     break
+        except BadFrame:
+            self.fail()
         finally:
             self._prepare_to_read()
             if counters.received > before and not self._transport.closed:
                 self._transport.turn_over()
 
-    def _whole_frame(self) -> int:
-        """The length of the next frame, or -1 if not all of it is there. One that cannot be breaks the connection."""
-        if self._end - self._start < 4:
-            return -1
-        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
-        if not 0 < length <= (LARGEST if self._deadline is None else _LONGEST_GREETING):
-            self.fail()
-            return -1
-        return length if self._start + 4 + length <= self._end else -1
-
     def _prepare_to_read(self) -> None:
         """Makes room for the rest of a frame that has begun, or has whole frames handed on in the next turn."""
-        self._busy = self._socket is not None and self._whole_frame() >= 0
+        self._busy = False
+        if self._socket is None:
+            return
+        try:
+            self._busy = self._frames.has_frame()
+        except BadFrame:
+            self.fail()
+            return
         if self._busy:
             self._transport.loop.call_soon(self._hand_on_more)
-            return
-        rest = self._view[self._start : self._end]
-        size = len(self._buffer)
-        if self._deadline is None and self._socket is not None:
-            length = _LENGTH.unpack_from(rest)[0] + 4 if len(rest) >= 4 else 0
-            # Not more than what has come warrants: a length is only a word.
-            size = max(size, _BUFFER, min(length, 4 * len(rest)))
-        if size > len(self._buffer):
-            self._buffer = bytearray(size)
-            self._view = memoryview(self._buffer)
-        elif not self._start:
-            return
-        self._view[: len(rest)] = rest
-        self._start, self._end = 0, len(rest)
+        else:
+            self._frames.make_room()
 
-    def _greeted(self, frame: bytearray) -> None:
-        """The first frame: is it one of ours, and whose?"""
-        found = _GREETING.fullmatch(frame)
-        address = None if found is None else _numeric(found[3].decode())
-        if found is None or address is None:
+    def _greeted(self, frame: memoryview) -> None:
+        """The first frame: whether it is a greeting, and whose."""
+        found = read_greeting(frame)
+        if found is None:
             self.fail()
             return
         assert self._deadline is not None
         self._deadline.cancel()
         self._deadline = None
-        self._greeting = (found[1].decode(), int(found[2]))
+        self._frames.greeted = True
+        token, number, address = found
+        self._greeting = (token, number)
         if self.peer is None:
             self._transport.greeted(self, address)
         else:
@@ -703,67 +667,10 @@ class _Connection:
     def _read_to_the_end(self) -> None:
         assert self._socket is not None
         try:
-            if self._socket.recv_into(self._view):
+            if self._socket.recv_into(self._frames.discard()):
                 return
         except BlockingIOError:
             return
         except OSError:
             self._transport.counters.errors += 1
         self.discard()
-
-
-# --- addresses and sockets --------------------------------------------------------------------------------------------
-
-
-def _is_any(host: str) -> bool:
-    return ipaddress.ip_address(host.partition("%")[0]).is_unspecified
-
-
-def _numeric(text: str) -> Address | None:
-    """The address that a greeting names, if it is one that packets can come from."""
-    try:
-        address = parse_address(text)
-        return None if _is_any(address[0]) or not address[1] else address
-    except (UsageError, ValueError):
-        return None
-
-
-def _listening_socket(bind: Address) -> socket.socket:
-    made = socket.socket(family_of(bind), socket.SOCK_STREAM)
-    try:
-        made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(bind)
-        made.listen(socket.SOMAXCONN)
-    except OSError as error:
-        made.close()
-        raise UsageError(
-            f"cannot listen at {format_address(bind)}: {error.strerror or error}; "
-            "is another member running there, is it an address of this machine?"
-        ) from error
-    return made
-
-
-def _outgoing_socket(own: Address, address: Address) -> socket.socket:
-    """A socket to connect with, from the host at which we listen, so that others see where it comes from."""
-    made = socket.socket(family_of(address), socket.SOCK_STREAM)
-    try:
-        _prepare(made)
-        # The port that the system takes for our end stays free for a member that wants to listen there.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family_of(address) == family_of(own):
-            made.bind((own[0], 0))
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
-def _prepare(made: socket.socket) -> None:
-    made.setblocking(False)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, round(SILENCE / 2))
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))

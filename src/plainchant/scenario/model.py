@@ -8,7 +8,7 @@ nanoseconds here and text such as ``"50ms"`` in files. A scenario is complete: w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ..core.model import MS, SECOND, Duration, parameter
@@ -325,3 +325,17 @@ def groups_ever(groups: Mapping[str, tuple[str, ...]], faults: Iterable[Fault]) 
         elif fault.kind == "rename":
             ever.setdefault(fault.name, ever.get(fault.group, ()))
     return ever
+
+
+def first_groups(place: str, groups: Mapping[str, tuple[str, ...]], members: Sequence[str]) -> tuple[str, ...]:
+    """The groups that the first process of a place enters: those that name it. A place that none names and that is no member
+    joins all groups; a member that none names takes part without being in a group."""
+    named = tuple(group for group, first in groups.items() if place in first)
+    return named if named or place in members else tuple(groups)
+
+
+def clock_of(process: str, clocks: Sequence[Clock]) -> Clock:
+    """The clock that a scenario gives a process: the last entry that names it, else the last for every process."""
+    named = [clock for clock in clocks if clock.process == process]
+    found = named or [clock for clock in clocks if not clock.process]
+    return found[-1] if found else Clock()

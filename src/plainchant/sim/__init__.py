@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ..core.lazily import exports
 
 if TYPE_CHECKING:
+    from ..scenario.outcome import ProcessEnd
     from .application import Application, ApplicationError, Member, functions
     from .asynchronous import Result, Unfinished, run
-    from .faults import draw_faults
     from .program import Outcome, Standstill
     from .simulation import Simulation, run_scenario
-    from .summary import ProcessEnd, Summary
+    from .summary import Summary
     from .virtual_loop import NotSimulated
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Standstill",
     "Summary",
     "Unfinished",
-    "draw_faults",
     "functions",
     "run",
     "run_scenario",
@@ -42,7 +41,6 @@ __getattr__ = exports(
     {
         **dict.fromkeys(("Application", "ApplicationError", "Member", "functions"), "application"),
         **dict.fromkeys(("Result", "Unfinished", "run"), "asynchronous"),
-        "draw_faults": "faults",
         **dict.fromkeys(("Outcome", "Standstill"), "program"),
         **dict.fromkeys(("Simulation", "run_scenario"), "simulation"),
         **dict.fromkeys(("ProcessEnd", "Summary"), "summary"),

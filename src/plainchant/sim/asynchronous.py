@@ -43,8 +43,9 @@ from ..core.model import (
     parse_duration,
 )
 from ..core.plugins import need
-from ..group import OUTGOING, UNREAD, Guarantees
-from ..layers.state import STATE_PACKETS, StateTransfer
+from ..group import OUTGOING, UNREAD, Buffers, Guarantees
+from ..layers.state import StateTransfer
+from ..layers.state_parts import STATE_PACKETS
 from ..protocols.registry import DEFAULT_PROTOCOL, describe
 from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
@@ -165,8 +166,8 @@ class _Simulation(Simulation):
 
     # --- processes --------------------------------------------------------------------------------------------------
 
-    def _new_host(self, name: str, base: str, history: History) -> SimHost:
-        host = super()._new_host(name, base, history)
+    def _new_host(self, name: str, place: str, history: History) -> SimHost:
+        host = super()._new_host(name, place, history)
         program = host.application = Program(self, host, self._terms)
         self.programs.append(program)
         return host
@@ -175,13 +176,13 @@ class _Simulation(Simulation):
         assert isinstance(host.application, Program)
         return host.application
 
-    def _create(self, base: str) -> SimHost:
-        before = self.latest.get(base)
+    def _create(self, place: str) -> SimHost:
+        before = self.latest.get(place)
         if before is not None:
             # Its process is gone; a program that has not ended since goes with it.
             state: State = "halted" if before.end.state == "halted" else "crashed"
             self._application_side(before).crash(state, before.end.reason)
-        host = super()._create(base)
+        host = super()._create(place)
         self._application_side(host).count_packets()
         return host
 
@@ -358,7 +359,7 @@ def run(
     if drain is not None:
         changes["drain"] = _ns(drain, "drain")
     whole = dataclasses.replace(whole, **changes)
-    terms = Terms(main, as_mapping, timeout, leave_timeout, outgoing, unread, agree)
+    terms = Terms(main, as_mapping, timeout, leave_timeout, Buffers(outgoing, unread), agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
 

@@ -6,9 +6,7 @@ A clock belongs to the machine, so all incarnations of a process read the same o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-
-from ..scenario.model import Clock
+from collections.abc import Sequence
 
 
 class ProcessClock:
@@ -58,10 +56,3 @@ def agreeing(clocks: Sequence[ProcessClock], skew: int, until: int) -> tuple[int
 
     low = max((lowest for lowest, _ in ranges), key=inside, default=0)
     return low, low + skew
-
-
-def clock_of(process: str, clocks: Iterable[Clock]) -> ProcessClock:
-    """The clock that a scenario gives a process: the last entry that names it, else the last for every process."""
-    named = [clock for clock in clocks if clock.process == process]
-    found = named or [clock for clock in clocks if not clock.process]
-    return ProcessClock(found[-1].offset, found[-1].drift) if found else ProcessClock()

@@ -1,318 +1,235 @@
-"""Faults that are drawn from the seed: rates become a schedule of ordinary faults, before the run begins.
-
-Drawn up front, the schedule can be listed, written into a scenario file and shrunk. It never has more processes crashed
-and not yet back, paused or cut off at once than ``most_lost``; what would is left out. In a partition everybody
-outside the largest part is cut off, in a one-way cut its source is; a process that leaves counts until it is back.
-
-Members that are ``steady`` are never lost: what would take one of them away is left out, too.
-
-Where processes are on nodes, ``keep_nodes`` nodes always have somebody who is not lost. Processes that are lost with their node
-do not count for ``most_lost``, those of a processor that crashes do. Each comes back by itself.
-"""
+"""Faults in the simulator: what the injector (``scenario.faults``) asks for is done to hosts, networks and shared memory."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Protocol
 
-from ..core.model import MS, SECOND, Duration
-from ..protocols.registry import Description
-from ..scenario.model import Fault, RandomFaults, Scenario
-
-_KINDS: Final = (
-    "crash",
-    "pause",
-    "partition",
-    "cut",
-    "clog",
-    "leave",
-    "step",
-    "omit",
-    "module",
-    "slow",
-    "node",
-    "processor",
-    "lan",
-    "sluggish",
-    "busy",
-    "disk",
-)
-_FOREVER: Final = 1 << 62
-_CLOG: Final = 20 * MS
-"""Mean delay that a slow link adds."""
-_SHARES: Final = (0.5, 0.75, 0.9)
-"""Of the time in which a busy process is stopped."""
-_ROOM: Final = 4096
-"""Bytes; a disk that is full has room for fewer: some blocks of a trace, or a part of one."""
+from ..core.model import Form, Join
+from ..scenario.faults import Action, Omission, Population, State, describe_fault
+from ..scenario.model import SLICE, Fault
+from .clocks import ProcessClock
+from .host import SimHost
+from .kernel import Kernel
+from .memory import SimMemory
+from .network import Networks
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Units:
-    """What can fail besides processes: the nodes and processors of members, and networks."""
+class Simulated(Population[SimHost], Protocol):
+    """What the backend needs of the simulation: the processes, and how one starts."""
 
-    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The node of each member; nothing where there are none."""
-    processors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    lans: int = 1
+    memories: dict[str, SimMemory]
+    """Shared memory by node."""
 
+    @property
+    def timely(self) -> bool:
+        """Whether missing a shared-memory deadline, or a clock that is off, counts as a failure."""
 
-def units_of(description: Description, parameters: Any, scenario: Scenario) -> Units:
-    """The units of a scenario."""
-    node_of = description.placement.node_of
-    if node_of is None:
-        return Units(lans=description.placement.lans(parameters))
-    return Units(
-        {name: node_of(parameters, name) for name in scenario.members},
-        {name: description.placement.processor_of(parameters, name) for name in scenario.members},
-        description.placement.lans(parameters),
-    )
+    def come(self, place: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
+        """Starts the next incarnation of a place, which enters these groups."""
 
+    def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
+        """A live process enters a group, and its workload there begins."""
 
-_NOTHING: Final = Units()
+    def contacts(self, place: str, group: str) -> Join: ...
 
+    def closed(self, group: str) -> None:
+        """A process closes the group: later incarnations do not return to it."""
 
-def draw_faults(scenario: Scenario, random: Random, copies: int = 0, units: Units = _NOTHING) -> tuple[Fault, ...]:
-    """The random faults of a scenario, in order of time; ``copies`` is the number of memory modules, of each node."""
-    rates = scenario.random
-    moments: list[tuple[int, str]] = []
-    for kind in _KINDS:
-        rate = getattr(rates, kind)
-        time = 0.0
-        while rate:
-            time += random.expovariate(rate) * SECOND
-            if time >= scenario.duration:
-                break
-            moments.append((int(time), kind))
-    drawn = _Schedule(scenario, random, copies, units)
-    for time, kind in sorted(moments):
-        drawn.add(time, kind)
-    # Who would come back after the faults are over does not.
-    within = [fault for fault in drawn.faults if fault.at < scenario.duration]
-    return tuple(sorted(within, key=lambda fault: fault.at))
+    def clock(self, place: str) -> ProcessClock:
+        """The clock of a place, whether or not a process runs there."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Absence:
-    """A process is lost from ``start`` until ``end``."""
+class SimFaults:
+    """The simulator's ``Backend``; ``middle`` draws how a broadcast is cut short."""
 
-    process: str
-    start: int
-    end: int
-    counts: bool = True
-    """For ``most_lost``."""
+    def __init__(self, kernel: Kernel, networks: Networks, population: Simulated, middle: Random) -> None:
+        self._kernel = kernel
+        self._networks = networks
+        self._population = population
+        self._middle = middle
+        self._over = False
 
+    @property
+    def now(self) -> int:
+        return self._kernel.now
 
-class _Schedule:
-    """Adds faults one by one, in order of time, as long as not too many processes are lost."""
+    def at(self, moment: int, action: Action) -> None:
+        self._kernel.at(moment, _complete, action)
 
-    def __init__(self, scenario: Scenario, random: Random, copies: int, units: Units) -> None:
-        self.faults: list[Fault] = []
-        self._members = scenario.members
-        self._rates: RandomFaults = scenario.random
-        self._random = random
-        self._copies = copies
-        self._scheduled = scenario.fault
-        self._limit = self._rates.most_lost or (len(self._members) - 1) // 2
-        self._units = units
-        self._absences = _scheduled_absences(scenario.fault, self._members, units)
+    # --- processes ----------------------------------------------------------------------------------------------------
 
-    def add(self, time: int, kind: str) -> None:
-        present = [name for name in self._members if not self._lost_during(name, time, time)]
-        if len(present) < 2:
-            return
-        getattr(self, f"_{kind}")(Duration(time), present)
+    def running(self, place: str) -> SimHost | None:
+        host = self._population.latest.get(place)
+        return host if host is not None and host.alive else None
 
-    def _crash(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        middle = self._random.random() < 0.5
-        back = self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER
-        if self._lose([process], time, back):
-            self.faults.append(Fault(kind="crash", at=time, process=process, mid_broadcast=middle))
-            self._come_back(process, back)
+    def name_of(self, process: SimHost) -> str:
+        return process.me
 
-    def _leave(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        back = self._return_after(time)
-        if self._lose([process], time, back):
-            self.faults.append(Fault(kind="leave", at=time, process=process))
-            self._come_back(process, back)
+    async def state_of(self, process: SimHost) -> State:
+        if not process.alive:
+            return "gone"
+        process.mid_crash = None
+        return "leaving" if process.application.is_going else "alive"
 
-    def _pause(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        length = self._length(self._rates.pause_length)
-        if self._lose([process], time, time + length):
-            self.faults.append(Fault(kind="pause", at=time, process=process, length=length))
+    async def record(self, processes: Sequence[SimHost], fault: Fault) -> None:
+        for host in processes:
+            _note(host, fault)
 
-    def _partition(self, time: Duration, present: list[str]) -> None:
-        count = min(self._random.choice((2, 2, 3)), len(self._members))
-        shuffled = self._random.sample(self._members, len(self._members))
-        cut_off = self._random.randint(count - 1, max(count - 1, self._limit))
-        parts = [shuffled[cut_off:]]
-        rest = shuffled[:cut_off]
-        parts += [rest[number :: count - 1] for number in range(count - 1)]
-        length = self._length(self._rates.network_length)
-        if self._lose(rest, time, time + length):
-            ordered = tuple(tuple(name for name in self._members if name in part) for part in parts if part)
-            self.faults.append(Fault(kind="partition", at=time, parts=ordered, length=length))
+    def crash(self, process: SimHost, why: str, detail: dict[str, Any]) -> None:
+        process.crash(detail, why)
 
-    def _cut(self, time: Duration, present: list[str]) -> None:
-        source, target = self._random.sample(present, 2)
-        length = self._length(self._rates.network_length)
-        if self._lose([source], time, time + length):
-            self.faults.append(Fault(kind="cut", at=time, source=source, target=target, length=length))
+    def doom(self, process: SimHost, fault: Fault) -> None:
+        if fault.after_events:
+            process.countdown = fault.after_events
+            process.doom = describe_fault(fault)
+            process.refresh()
+        else:
+            _note(process, fault)
+            process.mid_crash = self._middle
 
-    def _clog(self, time: Duration, present: list[str]) -> None:
-        source, target = self._random.sample(present, 2)
-        delay = self._length(Duration(_CLOG))
-        length = self._length(self._rates.network_length)
-        self.faults.append(Fault(kind="clog", at=time, source=source, target=target, delay=delay, length=length))
+    def pause(self, process: SimHost, until: int) -> None:
+        process.pause(until)
 
-    def _step(self, time: Duration, present: list[str]) -> None:
-        offset = self._random.randint(-self._rates.step_most, self._rates.step_most)
-        process = self._random.choice(present)
-        # Where clocks are compared, one that was set is wrong for ever.
-        if not self._copies or self._units.nodes or self._lose([process], time, _FOREVER):
-            self.faults.append(Fault(kind="step", at=time, process=process, offset=offset))
+    def resume(self, process: SimHost) -> None:
+        if process.alive and 0 < process.processor.paused_until <= self._kernel.now:
+            process.resume()
 
-    def _omit(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        count = self._random.randint(1, self._rates.omit_most)
-        self.faults.append(Fault(kind="omit", at=time, process=process, packet=self._rates.omit_packet, count=count))
+    def keep_busy(self, process: SimHost, until: int, share: float) -> None:
+        self._stop_and_go((process, round(share * SLICE), until))
 
-    def _module(self, time: Duration, present: list[str]) -> None:
-        nodes = list(dict.fromkeys(self._units.nodes.values()))
-        crashed = [fault for fault in (*self._scheduled, *self.faults) if fault.kind == "module"]
-        node = self._random.choice(nodes) if nodes else ""
-        # With one node it may be left out.
-        gone = {fault.module for fault in crashed if fault.node in ("", node)}
-        left = [number for number in range(1, self._copies + 1) if number not in gone]
-        if len(left) > 1:
-            self.faults.append(Fault(kind="module", at=time, module=self._random.choice(left), node=node))
+    def _stop_and_go(self, task: tuple[SimHost, int, int]) -> None:
+        host, stopped, until = task
+        now = self._kernel.now
+        if not self._over and host.alive and now < until:
+            host.pause(now + stopped)
+            self._kernel.at(now + stopped, self.resume, host)
+            self._kernel.at(now + SLICE, self._stop_and_go, task)
 
-    def _node(self, time: Duration, present: list[str]) -> None:
-        node = self._random.choice(list(dict.fromkeys(self._units.nodes[name] for name in present)))
-        self._crash_unit(time, [name for name in present if self._units.nodes[name] == node], Fault("node", time, node=node))
+    def step_clock(self, fault: Fault) -> None:
+        host = self.running(fault.process)
+        if host is not None:
+            # Protocols on shared memory compare clocks, which may differ by their skew and no more.
+            _note(host, fault, timing=host.memory is not None and self._population.timely)
+        self._population.clock(fault.process).step(fault.offset)
+        if host is not None:
+            host.refresh()
+            if host.memory is not None:
+                host.memory.clock_was_set(host)
 
-    def _processor(self, time: Duration, present: list[str]) -> None:
-        processor = self._units.processors[self._random.choice(present)]
-        processes = [name for name in present if self._units.processors[name] == processor]
-        self._crash_unit(time, processes, Fault("processor", time, processor=processor))
+    # --- inside a process ---------------------------------------------------------------------------------------------
 
-    def _crash_unit(self, time: Duration, processes: list[str], fault: Fault) -> None:
-        """Crashes a node or a processor; its processes come back one by one."""
-        back = {name: self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER for name in processes}
-        if self._lose(processes, time, max(back.values()), counts=fault.kind != "node"):
-            for absence in self._absences[-len(processes) :]:
-                absence.end = back[absence.process]
-            self.faults.append(fault)
-            for name in processes:
-                self._come_back(name, back[name])
+    def inflict(self, process: SimHost, fault: Fault) -> None:
+        now, latest = self._kernel.now, self._population.latest
+        match fault.kind:
+            case "omit":
+                process.omit(Omission(fault))
+            case "form":
+                if fault.group not in process.entered:
+                    _note(process, fault)
+                    process.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
+            case "slow":
+                assert process.memory is not None
+                _note(process, fault, timing=self._population.timely)
+                process.memory.slow_down(process, now + fault.length, fault.delay)
+            case "sluggish":
+                _note(process, fault)
+                process.stop_reading(now + fault.length, fault.count)
+                self._kernel.at(now + fault.length, self._read_again, process)
+            case "leave":
+                _note(process, fault)
+                process.application.asked_to_leave(fault.group)
+            case "refuse":
+                _note(process, fault)
+                process.refusing[fault.group] = None
+            case "close":
+                _note(process, fault)
+                self._population.closed(fault.group)
+                process.close_group(fault.group)
+            case "rename":
+                _note(process, fault)
+                process.rename(fault.group, fault.name)
+            case "disk":
+                _note(process, fault)
+                process.lose_disk()
+            case _:
+                raise AssertionError(f"{fault.kind} does not happen inside a process")
 
-    def _lan(self, time: Duration, present: list[str]) -> None:
-        length = self._length(self._rates.network_length)
-        lans = range(1, self._units.lans + 1)
-        down = [lan for lan in lans if self._is_down(lan, time, time + length)]
-        if len(down) + 1 < len(lans):
-            lan = self._random.choice([lan for lan in lans if lan not in down])
-            self.faults.append(Fault(kind="lan", at=time, lan=lan, length=length))
+    def _read_again(self, host: SimHost) -> None:
+        # One that began in the meantime and lasts longer goes on.
+        if host.unread is not None and host.unread.until <= self._kernel.now:
+            host.read_again()
 
-    def _is_down(self, lan: int, start: int, end: int) -> bool:
-        """Whether a network has crashed some time between these; what heals it is left out of account."""
-        return any(
-            fault.kind == "lan" and fault.lan == lan and fault.at < end and (not fault.length or start < fault.at + fault.length)
-            for fault in (*self._scheduled, *self.faults)
-        )
+    # --- groups -------------------------------------------------------------------------------------------------------
 
-    def _sluggish(self, time: Duration, present: list[str]) -> None:
-        length = self._length(self._rates.sluggish_length)
-        self.faults.append(Fault(kind="sluggish", at=time, process=self._random.choice(present), length=length))
+    def entered(self, process: SimHost) -> Mapping[str, None]:
+        return process.entered
 
-    def _busy(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        length = self._length(self._rates.busy_length)
-        share = self._random.choice(_SHARES)
-        # Where processes have to keep to times, one that is so slow does not.
-        if not self._copies or self._units.nodes or self._lose([process], time, time + length):
-            self.faults.append(Fault(kind="busy", at=time, process=process, length=length, rate=share))
+    def joined(self, process: SimHost) -> Mapping[str, Any]:
+        return process.joined
 
-    def _disk(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        back = self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER
-        if self._lose([process], time, back):
-            self.faults.append(Fault(kind="disk", at=time, process=process, room=self._random.randrange(_ROOM)))
-            self._come_back(process, back)
+    async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
+        self._population.come(place, {group: self._population.contacts(place, group) for group in groups}, fault)
 
-    def _slow(self, time: Duration, present: list[str]) -> None:
-        process = self._random.choice(present)
-        length = self._length(self._rates.slow_length)
-        if self._lose([process], time, time + length):
-            delay = self._length(self._rates.slow_delay)
-            self.faults.append(Fault(kind="slow", at=time, process=process, delay=delay, length=length))
+    def enter(self, process: SimHost, groups: Sequence[str], fault: Fault) -> None:
+        for group in groups:
+            _note(process, fault)
+            self._population.enter(process, group, self._population.contacts(process.place, group))
 
-    def _come_back(self, process: str, back: int) -> None:
-        if back != _FOREVER:
-            self.faults.append(Fault(kind="restart", at=Duration(back), process=process))
+    # --- shared memory ------------------------------------------------------------------------------------------------
 
-    def _return_after(self, time: int) -> int:
-        return time + self._length(self._rates.restart_after)
+    @property
+    def nodes(self) -> Mapping[str, SimMemory]:
+        return self._population.memories
 
-    def _length(self, mean: Duration) -> Duration:
-        return Duration(1 + int(self._random.expovariate(1 / max(mean, 1))))
+    def has_module(self, node: str, module: int) -> bool:
+        return module in self._population.memories[node].working
 
-    def _lose(self, processes: list[str], start: int, end: int, *, counts: bool = True) -> bool:
-        """Notes absences if the limits allow them at every instant from start to end; ``counts``: for ``most_lost``."""
-        if any(name in self._rates.steady for name in processes):
-            return False
-        if any(self._lost_during(name, start, end) for name in processes):
-            return False
-        # The number of lost processes is highest at the start of some absence.
-        instants = [start] + [absence.start for absence in self._absences if start < absence.start < end]
-        for instant in instants:
-            there = [absence for absence in self._absences if absence.start <= instant < absence.end]
-            lost = {absence.process for absence in there if absence.counts}
-            if counts and len(lost | set(processes)) > self._limit:
-                return False
-            if not self._keeps_nodes({absence.process for absence in there}.union(processes)):
-                return False
-        self._absences += [_Absence(name, start, end, counts) for name in processes]
-        return True
+    def crash_module(self, node: str, module: int) -> None:
+        self._population.memories[node].crash_module(module)
 
-    def _keeps_nodes(self, lost: set[str]) -> bool:
-        nodes = self._units.nodes
-        return not nodes or len({nodes[name] for name in self._members if name not in lost}) >= self._rates.keep_nodes
+    async def lose_memory(self, node: str, processes: Sequence[SimHost]) -> None:
+        memory = self._population.memories.get(node)
+        if memory is not None:
+            memory.lose_all()
 
-    def _lost_during(self, process: str, start: int, end: int) -> bool:
-        return any(a.process == process and a.start <= end and start < a.end for a in self._absences)
+    # --- the network, and the end -------------------------------------------------------------------------------------
+
+    def spoil(self, fault: Fault, recording: Sequence[SimHost]) -> None:
+        for host in recording:
+            _note(host, fault)
+        if fault.kind == "heal":
+            self._networks.heal()
+        else:
+            self._networks.add(fault)
+
+    def mend(self, fault: Fault) -> None:
+        self._networks.remove(fault)
+
+    def calm(self) -> None:
+        self._over = True
+        self._networks.calm()
+        for memory in self._population.memories.values():
+            memory.calm()
+        for host in self._population.latest.values():
+            host.countdown = 0
+            host.mid_crash = None
+            if host.alive:
+                host.stop_omitting()
+                host.read_again()
+                if host.processor.paused_until:
+                    host.resume()
 
 
-def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], units: Units) -> list[_Absence]:
-    """Who is lost when by the faults that the scenario itself lists."""
-    absences: list[_Absence] = []
-    cut_off: list[_Absence] = []
-    """Those among them that a heal ends."""
-    for fault in sorted(faults, key=lambda fault: fault.at):
-        end = fault.at + fault.length if fault.length else _FOREVER
-        if fault.kind in ("crash", "leave", "disk"):
-            absences.append(_Absence(fault.process, fault.at, _FOREVER))
-        elif fault.kind == "node":
-            absences += [_Absence(name, fault.at, _FOREVER, counts=False) for name in members if units.nodes[name] == fault.node]
-        elif fault.kind == "processor":
-            absences += [_Absence(name, fault.at, _FOREVER) for name in members if units.processors[name] == fault.processor]
-        elif fault.kind in ("pause", "slow"):
-            absences.append(_Absence(fault.process, fault.at, end))
-        elif fault.kind == "cut" and fault.source:
-            cut_off.append(_Absence(fault.source, fault.at, end))
-        elif fault.kind == "partition" and fault.parts:
-            # Who is in no part is alone.
-            connected = max(fault.parts, key=len)
-            cut_off += [_Absence(name, fault.at, end) for name in members if name not in connected]
-        elif fault.kind == "heal":
-            for absence in cut_off:
-                absence.end = min(absence.end, fault.at)
-        elif fault.kind in ("restart", "join"):
-            for absence in absences:
-                if absence.process == fault.process and absence.end == _FOREVER:
-                    absence.end = fault.at
-    return absences + cut_off
+def _note(host: SimHost, fault: Fault, *, timing: bool = False) -> None:
+    host.note("fault", describe_fault(fault) | ({"timing": True} if timing else {}))
+
+
+def _complete(action: Action) -> None:
+    """Runs an action to its end: nothing in the simulator waits."""
+    try:
+        action().send(None)
+    except StopIteration:
+        return
+    raise AssertionError("an action of the simulator waits")

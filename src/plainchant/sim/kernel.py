@@ -27,6 +27,7 @@ from ..core.model import ProtocolError, format_duration
 
 if TYPE_CHECKING:
     from .host import SimHost
+    from .sends import SendTimes
 
 HOUSEKEEPING: Final = 512
 """Heap entries between two rounds of housekeeping (flushing the trace, reporting progress)."""
@@ -41,10 +42,12 @@ Event = tuple[int, int, Any, Any, Any]
 class Kernel:
     """The event heap and virtual time in ns."""
 
-    __slots__ = ("events", "heap", "interrupts", "now", "order", "running", "steps")
+    __slots__ = ("events", "heap", "interrupts", "now", "order", "running", "sends", "steps")
 
     def __init__(self) -> None:
         self.now = 0
+        self.sends: SendTimes
+        """The rows of the latest delivery; set by the simulation."""
         self.heap: list[Event] = []
         self.order = count()
         self.running = False
@@ -82,6 +85,7 @@ class Kernel:
 
     def _loop(self, housekeeping: Callable[[], None]) -> None:
         heap = self.heap
+        sends = self.sends
         pop = heappop
         interrupts = self.interrupts
         steps = 0
@@ -107,8 +111,14 @@ class Kernel:
                     except Exception as error:
                         host.failed(error)
                     host.inside = False
-                    if host.effects:
-                        host.perform()
+                    effects = host.effects
+                    if effects:
+                        if now is sends.instant and effects == sends.same and not host.listens and not host.owed:
+                            host.rows.append(sends.row)
+                            host.delivered += 1
+                            effects.clear()
+                        else:
+                            host.perform()
                 if handled:
                     kind = second.__class__
                     interrupts[kind] = interrupts.get(kind, 0) + handled

@@ -28,15 +28,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from ..core.model import SECOND, Batch, Packet, ProtocolError, WireError
-from ..scenario.model import Delay, Fault, Link, Network
+from ..core.model import Batch, Packet, ProtocolError, WireError
+from ..scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
+from ..scenario.model import Fault, Link, Network
 from .processor import Core, cores
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 ESTIMATED_OVERHEAD: Final = 16
-HELD_BACK: Final = 4
-"""A reordered packet is held back by up to so many times its delay."""
 _RATES: Final = ("loss", "duplicate", "reorder", "corrupt")
 
 
@@ -144,9 +143,9 @@ class SimNetwork:
         self._outgoing: dict[str, deque[int]] = {}
         """When a process's packets get the medium, as far as that lies ahead."""
 
-    def core(self, base: str) -> Core:
+    def core(self, place: str) -> Core:
         """What a new incarnation of a process runs on: its machine's, or one of its own."""
-        return self._cores.get(base) or Core()
+        return self._cores.get(place) or Core()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -165,10 +164,10 @@ class SimNetwork:
             return None
         if not hosts:
             return 0
-        first = self._path(host.base, hosts[0].base).plain_delay
+        first = self._path(host.place, hosts[0].place).plain_delay
         if self._alike is not None:
             return first
-        delays = [first, *(self._path(host.base, target.base).plain_delay for target in hosts[1:])]
+        delays = [first, *(self._path(host.place, target.place).plain_delay for target in hosts[1:])]
         return delays[0] if delays.count(delays[0]) == len(delays) else None
 
     def send(self, host: SimHost, route: Route, packet: Any) -> int:
@@ -265,11 +264,11 @@ class SimNetwork:
         time: int,
         arrivals: dict[int, list[tuple[SimHost, Any]]],
     ) -> None:
-        path = self._path(host.base, target.base)
+        path = self._path(host.place, target.place)
         link = path.link
         random = self._random.random
         if link.bandwidth and not self.settings.shared:
-            key = (host.base, target.base)
+            key = (host.place, target.place)
             time = max(time, self._link_free.get(key, 0)) + self._transmission(packet, data, link.bandwidth)
             self._link_free[key] = time
         if path.blocked or (path.loss and random() < path.loss) or (link.loss and random() < link.loss):
@@ -283,7 +282,7 @@ class SimNetwork:
             copies = 2
             self.counters.duplicated += 1
         for _ in range(copies):
-            delay = self._draw(link.delay)
+            delay = draw_delay(link.delay, self._random)
             if link.reorder and random() < link.reorder:
                 delay += int(random() * HELD_BACK * delay)
             received = packet if data is None or self._codec is None else self._codec.decode(data)
@@ -294,26 +293,15 @@ class SimNetwork:
         self.counters.corrupted += 1
         if data is None or self._codec is None:
             return
-        flipped = bytearray(data)
-        for bit in self._random.sample(range(8 * len(flipped)), 1 + self._random.randrange(3)):
-            flipped[bit // 8] ^= 1 << bit % 8
         try:
-            self._codec.decode(bytes(flipped))
+            self._codec.decode(damaged(data, self._random))
         except WireError:
             return
         raise ProtocolError("a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it")
 
-    def _draw(self, delay: Delay) -> int:
-        if delay.kind == "uniform":
-            return delay.low + int(self._random.random() * (delay.high - delay.low + 1))
-        if delay.kind == "exponential" and delay.high:
-            return delay.low + int(self._random.expovariate(1 / delay.high))
-        return delay.low
-
     def _transmission(self, packet: Any, data: bytes | None, bandwidth: int) -> int:
         size = len(data) if data is not None else estimated_size(packet)
-        frame = max(size + self.settings.header, self.settings.minimum_frame)
-        return frame * 8 * SECOND // bandwidth
+        return transmission_time(self.settings, size, bandwidth)
 
     # --- links and faults ---------------------------------------------------------------------------------------------
 
@@ -360,19 +348,8 @@ class SimNetwork:
     def _make_path(self, source: str, target: str) -> _Path:
         link = link_between(self.settings, source, target)
         if self._calm or (self._loopback and source == target):
-            link = dataclasses.replace(link, loss=0.0, duplicate=0.0, reorder=0.0, corrupt=0.0)
-        blocked, added, kept = False, 0, 1.0
-        for fault in self._faults:
-            if fault.kind == "lan":
-                blocked = True
-            elif fault.kind == "partition":
-                part = part_of(fault.parts)
-                blocked |= part.get(source, source) != part.get(target, target)
-            elif fault.source in ("", source) and fault.target in ("", target):
-                blocked |= fault.kind == "cut"
-                added += fault.delay if fault.kind == "clog" else 0
-                kept *= 1 - fault.rate if fault.kind == "loss" else 1
-        return _Path(link, blocked, added, 1 - kept)
+            link = without_rates(link)
+        return _Path(link, *effect_of(self._faults, source, target))
 
 
 class Networks:
@@ -389,9 +366,9 @@ class Networks:
             lan.counters = self.counters
             lan.hosts = self._hosts
 
-    def core(self, base: str) -> Core:
+    def core(self, place: str) -> Core:
         """What a new incarnation of a process runs on."""
-        return self._cores(base)
+        return self._cores(place)
 
     def connect(self, host: SimHost) -> None:
         """A process is there from now on."""
@@ -417,14 +394,6 @@ class Networks:
             lan.calm()
 
 
-def link_between(network: Network, source: str, target: str) -> Link:
-    """The link of two processes: the last ``[[network.link]]`` that matches, else the network's own."""
-    for link in reversed(network.link):
-        if link.source in ("", source) and link.target in ("", target):
-            return link
-    return network
-
-
 def contention(stations: int) -> float:
     """Slots that are lost on average before one of so many waiting stations has the medium for itself.
 
@@ -436,11 +405,6 @@ def contention(stations: int) -> float:
     """
     won = (1 - 1 / stations) ** (stations - 1)
     return (1 - won) / won
-
-
-def part_of(parts: tuple[tuple[str, ...], ...]) -> Mapping[str, int]:
-    """The number of the part that each process is in; who is in none is alone."""
-    return {name: number for number, names in enumerate(parts) for name in names}
 
 
 def estimated_size(packet: Any) -> int:

@@ -38,18 +38,21 @@ from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
     UNREAD,
+    Buffers,
     Group,
     GroupError,
     Guarantees,
     Halted,
     JoinTimeout,
     LeaveTimeout,
-    NotFormed,
-    check_buffers,
+    Membership,
+    Profile,
 )
+from ..group.proposals import Proposals, consent
 from ..group.state_transfer import StateEvents
+from ..scenario.outcome import EndState
 from .host import SimHost
-from .summary import EndState
+from .outgoing import Outgoing
 from .virtual_loop import VirtualLoop
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -113,44 +116,32 @@ class Terms:
     """``main`` gets all its groups by name."""
     timeout: float
     leave_timeout: float
-    outgoing: int
-    unread: int
+    buffers: Buffers
     agree: Callable[[Invitation], bool] | None = None
-    """Whether a program wants to be in a group that is proposed to it."""
-
-
-class _Proposal:
-    """A group that a program has proposed, until it is known what becomes of it."""
-
-    def __init__(self, buffers: Mapping[str, Any]) -> None:
-        self.buffers = buffers
-        self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
+    """Whether a program agrees to be in a group that is proposed to it."""
 
 
 class Program:
     """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node; to its
-    process it is the application's side (:class:`.host.Listener`)."""
+    process it is the application's side (:class:`.listener.Listener`)."""
 
     def __init__(self, simulation: Stage, host: SimHost, terms: Terms) -> None:
         self._simulation = simulation
         self._host = host
+        self._outgoing = Outgoing(host)
         self._terms = terms
         self.name = host.me
-        host.watcher = self
-        host.watch_all = True
+        host.watch(self, all_messages=True)
         self._received = 0
         """Packets that its process has received."""
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Membership] = {}
         self._changes = True
         self._proposes = False
         self._settle = 0.0
-        self._forming: dict[str, _Proposal] = {}
-        """Groups that the program has proposed and that are neither formed nor refused."""
+        self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self._came: asyncio.Queue[Group] = asyncio.Queue()
-        """Groups that the program is in because it was invited, until it takes them."""
-        self.keeper = StateEvents(self.groups, place=host.place, turn=self._turn)
+        self.keeper = StateEvents(self.groups, defer=host.defer, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
         self.outcome = Outcome("unfinished")
@@ -173,31 +164,26 @@ class Program:
     def prepare(
         self, guarantees: Mapping[str, Guarantees], *, formed: Container[str], changes: bool, proposes: bool, settle: float
     ) -> None:
-        """Makes the groups, before the process enters them: forms some, and is let into the others. The other terms are as
-        :class:`Group` has them."""
+        """Makes the memberships, before the process enters the groups: it forms some, and joins the others. The other terms are
+        those of :class:`Profile`."""
         self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
-                buffers = {"outgoing": self._terms.outgoing, "unread": self._terms.unread}
-                self._make_group(name, promised, name in formed, buffers)
+                self._make_member(name, promised, name in formed, self._terms.buffers)
 
-    def _make_group(self, name: str, promised: Guarantees, formed: bool, buffers: Mapping[str, Any]) -> Group:
-        group = self.groups[name] = Group(
-            self,
-            name,
-            self.name,
+    def _make_member(self, name: str, promised: Guarantees, formed: bool, buffers: Buffers) -> Membership:
+        profile = Profile(
             promised,
             formed=formed,
             changes=self._changes,
             proposes=self._proposes,
             admits=self._host.admits,
             settle=self._settle,
-            node=self,
             largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE,
-            **buffers,
         )
+        member = self.groups[name] = Membership(self, name, self.name, profile, buffers)
         self._sizes[name] = deque()
-        return group
+        return member
 
     def count_packets(self) -> None:
         """Counts what its process receives, for :meth:`counters`."""
@@ -249,9 +235,7 @@ class Program:
         if state == "halted":
             for group in self.groups.values():
                 group.halted(reason)
-            for proposal in self._forming.values():
-                if not proposal.outcome.done():
-                    proposal.outcome.set_exception(Halted(reason))
+            self._proposals.halt(reason)
         # What the processor was to do is forgotten, a step of ours perhaps among it.
         self._scheduled = False
         self._wake()
@@ -263,9 +247,9 @@ class Program:
         self._counters = self._count()
         self.loop.release()
         for group in self.groups.values():
-            group.stop_listening()
+            group.incoming.stop_listening()
             group.halted(Reason("over", f"the run is over, and {self.name} with it"))
-        del self._host, self._simulation, self._task
+        del self._host, self._outgoing, self._simulation, self._task
 
     def describe(self) -> str:
         """Where the program is, and what its process waits for."""
@@ -312,8 +296,8 @@ class Program:
             raise JoinTimeout(Reason("join timeout", text)) from None
         error: BaseException | None = None
         try:
-            given = dict(self.groups) if terms.as_mapping else next(iter(self.groups.values()))
-            awaitable = terms.main(given)
+            given = {name: Group(member, self) for name, member in self.groups.items()}
+            awaitable = terms.main(given if terms.as_mapping else next(iter(given.values())))
             if not inspect.isawaitable(awaitable):
                 raise UsageError(f"main returned a {type(awaitable).__name__} and nothing to await: write `async def`")
             self._value = await awaitable
@@ -326,10 +310,11 @@ class Program:
             for group in list(self.groups.values()):
                 await self._leave(group, error)
 
-    async def _leave(self, group: Group, error: BaseException | None) -> None:
-        """As at the end of ``async with plainchant.join(...)``. Where nobody can leave, the process outlives its program."""
-        group.stop_listening()
-        if not group.changes:
+    async def _leave(self, group: Membership, error: BaseException | None) -> None:
+        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left the process outlives its
+        program."""
+        group.incoming.stop_listening()
+        if not group.profile.changes:
             return
         problem: GroupError
         try:
@@ -348,7 +333,7 @@ class Program:
             raise problem
         error.add_note(str(problem))
 
-    async def _leave_one(self, group: Group) -> None:
+    async def _leave_one(self, group: Membership) -> None:
         try:
             await group.leave()
         except Halted:
@@ -380,14 +365,14 @@ class Program:
     ) -> Group:
         """Proposes a group, as ``plainchant.Node.form`` does."""
         self._check_proposes()
-        check_buffers(outgoing, unread)
-        if group in self._host.entered or group in self._forming:
+        buffers = Buffers(outgoing, unread, listen)
+        if group in self._host.entered or group in self._proposals:
             raise UsageError(f"{self.name} is in {group!r} already, or about to be; propose a group of another name")
         names = [self._simulation.name_at(place) for place in members]
         missing = [place for place, name in zip(members, names, strict=True) if name is None]
         if missing or not members:
             raise UsageError(f"{group!r} is proposed to {', '.join(missing) or 'nobody'}; name processes that there are")
-        proposal = self._forming[group] = _Proposal({"outgoing": outgoing, "unread": unread, "listen": listen})
+        proposal = self._proposals.begin(group, buffers)
         self._request(self._host.propose, group, names)
         try:
             async with asyncio.timeout(timeout):
@@ -400,9 +385,9 @@ class Program:
             proposal.outcome.cancel()
 
     async def next_group(self) -> Group:
-        """Waits for the next group that this process is in because somebody proposed it."""
+        """Waits for the next group that this process is in because another process proposed it."""
         self._check_proposes()
-        return await self._came.get()
+        return await self._proposals.next_group()
 
     def _check_proposes(self) -> None:
         if not self._proposes:
@@ -414,13 +399,7 @@ class Program:
         if agree is None or self.over:
             return f"the program of {self.name} is in the groups that it was given, and no others"
         with self.loop.running():
-            try:
-                agrees = agree(invitation)
-            except Exception as error:
-                message = f"{self.name} could not say whether it agrees to {invitation.group}, so it does not"
-                self.loop.call_exception_handler({"message": message, "exception": error})
-                agrees = False
-        return "" if agrees else f"{self.name} does not agree"
+            return consent(agree, invitation, self.name, self.loop)
 
     def installed(self, view: View) -> None:
         """A view of a group that the program was given, or of one that was formed meanwhile."""
@@ -430,28 +409,19 @@ class Program:
                 group = self._formed(view)
         group.add(view)
 
-    def _formed(self, view: View) -> Group:
+    def _formed(self, view: View) -> Membership:
         name = view.group
-        proposal = self._forming.pop(name, None)
-        terms = self._terms
-        buffers = proposal.buffers if proposal is not None else {"outgoing": terms.outgoing, "unread": terms.unread}
-        group = self._make_group(name, self._simulation.guarantees(name, view.members), True, buffers)
-        if proposal is None:
-            self._came.put_nowait(group)
-        elif proposal.outcome.done():
-            group.stop_listening()
+        proposal = self._proposals.take(name)
+        buffers = proposal.buffers if proposal is not None else self._terms.buffers
+        member = self._make_member(name, self._simulation.guarantees(name, view.members), True, buffers)
+        if not self._proposals.hand_over(proposal, Group(member, self)):
+            member.incoming.stop_listening()
             self._request(self._host.leave, name)
-        else:
-            proposal.outcome.set_result(group)
-        return group
+        return member
 
     def refused(self, group: str, reason: Reason) -> None:
         """This process is not in a group that it proposed, agreed to or asked to join."""
-        proposal = self._forming.pop(group, None)
-        if proposal is not None:
-            if not proposal.outcome.done():
-                proposal.outcome.set_exception(NotFormed(reason))
-        elif group in self.groups:
+        if not self._proposals.refuse(group, reason) and group in self.groups:
             self.groups[group].halted(reason)
 
     # --- steps ------------------------------------------------------------------------------------------------------
@@ -516,10 +486,10 @@ class Program:
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> None:
         self._sizes[group].extend(map(len, payloads))
-        if self._requests and self._requests[-1][0] == self._host.accept and self._requests[-1][1][0] == group:
+        if self._requests and self._requests[-1][0] == self._outgoing.accept and self._requests[-1][1][0] == group:
             self._requests[-1][1][1].extend(payloads)
         else:
-            self._request(self._host.accept, group, list(payloads))
+            self._request(self._outgoing.accept, group, list(payloads))
 
     def leave(self, group: str) -> None:
         self._request(self._host.leave, group)
@@ -544,10 +514,10 @@ class Program:
         return {"packets_sent": self._host.packets_sent, "packets_received": self._received}
 
     def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
-        self._request(self._host.ask, group, wanted, payload)
+        self._request(self._outgoing.ask, group, wanted, payload)
 
     def offer(self, group: str, stream: str, payload: bytes, arrived: int) -> None:
-        self._request(self._host.accept_in, group, stream, payload)
+        self._request(self._outgoing.accept_in, group, stream, payload)
 
     def release(self, group: str, stream: str) -> None:
         self._request(self._host.release, group, stream)

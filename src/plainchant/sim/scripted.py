@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.memory import Entry, Operate
+from ..scenario.faults import describe_fault
 from ..scenario.model import Fault, Scenario
 from .memory import SimMailbox, SimMemory
 from .simulation import Simulation
-from .summary import describe_fault
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

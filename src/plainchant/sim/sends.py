@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from ..core.model import Batch, unpack
+from ..core.process import Effect
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -32,27 +33,27 @@ class SendTimes:
 
     The same batch object is delivered at every member, mostly one right after the other and often at the same
     instant. So its digest (of the very same immutable bytes) and its send time are worked out once, and the rows
-    themselves are shared as long as nothing in them differs; the attributes from ``batch`` to ``rank`` say what they
-    are made of.
+    themselves are shared as long as nothing in them differs: ``effect``, ``now`` and ``local`` are what they are made of.
     """
 
     __slots__ = (
+        "_batch",
         "_hosts",
         "_parts",
         "_payloads",
         "_recent",
         "_unpacked",
         "_windows",
-        "batch",
+        "effect",
         "group",
+        "instant",
         "local",
         "milestone",
         "now",
-        "rank",
         "row",
         "rows",
+        "same",
         "sender",
-        "view",
     )
 
     def __init__(self, hosts: Iterable[SimHost]) -> None:
@@ -62,13 +63,16 @@ class SendTimes:
         self._parts: list[Part] = []
         self._unpacked: Batch | None = None
         self._payloads: list[bytes] = []
-        self.batch: Batch | None = None
+        self._batch: Batch | None = None
+        self.effect: Effect = ()
         self.group = ""
         self.sender = ""
         self.now = 0
         self.local = 0
-        self.view: int | None = None
-        self.rank: int | None = None
+        self.same: list[Effect] = [()]
+        """The effects of a turn that does nothing but deliver the same single message as the last."""
+        self.instant = -1
+        """When such a turn has the same row, at a process whose clock is exact; -1: never."""
         self.row: tuple[Any, ...] | None = None
         self.rows: list[tuple[Any, ...]] = []
         self.milestone = 0
@@ -98,51 +102,43 @@ class SendTimes:
             self._unpacked = batch
         return self._payloads
 
-    def write(
-        self,
-        group: str,
-        sender: str,
-        batch: Batch,
-        payloads: list[bytes] | None,
-        rank: int | None,
-        view: int | None,
-        now: int,
-        local: int,
-    ) -> None:
-        """Makes the rows of a batch that is delivered: ``row`` if it holds one message, else ``rows``."""
-        if batch is not self.batch or sender != self.sender or group != self.group:
-            self._open(group, sender, batch, payloads)
-        self.rank = rank
-        self.view = view
+    def write(self, effect: Effect, now: int, local: int) -> None:
+        """Makes the rows of an effect ``DELIVER``: ``row`` if it is of one message, else ``rows``."""
+        _, group, view, sender, batch, payloads, rank = effect
+        if batch is not self._batch or sender != self.sender or group != self.group:
+            known = self._recent.get(id(batch))
+            if known is not None and known[0] is batch and known[1] == group and known[2] == sender:
+                # The entry holds on to its batch, so the number of the object cannot have become another's.
+                self._parts = known[3]
+            else:
+                self._parts = self._look_into(group, sender, batch, payloads)
+            self._batch = batch
+            self.group = group
+            self.sender = sender
+            last = self._parts[-1][0]
+            milestone = last - last % STRETCH
+            self.milestone = milestone if milestone >= batch.first else 0
+        self.effect = effect
         self.now = now
         self.local = local
-        parts = self._parts
-        if len(parts) == 1:
-            seq, sent, digest, size = parts[0]
+        if payloads is None:
+            ((seq, sent, digest, size),) = self._parts
             self.row = ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
+            self.same[0] = effect
+            self.instant = now if local is now and not self.milestone else -1
             return
         self.row = None
+        self.instant = -1
         self.rows = [
-            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None) for seq, sent, digest, size in parts
+            ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
+            for seq, sent, digest, size in self._parts
         ]
 
-    def _open(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None) -> None:
-        """Works out what the rows of a batch say."""
-        known = self._recent.get(id(batch))
-        if known is not None and known[0] is batch and known[1] == group and known[2] == sender:
-            # The entry holds on to its batch, so the number of the object cannot have become another's.
-            self._parts = known[3]
-        else:
-            window = self._windows.get((group, sender))
-            at = window.at if window is not None else _never
-            bodies = payloads if payloads is not None else (batch.body,)
-            self._parts = [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(bodies, batch.first)]
-        self.batch = batch
-        self.group = group
-        self.sender = sender
-        last = batch.first + batch.count - 1
-        milestone = last - last % STRETCH
-        self.milestone = milestone if milestone >= batch.first else 0
+    def _look_into(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None) -> list[Part]:
+        window = self._windows.get((group, sender))
+        at = window.at if window is not None else _never
+        bodies = payloads if payloads is not None else (batch.body,)
+        return [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(bodies, batch.first)]
 
 
 class Window:

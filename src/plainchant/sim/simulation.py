@@ -22,18 +22,20 @@ from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe
-from ..scenario.model import Fault, Scenario, Workload, groups_ever
+from ..scenario.faults import Injector, describe_fault, schedule_of
+from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ..scenario.traffic import sends
 from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
-from .clocks import ProcessClock, agreeing, clock_of
-from .faults import draw_faults, units_of
-from .host import History, Listener, SimHost
-from .inject import Injector
+from .clocks import ProcessClock, agreeing
+from .faults import SimFaults
+from .host import History, SimHost
 from .kernel import Kernel
+from .listener import Listener
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
 from .sends import SendTimes
-from .summary import Summary, describe_fault
+from .summary import Summary
 from .workload import Numbering, Source
 from .world import World
 
@@ -101,15 +103,16 @@ class Simulation:
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
-        self._injector = Injector(self._kernel, self._networks, self, middle, scenario.random, halted)
+        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
         self.memories = self._make_memories(watch)
-        """Common memory by node; where there are no nodes, under an empty name."""
+        """Shared memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
+        sends = self._kernel.sends = SendTimes(self.hosts)
         self._world = World(
             scenario.seed,
             self._kernel,
             self._networks,
-            SendTimes(self.hosts),
+            sends,
             self._stopped,
             self._entered_by_itself,
             self._renamed,
@@ -127,9 +130,7 @@ class Simulation:
         self._names: dict[str, str] = {}
         """What groups were renamed to; nothing if they were closed."""
         self._sources: list[Source] = []
-        copies = self.description.placement.copies(self.parameters)
-        units = units_of(self.description, self.parameters, scenario)
-        self._faults = (*scenario.fault, *draw_faults(scenario, self._stream("faults/drawn"), copies, units))
+        self._faults = schedule_of(scenario, self.description, self.parameters)
         self._start_detail = self._describe_start()
         unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
@@ -143,14 +144,14 @@ class Simulation:
             raise UsageError("a Simulation runs once; make a new one of the same scenario to run it again")
         scenario = self.scenario
         self._kernel.at(scenario.duration, self._end_of_duration)
-        how: dict[str, dict[str, Form | Join]] = {base: {} for base in scenario.members}
+        how: dict[str, dict[str, Form | Join]] = {place: {} for place in scenario.members}
         for group, members in self.groups.items():
             form = Form(tuple(members), fresh=True)
-            for base in members:
-                how[base][group] = form
-        hosts = [(self._create(base), base) for base in scenario.members]
-        for host, base in hosts:
-            self._start(host, how[base], None)
+            for place in members:
+                how[place][group] = form
+        hosts = [(self._create(place), place) for place in scenario.members]
+        for host, place in hosts:
+            self._start(host, how[place], None)
         self._injector.schedule(self._faults)
         self._kernel.run(self._housekeeping)
         self._write_end()
@@ -159,19 +160,16 @@ class Simulation:
 
     # --- who takes part (Population) ----------------------------------------------------------------------------------
 
-    def clock(self, base: str) -> ProcessClock:
-        if base not in self._clocks:
-            self._clocks[base] = clock_of(base, self.scenario.clock)
-        return self._clocks[base]
+    def clock(self, place: str) -> ProcessClock:
+        if place not in self._clocks:
+            given = clock_of(place, self.scenario.clock)
+            self._clocks[place] = ProcessClock(given.offset, given.drift)
+        return self._clocks[place]
 
-    def groups_of(self, base: str) -> tuple[str, ...]:
-        """Those it was in before, else those that name it, else all, unless it is there to serve."""
-        if base in self._entered:
-            groups = tuple(self._entered[base])
-        else:
-            groups = tuple(group for group, members in self.groups.items() if base in members)
-            if not groups and base not in self.scenario.members:
-                groups = tuple(self.groups)
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        """The groups that a place's next process enters: those of the process before, by their present names."""
+        entered = self._entered.get(place)
+        groups = tuple(entered) if entered is not None else first_groups(place, self.groups, self.scenario.members)
         if not self._names:
             return groups
         return tuple(dict.fromkeys(name for group in groups if (name := self._name_now(group))))
@@ -185,31 +183,31 @@ class Simulation:
             group = self._names[group]
         return group
 
-    def contacts(self, base: str, group: str) -> Join:
+    def contacts(self, place: str, group: str) -> Join:
         if group in self.groups:
             names = dict.fromkeys((*self.groups[group], *self.scenario.later))
         else:
             names = dict.fromkeys(name for name, entered in self._entered.items() if group in entered)
-        return Join(tuple(self.latest[name].me for name in names if name != base and name in self.latest))
+        return Join(tuple(self.latest[name].me for name in names if name != place and name in self.latest))
 
-    def come(self, base: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
-        self._start(self._create(base), groups, fault)
+    def come(self, place: str, groups: Mapping[str, Form | Join], fault: Fault) -> None:
+        self._start(self._create(place), groups, fault)
 
-    def _create(self, base: str) -> SimHost:
-        incarnation = self._incarnations.get(base, 0)
-        self._incarnations[base] = incarnation + 1
-        name = process_name(base, incarnation)
+    def _create(self, place: str) -> SimHost:
+        incarnation = self._incarnations.get(place, 0)
+        self._incarnations[place] = incarnation + 1
+        name = process_name(place, incarnation)
         history: History = self._trace.history(self._run, name)
-        host = self._new_host(name, base, history)
+        host = self._new_host(name, place, history)
         host.engine = self._stack(host) if self._wrap is None else self._wrap(host, self._stack)
         host.receive = host.engine.receive
         self.hosts.append(host)
-        self.latest[base] = host
+        self.latest[place] = host
         self._networks.connect(host)
         return host
 
-    def _new_host(self, name: str, base: str, history: History) -> SimHost:
-        return SimHost(self._world, name, base, history, self.clock(base))
+    def _new_host(self, name: str, place: str, history: History) -> SimHost:
+        return SimHost(self._world, name, place, history, self.clock(place))
 
     def _stack(self, host: Host) -> Engine:
         return Fragmentation(host, lambda inner: self._make(inner, self.parameters))
@@ -236,7 +234,7 @@ class Simulation:
     def _attend(self, host: SimHost, group: str) -> list[Source]:
         """The workload of a process in a group that it enters."""
         self._names.pop(group, None)
-        self._entered.setdefault(host.base, {})[group] = None
+        self._entered.setdefault(host.place, {})[group] = None
         attendant = host.application
         if not isinstance(attendant, Attendant):
             return []
@@ -253,14 +251,14 @@ class Simulation:
     def _renamed(self, host: SimHost, old: str, new: str, shift: int) -> None:
         self._names[old] = new
         self._names.pop(new, None)
-        self._entered.setdefault(host.base, {}).pop(old, None)
-        self._entered[host.base][new] = None
+        self._entered.setdefault(host.place, {}).pop(old, None)
+        self._entered[host.place][new] = None
         if isinstance(host.application, Attendant):
             host.application.rename(old, new, shift)
 
     def _application_side(self, host: SimHost) -> Listener:
         if isinstance(self._applications, Mapping):
-            return Attendant(host, self._applications.get(host.base))
+            return Attendant(host, self._applications.get(host.place))
         application = self._applications(host.me)
         check_application(application, host.me)
         return Attendant(host, application)
@@ -270,7 +268,7 @@ class Simulation:
         numbering = attendant.numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
-            if _sends(workload, host.base, group):
+            if sends(workload, host.place, group):
                 random = self._stream(f"workload/{host.me}/{group}/{number}")
                 duration = self.scenario.duration
                 sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
@@ -283,31 +281,27 @@ class Simulation:
         """Common memory, where there is one for all."""
         return self.memories.get("")
 
-    def memory_of(self, base: str) -> SimMemory | None:
-        return self.memories.get(self.node_of(base))
+    def memory_of(self, place: str) -> SimMemory | None:
+        return self.memories.get(self.node_of(place))
 
-    def node_of(self, base: str) -> str:
+    def node_of(self, place: str) -> str:
         """The node of a process; empty: there are no nodes."""
-        return self._node_of(self.parameters, base) if self._node_of is not None else ""
+        return self._node_of(self.parameters, place) if self._node_of is not None else ""
 
     def _make_memories(self, watch: Watch | None) -> dict[str, SimMemory]:
-        description, scenario = self.description, self.scenario
-        if description.placement.memory is None:
+        placement, scenario = self.description.placement, self.scenario
+        if placement.memory is None:
             return {}
-        layout = description.placement.memory(self.parameters)
-        nodes = dict.fromkeys(self.node_of(base) for base in (*scenario.members, *scenario.later))
-        return {
-            node: self._new_memory(
-                self._kernel, scenario.memory, layout, scenario.seed, node=node, timely=self.timely, watch=watch
-            )
-            for node in nodes
-        }
+        layout = placement.memory(self.parameters)
+        more = {"timely": placement.timely, "watch": watch, "send_length": placement.send_length}
+        nodes = dict.fromkeys(self.node_of(place) for place in (*scenario.members, *scenario.later))
+        return {node: self._new_memory(self._kernel, scenario.memory, layout, scenario.seed, node=node, **more) for node in nodes}
 
     def _new_memory(self, *settings: Any, **more: Any) -> SimMemory:
         return SimMemory(*settings, **more)
 
-    def processor_of(self, base: str) -> str:
-        return self.description.placement.processor_of(self.parameters, base)
+    def processor_of(self, place: str) -> str:
+        return self.description.placement.processor_of(self.parameters, place)
 
     @property
     def timely(self) -> bool:
@@ -318,7 +312,7 @@ class Simulation:
         placement = self.description.placement
         elsewhere = placement.remote(self.parameters)
         processes = (*self.scenario.members, *self.scenario.later)
-        clocks = [self.clock(base) for base in processes if base not in elsewhere]
+        clocks = [self.clock(place) for place in processes if place not in elsewhere]
         return agreeing(clocks, placement.skew(self.parameters), self._longest)
 
     @property
@@ -336,7 +330,7 @@ class Simulation:
 
     def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
         memory.started(host)
-        if host.base in self.description.placement.remote(self.parameters):
+        if host.place in self.description.placement.remote(self.parameters):
             return
         if not self.timely:
             return
@@ -346,7 +340,7 @@ class Simulation:
             host.note("fault", {"fault": "clock", "timing": True, "offset": clock.offset, "drift": clock.drift})
 
     def _stopped(self, host: SimHost) -> None:
-        self._injector.stopped(host)
+        self._injector.gone(host.place, host, halted=host.end.state == "halted")
         if host.memory is not None:
             host.memory.stopped(host)
 
@@ -476,7 +470,3 @@ class Simulation:
 def run_scenario(scenario: Scenario, trace: Trace, *, run: str = "r0") -> Summary:
     """Runs a scenario once, into a trace."""
     return Simulation(scenario, trace=trace, run=run).run()
-
-
-def _sends(workload: Workload, base: str, group: str) -> bool:
-    return (not workload.senders or base in workload.senders) and workload.group in ("", group)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from ..scenario.faults import describe_fault
 from ..scenario.model import Fault
-
-EndState: TypeAlias = Literal["alive", "crashed", "halted", "left"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProcessEnd:
-    """How a process ended: alive, crashed by a fault, halted by its protocol, or it left its last group."""
-
-    state: EndState
-    reason: str = ""
+from ..scenario.outcome import ProcessEnd
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,15 +59,3 @@ class Summary:
         plain = dataclasses.asdict(self)
         plain["faults"] = [describe_fault(fault, at=True) for fault in self.faults]
         return plain
-
-
-def describe_fault(fault: Fault, *, at: bool = False) -> dict[str, Any]:
-    """A fault as the detail of a row: its kind, and every setting that is not the default."""
-    described: dict[str, Any] = {"fault": fault.kind}
-    if at:
-        described["at"] = fault.at
-    for field in dataclasses.fields(fault):
-        value = getattr(fault, field.name)
-        if field.name not in ("kind", "at") and value != field.default:
-            described[field.name] = [list(part) for part in value] if field.name == "parts" else value
-    return described

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 from ..core.model import SECOND, US, Reason, Stream
 from ..scenario.model import Workload
+from ..scenario.traffic import WAITING, payload_of
+from .outgoing import Outgoing
 
 if TYPE_CHECKING:
     from .host import SimHost
     from .kernel import Kernel
 
-WAITING: Final = 64
-"""Messages that a source as fast as accepted keeps waiting."""
 REFILL: Final = 10 * US
 """Time between two refills of such a source, or of a closed loop, that would otherwise fall on one instant."""
 
@@ -58,6 +58,7 @@ class Source:
         "_kernel",
         "_left",
         "_numbering",
+        "_outgoing",
         "_pending",
         "_poisson",
         "_random",
@@ -84,6 +85,7 @@ class Source:
     ) -> None:
         self._kernel = kernel
         self._host = host
+        self._outgoing = Outgoing(host)
         self.group = group
         self._workload = workload
         self._numbering = numbering
@@ -124,7 +126,7 @@ class Source:
         if not self.stopped and self._kernel.now < self._stop:
             workload = self._workload
             stream = Stream(self.stream, workload.size, workload.deadline, int(self._gap))
-            self._host.ask(self.group, stream)
+            self._outgoing.ask(self.group, stream)
 
     def admitted(self) -> None:
         """The stream is there: sending begins."""
@@ -197,7 +199,7 @@ class Source:
         host = self._host
         host.work += count * self._workload.cost
         size = self._workload.size
-        return host.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
+        return self._outgoing.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
 
     def _hand_over_in_time(self, count: int) -> bool:
         """Hands over messages with a deadline."""
@@ -205,23 +207,14 @@ class Source:
         for _ in range(count):
             self._under_way += 1
             host.work += workload.cost
-            name = self.stream if self._has_stream else host.new_stream_name()
+            name = self.stream if self._has_stream else self._outgoing.new_stream_name()
             payload = payload_of(host.me, f"{self.group}/{name}", self._under_way, workload.size)
             if self._has_stream:
-                accepted = host.accept_in(self.group, name, payload)
+                accepted = self._outgoing.accept_in(self.group, name, payload)
             else:
-                accepted = host.ask(self.group, Stream(name, workload.size, workload.deadline), payload)
+                accepted = self._outgoing.ask(self.group, Stream(name, workload.size, workload.deadline), payload)
             if not accepted:
                 return False
         if self._left > 0:
             self._left -= count
         return True
-
-
-def payload_of(sender: str, group: str, n: int, size: int) -> bytes:
-    """What a workload's message holds.
-
-    >>> payload_of("p1", "g", 7, 12)
-    b'p1/g/7......'
-    """
-    return f"{sender}/{group}/{n}".encode().ljust(size, b".")[:size]

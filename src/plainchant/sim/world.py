@@ -31,7 +31,7 @@ class World:
     which wait would have had."""
     max_packet: int
     """Bytes of messages that go together."""
-    memory_of: Callable[[str], SimMemory | None] = lambda base: None
+    memory_of: Callable[[str], SimMemory | None] = lambda place: None
     """The common memory of a process's node, if the protocol is one on it."""
     views: bool = True
     """Whether views are written into the trace."""

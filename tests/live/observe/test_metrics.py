@@ -31,6 +31,7 @@ from plainchant.live.observe.observer import TICK, Observer
 from plainchant.live.refusals import Refusals
 from plainchant.live.transport import Counters
 
+from ...ports import member_of
 from ..endpoints import until
 from ..test_api import CALM, HASTY, Cables, addresses, full, members, read, run
 
@@ -462,7 +463,7 @@ def test_many_groups_are_told_piece_by_piece() -> None:
                 return prometheus_client.generate_latest(families)
 
             for name in others:
-                host.groups[name], observer.figures[name] = a, observer.figures["g"]
+                host.groups[name], observer.figures[name] = member_of(a), observer.figures["g"]
             text = (await endpoint.text(encode)).decode()
             for name in others:
                 del host.groups[name], observer.figures[name]

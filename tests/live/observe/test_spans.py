@@ -25,6 +25,7 @@ from plainchant.live.memory import server
 from plainchant.live.observe import spans as spans_module
 from plainchant.live.observe.spans import PENDING, Spans, next_traced
 
+from ...ports import member_of
 from ..endpoints import until
 from ..test_api import CALM, HASTY, Cables, addresses, full, members, run
 
@@ -311,10 +312,10 @@ def test_a_group_that_gets_another_name_chooses_anew() -> None:
 def test_without_spans_nothing_is_looked_at() -> None:
     async def main() -> None:
         async with members("a", parameters=CALM) as (a,):
-            assert (a.sample_at, a.see_delivery) == (math.inf, None)
+            assert (member_of(a).outgoing.sample_at, member_of(a).delivery_observer) == (math.inf, None)
             await (await a.send(b"x")).delivered()
         async with members("a", parameters=CALM, spans=0) as (a,):
-            assert a.see_delivery is None
+            assert member_of(a).delivery_observer is None
             await (await a.send(b"x")).delivered()
         assert not told("message")
 

@@ -10,8 +10,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
 from plainchant.core.model import MS, SECOND, US, Duration, GroupId, View
 from plainchant.core.names import place_of
@@ -24,6 +22,8 @@ from plainchant.sim import Summary
 from plainchant.sim.scripted import Script, ScriptedSimulation
 from plainchant.trace import TraceBuffer
 from plainchant_papers.dedos.watch import Lemmas
+
+from ..runs import Run
 
 PROMISES = ("integrity", "fifo", "identical", "validity", "agreement")
 OPERATION = 10
@@ -57,31 +57,16 @@ class Watch(Layer):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithinRun:
-    """A finished run; times in µs."""
+class WithinRun(Run):
+    """A finished run; times in µs. ``violated`` also has ``quiet`` if it did not come to rest, ``halted`` if a member stopped
+    itself and ``views`` if views differ."""
 
-    summary: Summary
-    rows: list[dict[str, Any]]
-    violated: list[str]
-    """Promises that are not kept; ``quiet`` if it did not come to rest; ``halted`` if somebody stopped itself."""
     broken: list[str]
     """Lemmas that did not hold, in words."""
     asked: int
     """How often a lemma was asserted."""
     views: Mapping[str, Sequence[View]]
     """What each process saw."""
-
-    def of(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [row for row in self.rows if row["kind"] == kind and process in ("", row["process"])]
-
-    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
-
-    def delivered(self, process: str) -> list[tuple[str, int]]:
-        return [(row["sender"], row["seq"]) for row in self.of("deliver", process)]
-
-    def sent(self, process: str) -> list[tuple[str, int]]:
-        return [(row["sender"], row["seq"]) for row in self.of("send", process)]
 
     def ranks(self, process: str) -> list[int]:
         return [row["rank"] for row in self.of("deliver", process)]

@@ -1,4 +1,4 @@
-"""Small simulations of newtop for paper tests."""
+"""Small simulations of newtop."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from statistics import fmean
 from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration
-from plainchant.lab.properties import verify
 from plainchant.protocols.newtop.process import Process
 from plainchant.scenario.model import Delay, LinkOverride, Network, Scenario, Workload
-from plainchant.sim import Simulation
-from plainchant.trace import TraceBuffer
 
-from ..runs import Run
+from ..runs import Run, verified
 from .by_hand import USUAL
 
 
@@ -28,11 +25,7 @@ def simulate(
     scenario = Scenario(
         protocol="newtop", members=members, groups=named, workload=workload, parameters={**USUAL, **parameters}, **settings
     )
-    trace = TraceBuffer()
-    summary = Simulation(scenario, trace=trace, make=engine).run()
-    table = trace.table()
-    violated = [name for name, outcome in verify(table).properties.items() if outcome.violations]
-    return Run(summary, table.to_pylist(), violated)
+    return verified(scenario, engine)
 
 
 def uneven(members: str, seed: int) -> Network:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.process import LiveError, Process
+from plainchant.live.scenarios.process import LiveError, Process
 
 from .trend import Floor, Trend, trend
 

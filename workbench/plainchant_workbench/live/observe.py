@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import plainchant
-from plainchant.live.crew import free_addresses
+from plainchant.live.ports import free_addresses
 
 TOGETHER: Final = 64
 SCRAPES: Final = 1.0

@@ -70,7 +70,7 @@ async def _spent(case: Case, key: Keyring | None) -> float:
         async with asyncio.timeout(SECONDS):
             for node in nodes:
                 await node.open()
-            groups = await asyncio.gather(*(node.enter("bench", NAMES, SECONDS, {}) for node in nodes))
+            groups = await asyncio.gather(*(node.enter("bench", NAMES, SECONDS) for node in nodes))
             together = max(1, TOGETHER // case.size)
             times = -(-MESSAGES[case.size, case.packet] // together)
             total = len(NAMES) * times * together

@@ -1,9 +1,8 @@
-"""Claims 96 to 108 (seed 002): each gives the verdict on record, and another one where something comes out differently."""
+"""Claims 96 to 108 (paper 002): each gives the verdict on record, and another one where something comes out differently."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from plainchant.protocols.dedos.rules import Rules
 from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, measure
 from plainchant_papers.dedos import cases, hierarchy, installation
 from plainchant_papers.dedos.hierarchy import Cost, Crash, cost_of, ratios, recovery_of, steady
 from plainchant_papers.dedos.installation import BYTES, Installation, model, simulate
@@ -19,26 +18,13 @@ from plainchant_papers.dedos.lemmas import asked_of, between
 from plainchant_papers.dedos.metered import Run
 from plainchant_papers.dedos.network import loads_of, several
 from plainchant_papers.dedos.towns import SMALLEST, frame_time, town
-from plainchant_papers.page import draw, write
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.page import write
+from plainchant_papers.tests.remembered import Altered, Remembering, altered, measured, on_record
+
+test_the_verdict_is_the_one_on_record = on_record(range(96, 109))
 
 
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("dedos", [number])
-    return claim.run(context)
-
-
-@pytest.mark.parametrize("number", range(96, 109))
-def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    (claim,) = claims_of("dedos", [number])
-    found = claim.run(Remembering())
-    assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
-    assert found.data
-    for figure in found.figures:
-        assert draw(figure).startswith("<?xml")
-
-
-def test_the_claims_of_seed_002() -> None:
+def test_the_claims_of_paper_002() -> None:
     claims = claims_of("dedos")
     assert [claim.number for claim in claims] == list(range(96, 109))
     assert {claim.paper for claim in claims} == {"002"}
@@ -46,16 +32,6 @@ def test_the_claims_of_seed_002() -> None:
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def altered(**fields: Any) -> Callable[[Any], Any]:
-    """Results of any kind, each with those of these fields that it has."""
-
-    def alter(found: Any) -> Any:
-        known = {field.name for field in dataclasses.fields(found)}
-        return dataclasses.replace(found, **{name: value for name, value in fields.items() if name in known})
-
-    return alter
 
 
 WRONG: dict[str, Any] = {"violated": ("agreement",)}

@@ -31,9 +31,6 @@ class MailboxRun(Run):
     changed: Counter[tuple[str, str]]
     """How many operations of a process, by name, changed an entry. Of runs with a script."""
 
-    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
-
     def decisions(self, process: str) -> list[int]:
         """What a receiver decided, message by message, in the order of their timestamps."""
         found = sorted(self.details("decide", process), key=lambda detail: detail["stamp"])
@@ -53,13 +50,13 @@ class MailboxRun(Run):
         return sorted({row["process"] for row in self.of("fault") if '"timing":true' in row["detail"].replace(" ", "")})
 
     def accused(self) -> list[str]:
-        """Senders that keep time and had a message rejected: what the seed calls validity is broken."""
+        """Senders that keep time and had a message rejected: what the paper calls validity is broken."""
         rejected = {row["sender"] for row in self.rows if row["kind"] in ("reject", "late") and row["sender"]}
         crashed = {row["process"] for row in self.of("crash") if '"by":"fault"' in row["detail"].replace(" ", "")}
         return sorted(rejected - crashed - set(self.timing_faults()))
 
     def latest(self) -> float:
-        """From a Send to the last delivery of its message, at the most."""
+        """Longest time from a Send to the last delivery of its message."""
         return max(float(row["true_time"] - row["sent"]) for row in self.of("deliver")) / US
 
 

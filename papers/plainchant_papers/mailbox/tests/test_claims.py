@@ -1,9 +1,7 @@
-"""Claims 81 to 95 (seed 000): each gives the verdict on record, and another one where something comes out differently."""
+"""Claims 81 to 95 (paper 000): each gives the verdict on record, and another one where something comes out differently."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +10,23 @@ import pytest
 from plainchant.protocols.mailbox.rules import RULES, Rules
 from plainchant.sim.scripted import Script
 from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured, measure
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, measure
 from plainchant_papers.mailbox.bounds import drawn, picture_of, received_of, slope, spans_of, typical, worst_first, worst_second
 from plainchant_papers.mailbox.explored import explored_of, small
 from plainchant_papers.mailbox.failures import Many, expiry_of, last_moment, late_sender, survived_of
 from plainchant_papers.mailbox.groups import Distance, changing, flags_of, reached_of, unlisted
 from plainchant_papers.mailbox.scripted import found_of, message, plan, times
 from plainchant_papers.mailbox.theorems import crashing, line_21, overtaken, pausing, untimely
-from plainchant_papers.page import draw, write
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.page import write
+from plainchant_papers.tests.remembered import Altered, Remembering, altered, measured, on_record
 
 LONG = frozenset({81, 85})
 """They try small cases in every way."""
-SWEEP = pytest.mark.long
+
+test_the_verdict_is_the_one_on_record = on_record(range(81, 96), long=LONG, mark=pytest.mark.long)
 
 
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("mailbox", [number])
-    return claim.run(context)
-
-
-@pytest.mark.parametrize("number", [pytest.param(number, marks=SWEEP if number in LONG else ()) for number in range(81, 96)])
-def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    (claim,) = claims_of("mailbox", [number])
-    found = claim.run(Remembering())
-    assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
-    for figure in found.figures:
-        assert draw(figure).startswith("<?xml")
-
-
-def test_the_claims_of_seed_000() -> None:
+def test_the_claims_of_paper_000() -> None:
     claims = claims_of("mailbox")
     assert [claim.number for claim in claims] == list(range(81, 96))
     assert {claim.paper for claim in claims} == {"000"}
@@ -59,18 +44,6 @@ def test_the_claims_of_seed_000() -> None:
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def altered(**fields: Any) -> Callable[[Any], Any]:
-    """Results of any kind, each with those of these fields that it has."""
-
-    def alter(found: Any) -> Any:
-        if not dataclasses.is_dataclass(found) or isinstance(found, type):
-            return found
-        known = {field.name for field in dataclasses.fields(found)}
-        return dataclasses.replace(found, **{name: value for name, value in fields.items() if name in known})
-
-    return alter
 
 
 WRONG: dict[str, Any] = {"violated": ("agreement",)}
@@ -112,15 +85,15 @@ CLEAN: dict[str, Any] = {"violated": (), "accused": ()}
         (95, {"latest": 10.0}, REMARK),
         (95, {"latest": 1e6}, FAILS),
         (95, {"same": False}, FAILS),
-        pytest.param(81, {"broken": ""}, HOLDS, marks=SWEEP),
-        pytest.param(81, {"broken": "order"}, FAILS, marks=SWEEP),
-        pytest.param(81, {"complete": False}, FAILS, marks=SWEEP),
-        pytest.param(81, WRONG, FAILS, marks=SWEEP),
-        pytest.param(85, {"broken": "order"}, FAILS, marks=SWEEP),
-        pytest.param(85, {"complete": False}, FAILS, marks=SWEEP),
-        pytest.param(85, {"accused": ("s",)}, FAILS, marks=SWEEP),
-        pytest.param(85, {"untimely": ()}, FAILS, marks=SWEEP),
-        pytest.param(85, {"broken": "", "accused": ()}, HOLDS, marks=SWEEP),
+        pytest.param(81, {"broken": ""}, HOLDS, marks=pytest.mark.long),
+        pytest.param(81, {"broken": "order"}, FAILS, marks=pytest.mark.long),
+        pytest.param(81, {"complete": False}, FAILS, marks=pytest.mark.long),
+        pytest.param(81, WRONG, FAILS, marks=pytest.mark.long),
+        pytest.param(85, {"broken": "order"}, FAILS, marks=pytest.mark.long),
+        pytest.param(85, {"complete": False}, FAILS, marks=pytest.mark.long),
+        pytest.param(85, {"accused": ("s",)}, FAILS, marks=pytest.mark.long),
+        pytest.param(85, {"untimely": ()}, FAILS, marks=pytest.mark.long),
+        pytest.param(85, {"broken": "", "accused": ()}, HOLDS, marks=pytest.mark.long),
     ],
 )
 def test_a_different_result_gives_another_verdict(number: int, fields: dict[str, Any], verdict: str) -> None:

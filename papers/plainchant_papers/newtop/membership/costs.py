@@ -197,6 +197,13 @@ def _times(name: str, title: str, label: str, lines: Mapping[str, Line]) -> Figu
     return Figure(name, title, label, "ms after the crash", tuple(series))
 
 
+def _packets(name: str, what: str, label: str, line: Line, expected: Series) -> Figure:
+    x, points = line
+    kinds = [Series(kind, x, _mean(points, _word(kind))) for kind in _WORDS[:3]]
+    title = f"multicasts of a view change, {what}, idle group"
+    return Figure(name, title, label, "multicasts", (*kinds, Series("all words", x, _mean(points, _all_words)), expected))
+
+
 def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Table, ...], str]:
     """Times and packets of view changes: figures, tables, and the sentence that sums them up."""
     omegas = context.of(OMEGAS[2::3], OMEGAS)
@@ -216,37 +223,17 @@ def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Tabl
     }
     lines = _lines(context, by, (1, 4))
     size = lines["size idle"]
-    packets = Figure(
-        "packets-of-a-change",
-        "multicasts of a view change, one crash, idle group",
-        "members (n)",
-        "multicasts",
-        (
-            *(Series(kind, size[0], _mean(size[1], _word(kind))) for kind in _WORDS[:3]),
-            Series("all words", size[0], _mean(size[1], _all_words)),
-            Series("3 (n - 1)", size[0], [expected_words(round(n), 1) for n in size[0]], from_document=True),
-        ),
-    )
     failed = lines["failures idle"]
-    by_failures = Figure(
-        "packets-by-failures",
-        f"multicasts of a view change, {MEMBERS} members, idle group",
-        "simultaneous failures (f)",
-        "multicasts",
-        (
-            *(Series(kind, failed[0], _mean(failed[1], _word(kind))) for kind in _WORDS[:3]),
-            Series("all words", failed[0], _mean(failed[1], _all_words)),
-            Series("3 (n - f)", failed[0], [expected_words(MEMBERS, round(f)) for f in failed[0]], from_document=True),
-        ),
-    )
+    by_size = Series("3 (n - 1)", size[0], [expected_words(round(n), 1) for n in size[0]], from_document=True)
+    by_failures = Series("3 (n - f)", failed[0], [expected_words(MEMBERS, round(f)) for f in failed[0]], from_document=True)
     figures = (
         _times("change-by-omega", "one of five crashes", "suspect_after (ms)", _pair(lines, "omega")),
         _times("change-by-tau", "one of five crashes, idle group", "alive_every (ms)", {"": lines["tau"]}),
         _times("change-by-silence", "one of five crashes, busy group", "time-silence (ms)", {"": lines["silence"]}),
         _times("change-by-size", "one of n crashes", "members (n)", _pair(lines, "size")),
         _times("change-by-failures", f"several of {MEMBERS} crash at once", "simultaneous failures", _pair(lines, "failures")),
-        packets,
-        by_failures,
+        _packets("packets-of-a-change", "one crash", "members (n)", size, by_size),
+        _packets("packets-by-failures", f"{MEMBERS} members", "simultaneous failures (f)", failed, by_failures),
     )
     tables = (
         _table("times (ms) and packets by group size: one crash, idle group", "members", size, lambda x: (round(x), 1)),
@@ -287,20 +274,8 @@ def _all_words(change: Change) -> float:
 
 def _table(title: str, what: str, line: Line, of: Callable[[float], tuple[int, int]]) -> Table:
     x, points = line
-    columns = (
-        what,
-        "detected",
-        "view",
-        "view, at the last",
-        "Suspect",
-        "Confirmed",
-        "Remove",
-        "Refute",
-        "words",
-        "3(n - f)",
-        "copies",
-        "expected copies",
-    )
+    times = ("detected", "view", "view, at the last")
+    columns = (what, *times, *_WORDS, "words", "3(n - f)", "copies", "expected copies")
     rows = []
     for value, point in zip(x, points, strict=True):
         members, failures = of(value)

@@ -1,4 +1,4 @@
-"""The claims of seed 001: each gives the verdict on record, and another one where the protocol or the model is another."""
+"""The claims of paper 001: each gives the verdict on record, and another one where the protocol or the model is another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from plainchant.core.model import MS
 from plainchant.lab.properties import verify
 from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, OPEN, REMARK, Context, Measured
+from plainchant_papers.claims import FAILS, HOLDS, OPEN, REMARK, Context
 from plainchant_papers.newtop import blocks, variants
 from plainchant_papers.newtop.causal import Latency, one_group
 from plainchant_papers.newtop.causes import Causes
@@ -22,32 +22,13 @@ from plainchant_papers.newtop.structures import EVERY_ORDER, chain, clique, memb
 from plainchant_papers.newtop.transports import Round, compare, measure_round
 from plainchant_papers.observe import trace_of
 from plainchant_papers.runs import rows_of
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.tests.remembered import Altered, Remembering, measured, on_record
 
-MEMBERSHIP = range(40, 48)
-"""They have tests of their own."""
 LONG = frozenset({32, 35, 36, 49, 53, 55, 59, 60, 61})
 """They need many runs."""
 
-
-@pytest.fixture(scope="module")
-def context() -> Context:
-    """In this process: what Spark adds is tested with the frame."""
-    return Remembering()
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(number, marks=pytest.mark.sweep if number in LONG else ())
-        for number in range(23, 62)
-        if number not in MEMBERSHIP
-    ],
-)
-def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None:
-    (claim,) = claims_of("newtop", [number])
-    measured = claim.run(context)
-    assert measured.verdict == claim.expected, f"{measured.measured}: {measured.why}"
+test_the_verdict_is_the_one_on_record = on_record([*range(23, 40), *range(48, 62)], long=LONG)
+"""Membership has tests of its own, and claim 62 is measured with sockets."""
 
 
 def test_every_claim_has_a_verdict() -> None:
@@ -60,11 +41,6 @@ def test_chapters_3_to_5_and_8_are_about_static_groups() -> None:
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("newtop", [number])
-    return claim.run(context)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Claims 40 to 47 (seed 001, chapter 6): each gives the verdict on record, and another one where the protocol is another."""
+"""Claims 40 to 47 (paper 001, chapter 6): each gives the verdict on record, and another one where the protocol is another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from plainchant.lab.errors import LabError
 from plainchant.lab.properties import verify
 from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured
+from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context
 from plainchant_papers.newtop.membership import costs
 from plainchant_papers.newtop.membership.blocking import blocked_of, one_crash, one_cut
 from plainchant_papers.newtop.membership.costs import Change, Crash, change_of, expected_copies, expected_words
@@ -21,27 +21,12 @@ from plainchant_papers.newtop.membership.variants import VARIANTS
 from plainchant_papers.newtop.membership.views import Checked, alone, check, gone_of, lasting
 from plainchant_papers.newtop.structures import ORDERS, faulty_run
 from plainchant_papers.observe import trace_of
-from plainchant_papers.page import draw
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.tests.remembered import Altered, altered, measured, on_record
 
 LONG = frozenset({41, 43, 46, 47})
 """They need many runs."""
 
-
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("membership", [number])
-    return claim.run(context)
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(40, 48)]
-)
-def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    (claim,) = claims_of("membership", [number])
-    found = claim.run(Remembering())
-    assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
-    for figure in found.figures:
-        assert draw(figure).startswith("<?xml")
+test_the_verdict_is_the_one_on_record = on_record(range(40, 48), long=LONG)
 
 
 def test_the_chapter_is_part_of_the_document() -> None:
@@ -51,16 +36,6 @@ def test_the_chapter_is_part_of_the_document() -> None:
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def altered(**fields: Any) -> Callable[[Any], Any]:
-    """Results of any kind, each with those of these fields that it has."""
-
-    def alter(found: Any) -> Any:
-        known = {field.name for field in dataclasses.fields(found)}
-        return dataclasses.replace(found, **{name: value for name, value in fields.items() if name in known})
-
-    return alter
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -11,12 +11,9 @@ import msgspec
 
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, SECOND, Duration, Packet, ProcessId
-from plainchant.lab.properties import verify
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
-from plainchant.sim import Simulation
-from plainchant.trace import TraceBuffer
-from tests.protocols.runs import Run
+from tests.protocols.runs import Run, verified
 
 from .variants import Maker
 
@@ -66,15 +63,10 @@ class RingRun(Run):
         packets = [sent.packet for sent in self.sent_packets if isinstance(getattr(sent.packet, "word", None), kind)]
         return [packet.word for packet in {packet.identity: packet for packet in packets}.values()]
 
-    def details(self, kind: str, process: str = "") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(row["detail"]) for row in self.of(kind, process) if row["detail"]]
-
     def halted(self) -> dict[str, str]:
         """Who has stopped, and the code of the reason."""
-        return {row["process"]: msgspec.json.decode(row["detail"])["reason"] for row in self._states("crashed")}
-
-    def _states(self, state: str) -> Iterator[dict[str, Any]]:
-        return (row for row in self.of("state") if f'"state":"{state}"' in row["detail"].replace(" ", ""))
+        told = ((row["process"], msgspec.json.decode(row["detail"])) for row in self.of("state"))
+        return {process: detail["reason"] for process, detail in told if detail.get("state") == "crashed"}
 
     def views(self, process: str) -> list[tuple[str, ...]]:
         return [tuple(row["members"]) for row in self.of("view", process)]
@@ -142,11 +134,6 @@ def simulate(
         **settings,
     )
     sent: list[Sent] = []
-    trace = TraceBuffer()
     engine = make or describe("rtcast").make
-    summary = Simulation(
-        scenario, trace=trace, make=lambda host, values: _Wire(host, lambda inner: engine(inner, values), sent)
-    ).run()
-    table = trace.table()
-    violated = [name for name, outcome in verify(table).properties.items() if outcome.violations]
-    return RingRun(summary, table.to_pylist(), violated, sent)
+    run = verified(scenario, lambda host, values: _Wire(host, lambda inner: engine(inner, values), sent))
+    return RingRun(run.summary, run.rows, run.violated, sent)

@@ -1,10 +1,9 @@
-"""Claims 63 to 80 (seed 003): each gives the verdict on record, and another one where something comes out differently."""
+"""Claims 63 to 80 (paper 003): each gives the verdict on record, and another one where something comes out differently."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -14,9 +13,8 @@ from plainchant.core.model import MS
 from plainchant.lab.errors import LabError
 from plainchant.scenario.model import Workload
 from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, REMARK, Context, Measured
+from plainchant_papers.claims import FAILS, HOLDS, REMARK
 from plainchant_papers.observe import trace_of
-from plainchant_papers.page import draw
 from plainchant_papers.rtcast import changes, schedulability
 from plainchant_papers.rtcast.changes import LATE, SOON, Crash, entered_of, noticed_of
 from plainchant_papers.rtcast.crashes import eliminated_of, fig_5, one_crash, stayed_of, turns_of
@@ -26,30 +24,16 @@ from plainchant_papers.rtcast.rings import instrumented, ring, times_of
 from plainchant_papers.rtcast.rotation import SITUATIONS, Full, rotation_of
 from plainchant_papers.rtcast.schedulability import Message, P, Piece, Sent, flow, possible, served
 from plainchant_papers.rtcast.variants import VARIANTS, variant
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.tests.remembered import Altered, altered, measured, on_record
 
 LONG = frozenset({65, 67, 69, 74, 76, 77, 79})
 """They need many runs."""
+
+test_the_verdict_is_the_one_on_record = on_record(range(63, 81), long=LONG)
 PROMISED = ("integrity", "fifo", "causal", "identical", "total", "agreement", "view-order", "view-atomicity", "view-exclusion")
 
 
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("rtcast", [number])
-    return claim.run(context)
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(63, 81)]
-)
-def test_the_verdict_is_the_one_on_record(number: int) -> None:
-    (claim,) = claims_of("rtcast", [number])
-    found = claim.run(Remembering())
-    assert found.verdict == claim.expected, f"{found.measured}: {found.why}"
-    for figure in found.figures:
-        assert draw(figure).startswith("<?xml")
-
-
-def test_the_claims_of_seed_003() -> None:
+def test_the_claims_of_paper_003() -> None:
     claims = claims_of("rtcast")
     assert [claim.number for claim in claims] == list(range(63, 81))
     assert {claim.paper for claim in claims} == {"003"}
@@ -62,18 +46,6 @@ def test_the_claims_of_seed_003() -> None:
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def altered(**fields: Any) -> Callable[[Any], Any]:
-    """Results of any kind, each with those of these fields that it has."""
-
-    def alter(found: Any) -> Any:
-        if not dataclasses.is_dataclass(found) or isinstance(found, type):
-            return fields.get("value", found)
-        known = {field.name for field in dataclasses.fields(found)}
-        return dataclasses.replace(found, **{name: value for name, value in fields.items() if name in known})
-
-    return alter
 
 
 def violated(*names: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The claims of seed 004: each gives the verdict on record, and another one where the protocol or the model is another."""
+"""The claims of paper 004: each gives the verdict on record, and another one where the protocol or the model is another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from plainchant.lab.properties import verify
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
-from plainchant_papers import claims_of
-from plainchant_papers.claims import FAILS, HOLDS, Context, Measured
+from plainchant_papers.claims import FAILS, HOLDS
 from plainchant_papers.sequencer.baselines import BASELINES
 from plainchant_papers.sequencer.broadcasts import Counts, baseline, count
 from plainchant_papers.sequencer.ethernet import (
@@ -26,34 +25,15 @@ from plainchant_papers.sequencer.ethernet import (
     perform,
     scenario_of,
 )
-from plainchant_papers.tests.remembered import Altered, Remembering
+from plainchant_papers.tests.remembered import Altered, Remembering, measured, on_record
 
 LONG = frozenset({5, 6, 8, 9, 10, 12, 13, 14, 15, 21, 22})
 """They need many runs, or the calibration."""
 
-
-@pytest.fixture(scope="module")
-def context() -> Context:
-    """In this process: what Spark adds is tested with the frame."""
-    return Remembering()
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(number, marks=pytest.mark.sweep if number in LONG else ()) for number in range(1, 23)],
-)
-def test_the_verdict_is_the_one_on_record(number: int, context: Context) -> None:
-    (claim,) = claims_of("sequencer", [number])
-    measured = claim.run(context)
-    assert measured.verdict == claim.expected, f"{measured.measured}: {measured.why}"
+test_the_verdict_is_the_one_on_record = on_record(range(1, 23), long=LONG)
 
 
 # --- a verdict can be another one -----------------------------------------------------------------------------------
-
-
-def measured(number: int, context: Context) -> Measured:
-    (claim,) = claims_of("sequencer", [number])
-    return claim.run(context)
 
 
 def one_more_packet(found: Counts) -> Counts:

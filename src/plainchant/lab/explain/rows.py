@@ -230,9 +230,8 @@ class Rows:
 
     @cached_property
     def description(self) -> registry.Description | None:
-        """The protocol that a ``start`` row names; None if there is none, or it is not known here."""
-        name = self._started.get("protocol")
-        return registry.protocols().get(name) if isinstance(name, str) else None
+        """The protocol that a ``start`` row names; None if there is none, or it cannot be used here."""
+        return registry.known(self._started.get("protocol"))
 
     @cached_property
     def story(self) -> Story:

@@ -29,6 +29,7 @@ from ...core.model import MS, US
 from ...group import Group
 from ...protocols.mailbox import DESCRIPTION
 from ..node import Node
+from ..ports import free_addresses
 from ..transport import Address
 from .segments import CommonMemoryError
 from .server import MailboxServer
@@ -89,8 +90,6 @@ class Measurement(msgspec.Struct, frozen=True):
 
 def measure(*, copies: int, size: int, seconds: float, processes: int = 3) -> Measurement:
     """Lets processes work on real segments for so long, and returns what they have measured."""
-    from ..crew import free_addresses
-
     server = MailboxServer(f"doctor {os.urandom(8).hex()}")
     places = [f"p{number}" for number in range(1, processes + 1)]
     peers = free_addresses(places)
@@ -154,7 +153,7 @@ async def take_part(task: Task) -> dict[str, array[int]]:
 
     given = parameters(task.copies, task.size)
     async with Node(description=DESCRIPTION, me=task.me, peers=task.peers, parameters=given, memory=task.memory) as node:
-        group = await node.enter(_GROUP, tuple(task.peers), START_SECONDS, {})
+        group = await node.enter(_GROUP, tuple(task.peers), START_SECONDS)
         assert node.host.memory is not None
         node.host.memory.meter = meter
         reading = asyncio.create_task(_read(group))

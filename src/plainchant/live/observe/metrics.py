@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
-    from ...group import Group
+    from ...group import Membership
     from ..node import Node
     from .observer import Observer
 
@@ -62,7 +62,7 @@ class Snapshot:
         """Whether this is the node's own thread, where the protocol may be asked."""
         self.statistics = node.statistics()
         self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
-        self.groups: list[tuple[str, Group, Mapping[str, int]]] = [
+        self.groups: list[tuple[str, Membership, Mapping[str, int]]] = [
             (name, group, group.figures()) for name, group in list(host.groups.items())
         ]
         self.recorded: list[tuple[str, str, int]] = [

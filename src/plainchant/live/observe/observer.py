@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.model import Reason, UsageError, View
 from ...core.plugins import need
-from ...group import Group
+from ...group import Membership
 from .sampling import LAGS, LATENCIES, Histogram, Pace
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ RETRANSMIT: Final = "retransmit"
 class Figures:
     """What is counted of one group while the process is in it."""
 
-    def __init__(self, group: Group, random: Random) -> None:
+    def __init__(self, group: Membership, random: Random) -> None:
         self.group = group
         self.arrivals: int = 0
         self.departures: Counter[str] = Counter()
@@ -119,7 +119,7 @@ class Observer:
         if self._node is not None:
             self._node.host.observer = None
         for figures in self.figures.values():
-            figures.group.look_away()
+            figures.group.stop_observing()
         if self._collector is not None and self._metrics is not None and not isinstance(self._metrics, str):
             collector, self._collector = self._collector, None
             self._metrics.unregister(collector)
@@ -163,15 +163,14 @@ class Observer:
         if self._tracing is not None:
             self._tracing.recorded(kind, name, detail)
 
-    def installed(self, group: Group, view: View) -> None:
+    def installed(self, group: Membership, view: View) -> None:
         figures = self.figures.get(view.group)
         is_first = figures is None
         if figures is None:
             figures = self.figures[view.group] = Figures(group, self._random)
             figures.pace.next = group.accepted + 1
-            group.take_sample = self.accepted
-            if self._tracing is not None and self._tracing.traces_messages:
-                group.see_delivery = self._tracing.delivered
+            tracing = self._tracing
+            group.observe(self.accepted, tracing.delivered if tracing is not None and tracing.traces_messages else None)
             self._next_sample(figures)
         figures.arrivals += len(view.joined)
         figures.departures.update(reason.code for reason in view.left.values())
@@ -185,7 +184,7 @@ class Observer:
     def left(self, group: str) -> None:
         figures = self.figures.pop(group, None)
         if figures is not None:
-            figures.group.look_away()
+            figures.group.stop_observing()
         self.recorded_by_kind.pop(group, None)
         self.retransmitted.pop(group, None)
         if self._tracing is not None:
@@ -215,11 +214,11 @@ class Observer:
 
     # --- what groups tell ---------------------------------------------------------------------------------------------
 
-    def accepted(self, group: Group) -> None:
+    def accepted(self, group: Membership) -> None:
         """Messages are about to be handed to the host; among them is a sample."""
         figures = self.figures.get(group.name)
         if figures is None:
-            group.look_away()
+            group.stop_observing()
             return
         number = group.accepted
         if self._metrics is not None and number >= figures.pace.next and figures.pace.take(number):
@@ -244,7 +243,7 @@ class Observer:
         following = figures.pace.next if self._metrics is not None else math.inf
         if self._tracing is not None:
             following = min(following, self._tracing.next_of(figures.group))
-        figures.group.sample_at = following
+        figures.group.sample_at(following)
 
 
 def _move(table: dict[str, Any], old: str, new: str) -> None:

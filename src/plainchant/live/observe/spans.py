@@ -36,7 +36,7 @@ from ... import __version__
 from ...core.model import SECOND, Reason, UsageError, View
 from ...core.names import place_of
 from ...core.plugins import need
-from ...group import Group
+from ...group import Membership
 
 if TYPE_CHECKING:
     from ..node import Node
@@ -189,12 +189,12 @@ class Tracing:
             yield
             member = self._node.host.groups.get(group)
             if member is not None and member.view is not None:
-                span.set_attributes(self._attributes(group, formed=member.formed, **_of_view(member.view)))
+                span.set_attributes(self._attributes(group, formed=member.profile.formed, **_of_view(member.view)))
 
-    def installed(self, group: Group, view: View, is_first: bool) -> None:
+    def installed(self, group: Membership, view: View, is_first: bool) -> None:
         now = time.time_ns()
         name = view.group
-        if is_first and not group.formed and self._node is not None and self._node.has_state:
+        if is_first and not group.profile.formed and self._node is not None and self._node.has_state:
             self._awaited[name] = now, view
         change = self._changes.pop(name, None)
         if change is None or now - change.began > STALE:
@@ -285,7 +285,7 @@ class Tracing:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def next_of(self, group: Group) -> float:
+    def next_of(self, group: Membership) -> float:
         """The receipt of the next own message of a group that is traced; infinite: none."""
         if not self.traces_messages:
             return math.inf
@@ -294,13 +294,13 @@ class Tracing:
             following = self._next[group.name] = self._following(group, group.accepted + 1)
         return following
 
-    def _following(self, group: Group, receipt: int) -> float:
+    def _following(self, group: Membership, receipt: int) -> float:
         before = group.numbered_before
         if before is None:
             return math.inf  # messages with deadlines overtake: nobody knows what number a message gets
         return next_traced(receipt - before, group.name, group.me, self._options.every) + before
 
-    def accepted(self, group: Group) -> None:
+    def accepted(self, group: Membership) -> None:
         """Messages are about to be handed to the host, up to receipt ``group.accepted``."""
         receipt, before = self.next_of(group), group.numbered_before
         begun = 0
@@ -313,7 +313,7 @@ class Tracing:
                 receipt = self._following(group, group.accepted + 1)
         self._next[group.name] = receipt if before is not None else math.inf
 
-    def _begin(self, group: Group, receipt: int, number: int) -> None:
+    def _begin(self, group: Membership, receipt: int, number: int) -> None:
         waiting = self._messages.setdefault(group.name, {})
         if len(waiting) >= PENDING:
             return
@@ -337,7 +337,7 @@ class Tracing:
 
         group.when_delivered(receipt, over)
 
-    def delivered(self, group: Group, sender: str, first: int, number: int) -> None:
+    def delivered(self, group: Membership, sender: str, first: int, number: int) -> None:
         """A batch of a sender's; the own messages' spans end by themselves."""
         key = group.name, sender
         end = first + number
@@ -360,7 +360,7 @@ class Tracing:
             )
             span.end(now)
 
-    def _of_message(self, group: Group, sender: str, number: int, operation: str) -> dict[str, Any]:
+    def _of_message(self, group: Membership, sender: str, number: int, operation: str) -> dict[str, Any]:
         return {
             **self._attributes(group.name, sender=sender, seq=number, view=group.view.number if group.view is not None else None),
             "messaging.system": "plainchant",

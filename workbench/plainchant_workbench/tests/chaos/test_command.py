@@ -12,10 +12,10 @@ import pytest
 from plainchant.cli import main
 from plainchant.lab.properties import Outcome, Verification
 from plainchant.lab.properties.accepted import AcceptedOnce
-from plainchant.live.process import LiveError
-from plainchant.live.supervisor import LiveSummary
+from plainchant.live.scenarios.process import LiveError
+from plainchant.live.scenarios.supervisor import LiveSummary
 from plainchant.scenario.model import Fault
-from plainchant.sim.summary import ProcessEnd
+from plainchant.scenario.outcome import ProcessEnd
 from plainchant_workbench.chaos.figures import Figure
 from plainchant_workbench.chaos.plan import DIETS, Round
 from plainchant_workbench.chaos.rounds import Result

@@ -17,7 +17,7 @@ import pytest
 
 from plainchant.core.memory import Layout
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.process import LiveError
+from plainchant.live.scenarios.process import LiveError
 from plainchant_workbench.chaos.figures import ALL, FLOORS, MIB, Figure, Sampler, of_process
 from plainchant_workbench.chaos.trend import FEWEST
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from plainchant.core.model import UsageError
-from plainchant.live.supervisor import stretched
+from plainchant.live.scenarios.supervisor import stretched
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import RandomFaults
 from plainchant_workbench.chaos.plan import BESIDE, DIETS, LONGEST, SHORTEST, Round, rounds

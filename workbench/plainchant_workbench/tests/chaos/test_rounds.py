@@ -24,13 +24,14 @@ from plainchant.cli.live import LiveResult
 from plainchant.core.model import MS, Duration
 from plainchant.lab.properties import verify
 from plainchant.lab.properties.accepted import accepted_once
-from plainchant.live import control, process, supervisor
-from plainchant.live.inject import Injector
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.process import Process
-from plainchant.live.supervisor import LiveSummary
+from plainchant.live.scenarios import control, process, supervisor
+from plainchant.live.scenarios.faults import LiveFaults
+from plainchant.live.scenarios.process import Process
+from plainchant.live.scenarios.supervisor import LiveSummary
+from plainchant.scenario.faults import Injector
 from plainchant.scenario.model import Fault, Network, RandomFaults
-from plainchant.sim.summary import ProcessEnd
+from plainchant.scenario.outcome import ProcessEnd
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect
 from plainchant_workbench.chaos import rounds
@@ -109,7 +110,7 @@ def leak():
         time.sleep(0.25)
 threading.Thread(target=leak, daemon=True).start()
 import sys
-from plainchant.live.worker import main
+from plainchant.live.scenarios.worker import main
 sys.exit(main())
 """
 
@@ -342,7 +343,7 @@ def hang_here(*arguments):
         signal.pause()
 
 signal.signal(signal.SIGUSR2, hang_here)
-from plainchant.live.worker import main
+from plainchant.live.scenarios.worker import main
 sys.exit(main())
 """
 
@@ -489,12 +490,12 @@ def test_a_place_that_two_faults_want_filled_gets_one_process() -> None:
 
     async def main() -> None:
         crew: Any = Place()
-        injector = Injector(crew, (), RandomFaults(), Random(1))
+        faults = LiveFaults(crew)
+        injector = Injector(faults, crew, RandomFaults(), Random(1))
         injector._waiting["p3"] = waiting
-        crew.gone(crew.latest["p3"])
-        await injector._restart(prompt)
-        now = time.monotonic_ns()
-        await injector.run(now, now + 50 * MS)
+        injector.gone("p3", crew.latest["p3"], halted=False)
+        await injector.actions["restart"](prompt)
+        await faults.run_until(time.monotonic_ns() + 50 * MS)
         assert crew.came == [prompt]
         assert injector.skipped == [(waiting, "p3#1 had come already")]
 
@@ -506,11 +507,11 @@ def test_who_waited_alone_comes_when_its_process_has_left() -> None:
 
     async def main() -> None:
         crew: Any = Place()
-        injector = Injector(crew, (), RandomFaults(), Random(1))
+        faults = LiveFaults(crew)
+        injector = Injector(faults, crew, RandomFaults(), Random(1))
         injector._waiting["p3"] = waiting
-        crew.gone(crew.latest["p3"])
-        now = time.monotonic_ns()
-        await injector.run(now, now + 50 * MS)
+        injector.gone("p3", crew.latest["p3"], halted=False)
+        await faults.run_until(time.monotonic_ns() + 50 * MS)
         assert crew.came == [waiting]
         assert injector.skipped == []
 

@@ -1,0 +1,231 @@
+"""The parts of a state on their way from a donor to a joiner: packets, cutting into parts, putting together again.
+
+An :class:`OutgoingState` cuts the chunks that an application writes into numbered parts of a packet's size, and keeps them until
+they are acknowledged. An :class:`IncomingState` puts parts together in order, and keeps what the joiner holds back meanwhile.
+Neither sends anything: the layer (:mod:`.state`) does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..core.model import PACK_OVERHEAD, GroupId, Number, Packet, ProcessId, View
+
+AHEAD: Final = 1024
+"""Parts this far beyond a gap are not kept: no donor has that many under way."""
+
+
+class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
+    """The process that joined in view ``view`` has all parts up to ``received`` and wants the next."""
+
+    group: GroupId
+    view: Number
+    received: Number
+
+
+class StatePart(Packet, frozen=True, array_like=True, gc=False, tag=111):
+    """Part ``number`` of the state: chunks of the application. If ``continued``, the last one goes on in the next part."""
+
+    group: GroupId
+    view: Number
+    number: Number
+    pieces: tuple[bytes, ...]
+    continued: bool
+    last: bool
+
+
+class StateWait(Packet, frozen=True, array_like=True, gc=False, tag=112):
+    """The donor is there and has nothing to send yet."""
+
+    group: GroupId
+    view: Number
+
+
+class StateLost(Packet, frozen=True, array_like=True, gc=False, tag=113):
+    """The donor does not have that state, and why."""
+
+    group: GroupId
+    view: Number
+    text: str
+
+
+STATE_PACKETS: Final[tuple[type[Packet], ...]] = (StateAsk, StatePart, StateWait, StateLost)
+"""What a host's codec must know besides the protocol's packets."""
+
+
+class IncomingState:
+    """The state that a joiner waits for, and what it holds back meanwhile. ``view`` is None before its first view."""
+
+    __slots__ = (
+        "_later",
+        "_pieces",
+        "bytes",
+        "chunks",
+        "donor",
+        "end",
+        "group",
+        "held",
+        "held_bytes",
+        "is_complete",
+        "lost",
+        "name",
+        "pieces",
+        "received",
+        "unanswered",
+        "view",
+    )
+
+    def __init__(self, group: GroupId) -> None:
+        self.group = group
+        """The group's name in the packets of donor and joiner."""
+        self.name = group
+        """The group's name now."""
+        self.view: View | None = None
+        self.donor: ProcessId = ""
+        self.received = 0
+        """All parts up to this one are here."""
+        self.chunks: list[bytes] = []
+        self.bytes = 0
+        self.is_complete = False
+        self.unanswered = 0
+        """Expiries of the timer since the donor was heard."""
+        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.held_bytes = 0
+        self.pieces = 0
+        """Number of pieces received."""
+        self.end: Callable[[GroupId], None] | None = None
+        """What to do when the state is complete: leave the group, or close it."""
+        self.lost = False
+        """The state is lost: this process is leaving the group."""
+        self._later: dict[int, StatePart] = {}
+        self._pieces: list[bytes] = []
+
+    @property
+    def number(self) -> int:
+        return self.view.number if self.view is not None else 0
+
+    def hold(self, call: Callable[..., None], *arguments: Any) -> None:
+        if not self.lost:
+            self.held.append((call, arguments))
+
+    def accept(self, part: StatePart) -> None:
+        if not self.received < part.number <= self.received + AHEAD:
+            return
+        self._later[part.number] = part
+        while (following := self._later.pop(self.received + 1, None)) is not None:
+            self.received += 1
+            self._append(following)
+
+    def _append(self, part: StatePart) -> None:
+        last = len(part.pieces) - 1
+        for place, piece in enumerate(part.pieces):
+            self._pieces.append(piece)
+            self.bytes += len(piece)
+            self.pieces += 1
+            if place < last or not part.continued:
+                self.chunks.append(b"".join(self._pieces))
+                self._pieces.clear()
+        self.is_complete = part.last
+
+
+class OutgoingState:
+    """A transfer at its donor: chunks that are not sent, and parts that are not acknowledged."""
+
+    __slots__ = (
+        "_chunks",
+        "_made",
+        "_made_last",
+        "_offset",
+        "asked",
+        "backlog",
+        "bytes",
+        "closed",
+        "delay",
+        "equal_acknowledgements",
+        "failure",
+        "joiner",
+        "name",
+        "timed",
+        "transfer",
+        "under_way",
+        "view",
+    )
+
+    def __init__(self, transfer: int, view: View, joiner: ProcessId, delay: int) -> None:
+        self.transfer = transfer
+        self.view = view
+        self.name = view.group
+        """The group's name now."""
+        self.joiner = joiner
+        self.asked = False
+        """Whether the joiner has its view: before that it cannot take parts."""
+        self.closed = False
+        self.failure: str | None = None
+        self.bytes = 0
+        self.backlog = 0
+        """Bytes that the joiner does not have yet, with something for each chunk."""
+        self.under_way: dict[int, StatePart] = {}
+        self.equal_acknowledgements = 0
+        self.delay = delay
+        self.timed = False
+        """Whether the timer runs."""
+        self._chunks: deque[bytes] = deque()
+        self._offset = 0
+        """Where the unsent rest of the first chunk begins."""
+        self._made = 0
+        self._made_last = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.closed and self.failure is None
+
+    @property
+    def is_done(self) -> bool:
+        return self._made_last and not self.under_way
+
+    def put(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.bytes += len(chunk)
+        self.backlog += len(chunk) + PACK_OVERHEAD
+
+    def fail(self, text: str) -> None:
+        self.failure = text
+        self._chunks.clear()
+        self.under_way.clear()
+
+    def next_part(self, size: int) -> StatePart | None:
+        """The next part, of at most that many bytes; None if there is nothing to send now."""
+        if not self._chunks and (not self.closed or self._made_last):
+            return None
+        pieces: list[bytes] = []
+        room = size - PACK_OVERHEAD
+        while self._chunks and (room > 0 or not pieces):
+            chunk = self._chunks[0]
+            piece = chunk[self._offset : self._offset + room]
+            pieces.append(piece)
+            self._offset += len(piece)
+            if self._offset < len(chunk):
+                break
+            self._chunks.popleft()
+            self._offset = 0
+            room -= len(piece) + PACK_OVERHEAD
+        self._made += 1
+        self._made_last = self.closed and not self._chunks
+        part = StatePart(self.view.group, self.view.number, self._made, tuple(pieces), self._offset > 0, self._made_last)
+        self.under_way[part.number] = part
+        return part
+
+    def acknowledge(self, received: int) -> bool:
+        """The joiner has all parts up to this one; False if that is not news."""
+        news = [number for number in self.under_way if number <= received]
+        if not news:
+            self.equal_acknowledgements += bool(self.under_way)
+            return False
+        for number in news:
+            part = self.under_way.pop(number)
+            self.backlog -= sum(map(len, part.pieces)) + PACK_OVERHEAD * (len(part.pieces) - part.continued)
+        self.equal_acknowledgements = 0
+        self.timed = False
+        return True

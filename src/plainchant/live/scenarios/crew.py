@@ -1,0 +1,280 @@
+"""The processes of a live run: which there are, what task each gets, and which of them run now.
+
+A place (``p3``) has one process at a time: ``p3``, then ``p3#1``. All of a place's processes have its address, its clock and its
+links. Starting a process takes long, so a few of those that are needed later (for a restart or a join) are started at the
+beginning and wait for their task; the others start when they are due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ...core.model import Duration
+from ...core.wire import FRAME_BYTES
+from ...protocols.registry import describe
+from ...scenario.faults import describe_fault
+from ...scenario.links import part_of
+from ...scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
+from ..host import MARGIN
+from ..ports import free_addresses
+from ..transport import Address
+from . import control
+from .namespaces import PORT, Namespaces
+from .process import LiveError, Process
+
+START_SECONDS: Final = 60.0
+"""How long the first members may take to start and to form their groups."""
+COMPLAINTS: Final = "complaints"
+"""Under the spools: what processes wrote to standard error."""
+GONE_SECONDS: Final = 2.0
+"""How long a new process waits for its place's last one, which must have given its address back."""
+_SPARES: Final = 4
+"""Processes for later that are started at the beginning."""
+
+
+class Crew:
+    """Starts processes, keeps them by place, and knows how the network is at the moment."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        spools: Path,
+        processes: list[Process],
+        *,
+        namespaces: Namespaces | None,
+        given: Mapping[str, Any],
+        run: str,
+        duration: int,
+        memory: str = "",
+        key: str = "",
+    ) -> None:
+        """``processes`` gets every process that is started; the caller has to end them."""
+        self.latest: dict[str, Process] = {}
+        """The last process of each place."""
+        self.employed: list[Process] = []
+        """All processes that ever had a task."""
+        self.begin: int | None = None
+        """When the scenario began, ns of the monotonic clock."""
+        self.calm = False
+        self.gone: Callable[[Process], None] = lambda process: None
+        """Called when a process is gone."""
+        places = (*scenario.members, *scenario.later)
+        self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}
+        """The offset of each place's clock, ns."""
+        self._scenario = scenario
+        self._spools = spools
+        self._processes = processes
+        self._namespaces = namespaces
+        self._given = dict(given)
+        self._run = run
+        self._duration = duration
+        self._memory = memory
+        self._key = key
+        self._description = describe(scenario.protocol)
+        self._parameters = self._description.parameters(**scenario.parameters)
+        self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
+        self._incarnations: dict[str, int] = {}
+        self._entered: dict[str, dict[str, None]] = {}
+        self._spares: dict[str, list[Process]] = {}
+        self._on_network: list[tuple[Fault, int]] = []
+        """Faults of the network, and until when, ns of the monotonic clock (0: until it is healed)."""
+        self._news = asyncio.Event()
+        (spools / COMPLAINTS).mkdir()
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def form(self, later: Sequence[str]) -> None:
+        """Starts the first members, and returns when their groups are formed. ``later``: places that need a further process."""
+        groups = self._scenario.groups
+        first = {place: self._make(place) for place in self._scenario.members}
+        for place in later[:_SPARES]:
+            self._spares.setdefault(place, []).append(self._make(place))
+        for place, process in first.items():
+            mine = tuple(group for group, members in groups.items() if place in members)
+            await self._employ(process, place, mine, forms=True, note=None)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while self._outside():
+                    await self._news.wait()
+                    self._news.clear()
+                    self._fail_if_dead()
+        except TimeoutError:
+            raise LiveError(
+                f"in {START_SECONDS:g} s not all processes got into their groups: {', '.join(self._outside())} did not; "
+                "is the machine overloaded, or does the network lose everything?"
+            ) from None
+
+    async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
+        """Starts a place's next process, which joins these groups."""
+        last = self.latest.get(place)
+        if last is not None:
+            await last.gone(GONE_SECONDS)
+        spares = self._spares.get(place)
+        process = spares.pop() if spares else self._make(place)
+        await self._employ(process, place, tuple(groups), forms=False, note=describe_fault(fault))
+
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        """The groups that a place's next process enters: those of the process before, by their present names."""
+        if place in self._entered:
+            return tuple(self._entered[place])
+        return first_groups(place, self._scenario.groups, self._scenario.members)
+
+    def note_name(self, group: str, name: str) -> None:
+        """A group gets another name, or is closed if that is empty: a process that restarts joins the groups that are left."""
+        for entered in self._entered.values():
+            if group in entered:
+                del entered[group]
+                if name:
+                    entered[name] = None
+
+    def note_entering(self, place: str, groups: Iterable[str]) -> None:
+        self._entered.setdefault(place, {}).update(dict.fromkeys(groups))
+
+    def _make(self, place: str) -> Process:
+        within = self._namespaces.inside(place) if self._namespaces is not None else ()
+        process = Process(self._spools / COMPLAINTS / f"{len(self._processes)}-{place}.txt", within)
+        self._processes.append(process)
+        return process
+
+    async def _employ(
+        self, process: Process, place: str, groups: tuple[str, ...], *, forms: bool, note: dict[str, Any] | None
+    ) -> None:
+        incarnation = self._incarnations.get(place, -1) + 1
+        self._incarnations[place] = incarnation
+        self.latest[place] = process
+        self.employed.append(process)
+        self.note_entering(place, groups)
+        scenario = self._scenario
+        task = control.Task(
+            place=place,
+            incarnation=incarnation,
+            peers=self._peers,
+            protocol=scenario.protocol,
+            parameters=self._given,
+            packet=scenario.network.max_packet + FRAME_BYTES + MARGIN,
+            groups=groups_ever(scenario.groups, scenario.fault),
+            enter=groups,
+            forms=forms,
+            network=scenario.network,
+            faults=self._still_on_network(),
+            calm=self.calm,
+            workload=scenario.workload,
+            duration=self._duration,
+            begin=self.begin,
+            clock_offset=self.offsets[place],
+            seed=str(scenario.seed),
+            trace=str(self._spools),
+            run=self._run,
+            note=note,
+            memory=self._memory,
+            backup=self._backup,
+            operations=scenario.memory.operations,
+            key=self._key,
+            insecure=self._namespaces is not None,
+        )
+        await process.employ(task, self._on_change)
+
+    def _on_change(self, process: Process) -> None:
+        self._news.set()
+        if not process.running:
+            self.gone(process)
+
+    def _outside(self) -> list[str]:
+        """Members that are not in all of their groups yet, or, if they have none, do not serve yet."""
+        groups = {place: [group for group, members in self._scenario.groups.items() if place in members] for place in self.latest}
+        return [
+            place
+            for place, process in self.latest.items()
+            if any(group not in process.entered for group in groups[place]) or not (groups[place] or process.serves)
+        ]
+
+    def _fail_if_dead(self) -> None:
+        for process in self.latest.values():
+            if process.end is not None:
+                raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
+
+    # --- processes that run -------------------------------------------------------------------------------------------
+
+    def running(self, place: str) -> Process | None:
+        """The process of a place, if there is one."""
+        process = self.latest.get(place)
+        return process if process is not None and process.running else None
+
+    def node_of(self, place: str) -> str:
+        """The node of a place; empty: there are no nodes."""
+        node_of = self._description.placement.node_of
+        return node_of(self._parameters, place) if node_of is not None else ""
+
+    def processor_of(self, place: str) -> str:
+        return self._description.placement.processor_of(self._parameters, place)
+
+    @property
+    def all_running(self) -> list[Process]:
+        return [process for process in self.latest.values() if process.running]
+
+    def tell_all(self, command: control.Command) -> None:
+        for process in self.all_running:
+            process.tell(command)
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
+        """Puts a fault on the network, or heals it; ``told`` are the processes that record it."""
+        writing = list(told)
+        if fault.kind == "heal":
+            self._on_network.clear()
+        else:
+            self._on_network.append((fault, time.monotonic_ns() + fault.length if fault.length else 0))
+        by_kernel = self._namespaces is not None and fault.kind == "partition"
+        for process in self.all_running:
+            if not by_kernel:
+                process.tell(control.Spoil(fault, recorded=process in writing))
+            elif process in writing:
+                process.tell(control.Note(0, describe_fault(fault)))
+        self.divide()
+
+    def divide(self) -> None:
+        """Applies the partitions of the moment, where the kernel makes them."""
+        if self._namespaces is None:
+            return
+        parts: dict[tuple[int | str, ...], list[str]] = {}
+        now = time.monotonic_ns()
+        lasting = [fault for fault, end in self._on_network if fault.kind == "partition" and not 0 < end <= now]
+        partitions = [part_of(fault.parts) for fault in lasting]
+        for place in self._peers:
+            parts.setdefault(tuple(part.get(place, place) for part in partitions), []).append(place)
+        self._namespaces.divide(parts.values())
+
+    def heal(self) -> None:
+        """The time of faults is over."""
+        self.calm = True
+        self._on_network.clear()
+        self.divide()
+        for process in self.all_running:
+            process.relax()
+            process.doomed = False
+            process.tell(control.Quieten())
+
+    def _still_on_network(self) -> tuple[Fault, ...]:
+        """The faults of the network that a new process has to apply, with the time that each has left."""
+        now = time.monotonic_ns()
+        by_transport = [(fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"]
+        return tuple(fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now)
+
+
+def _shortened(fault: Fault, length: int) -> Fault:
+    return dataclasses.replace(fault, length=Duration(length))
+
+
+def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) -> tuple[dict[str, Address], dict[str, Address]]:
+    """The addresses of all places on the first network, and on the second, if there is one."""
+    if namespaces is not None:
+        peers = {place: namespaces.address(place) for place in places}
+        return peers, {place: (host, PORT + 1) for place, (host, _) in peers.items()} if lans > 1 else {}
+    found = list(free_addresses(range(len(places) * lans)).values())
+    return dict(zip(places, found, strict=False)), dict(zip(places, found[len(places) :], strict=False))
