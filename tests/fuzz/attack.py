@@ -162,7 +162,7 @@ class Attack:
         hosts = self.simulation.hosts
         old = [
             host.me for host in hosts
-            if not host.alive and (latest := self.simulation.latest[host.base]) is not host and latest.joined
+            if not host.alive and (latest := self.simulation.latest[host.place]) is not host and latest.joined
         ]  # fmt: skip
         strangers = [*self.course.strangers, *old]
         if self.sources == STRANGERS:

@@ -315,13 +315,13 @@ def test_a_halt_comes_after_what_was_delivered_before() -> None:
         deliver(blue, b"a")
         deliver(red, b"b")
         for group in (red, blue, left):
-            member_of(group).halted(Reason("excluded", "nobody heard p1"))
+            member_of(group).halted(Reason("excluded", "p1 was not heard"))
         stream = merged(left, red, blue)
         assert await read(stream, 2) == "ab"
         for _ in range(2):
-            with pytest.raises(Halted, match="nobody heard p1"):
+            with pytest.raises(Halted, match="p1 was not heard"):
                 await anext(stream)
-        with pytest.raises(Halted, match="nobody heard p1"):
+        with pytest.raises(Halted, match="p1 was not heard"):
             await anext(merged(red, blue).batches())
 
     run(main())
@@ -332,9 +332,9 @@ def test_a_halt_wakes_who_waits() -> None:
         red, blue = groups("red", "blue")
         waiting = asyncio.create_task(anext(merged(red, blue)))
         await asyncio.sleep(0)
-        member_of(red).halted(Reason("excluded", "nobody heard p1"))
-        member_of(blue).halted(Reason("excluded", "nobody heard p1"))
-        with pytest.raises(Halted, match="nobody heard p1"):
+        member_of(red).halted(Reason("excluded", "p1 was not heard"))
+        member_of(blue).halted(Reason("excluded", "p1 was not heard"))
+        with pytest.raises(Halted, match="p1 was not heard"):
             await waiting
 
     run(main())
@@ -426,7 +426,7 @@ async def send_to_all(mine: Mapping[str, Group], number: int) -> None:
 
 
 async def read_messages(mine: Mapping[str, Group], number: int, pause: float) -> list[Place]:
-    """So many messages of all groups, taking some time for each."""
+    """Reads that number of messages of all groups, taking some time for each."""
     found: list[Place] = []
     async for event in merged(*mine.values()):
         if isinstance(event, Message):

@@ -534,7 +534,7 @@ def test_a_process_that_its_protocol_halted_comes_back_if_it_is_to(share: float)
         camp: Any = Camp()
         rates = RandomFaults(restart_halted=share, restart_after=Duration(MS))
         faults = LiveFaults(camp)
-        injector = Injector(faults, rates, Random(1))
+        injector = Injector(faults, camp, rates, Random(1))
         injector.gone("p3", camp.latest["p3"], halted=True)
         if not share:
             assert not faults._agenda
@@ -577,7 +577,7 @@ def test_nobody_takes_the_place_of_a_process_that_is_too_busy_to_answer(leaving:
     async def main() -> None:
         camp: Any = Camp()
         camp.latest["p3"] = Busy(leaving, dies)
-        injector = Injector(LiveFaults(camp), RandomFaults(), Random(1))
+        injector = Injector(LiveFaults(camp), camp, RandomFaults(), Random(1))
         fault = Fault(kind="restart", process="p3")
         await injector.actions["restart"](fault)
         assert camp.came.done() == dies

@@ -17,7 +17,7 @@ import plainchant
 from plainchant import Group, JoinTimeout, LeaveTimeout, Node, StateRequest, UsageError
 from plainchant.core.model import TraceError, WireError
 from plainchant.core.wire import Stamped
-from plainchant.live.names import parse_address
+from plainchant.live.addresses import parse_address
 from plainchant.live.presence import LONGEST_NAME, Hello, Known
 from plainchant.live.tcp import TcpTransport
 from plainchant.live.transport import Address, Transport

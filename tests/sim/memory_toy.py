@@ -9,6 +9,7 @@ from typing import Any
 from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Copy, Entry, Layout, Operate, Procedure
 from plainchant.core.model import MS, US, Failure, Form, Join, Propose, Reason, View
+from plainchant.protocols.mailbox.box import send_length
 from plainchant.protocols.registry import Description, Placement, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
@@ -74,6 +75,7 @@ def describe_memory(script: Script, failures: list[tuple[int, str, str]]) -> Des
             memory=layout,
             remote=lambda parameters: dict.fromkeys(parameters.elsewhere, "p1"),
             skew=lambda parameters: int(parameters.skew),
+            send_length=send_length,
             only_send=lambda parameters: frozenset(parameters.senders),
             room=lambda parameters: 1000,
         ),

@@ -9,6 +9,7 @@ from typing import Any
 from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Copy, Layout, Operate, Procedure
 from plainchant.core.model import MS, US, Failure, Form, Join, Packet, Pressure, Propose, View
+from plainchant.protocols.dedos.box import send_length
 from plainchant.protocols.registry import Description, Placement, Promise
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation
@@ -89,6 +90,7 @@ def describe_nodes(script: Script, lines: list[Line]) -> Description:
             node_of=node_of,
             processor_of=processor_of,
             timely=False,
+            send_length=send_length,
             lans=lambda parameters: parameters.lans,
             idle=True,
         ),

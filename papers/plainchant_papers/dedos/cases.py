@@ -1,4 +1,4 @@
-"""The seed's examples as runs: what is lost, or waits for ever, without each rule (claims 97 to 99, 102).
+"""The paper's examples as runs: what is lost, or waits for ever, without each rule (claims 97 to 99, 102).
 
 Every node has a relay that is in no group, and a second process that can take over from it: so relays and distributors can crash
 without members. The distributor is on the first node. Receivers that are to read late have operations that take long. Times are

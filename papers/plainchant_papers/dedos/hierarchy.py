@@ -67,7 +67,7 @@ class Cost:
     busiest: float
     """Packets that the busiest process handles or sends, a message."""
     operations: float
-    """On common memory, a message."""
+    """On shared memory, a message."""
     latency: float
     """Mean of all deliveries, µs."""
     worst: float

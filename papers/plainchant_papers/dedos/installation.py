@@ -42,7 +42,7 @@ from .towns import FORMED, LOADED, Plan, frame_time, load, plan, town
 DELAY: Final = 100.0
 """One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes."""
 OPERATION: Final = 50.0
-"""The longest operation on common memory, µs; they take half of it on average: o = 25."""
+"""The longest operation on shared memory, µs; they take half of it on average: o = 25."""
 BOXES: Final = 2
 ACKNOWLEDGE: Final = 20.0
 RETRY: Final = 30.0

@@ -48,7 +48,7 @@ class Meter:
         self.sent: Counter[str] = Counter()
         """Packets to other nodes, by process."""
         self.operations: Counter[str] = Counter()
-        """On common memory, by name."""
+        """On shared memory, by name."""
         self.hails: dict[str, int] = {}
         """When each node has asked for a new group, the first time."""
         self._codec = Codec(describe(one.scenario.protocol).packets)

@@ -18,7 +18,7 @@ from .towns import FORMED, LAN, LOADED, Plan, load, node, plan, town
 CALM: Final = ("none", "receiver", "sender", "node")
 """Mailboxes and the distributor live, and so do relays;"""
 LATE: Final = ("box", "distributor", "distributor's node", "full history")
-"""here something delivers late, as the seed says."""
+"""here something delivers late, as the paper says."""
 _MORE: Final = 2.0
 """A delivery is late if it takes so many times as long as the longest without a failure."""
 

@@ -1,4 +1,4 @@
-"""Claims 89 to 92 (Table 4.1 and 4.1): how long a Send, a Receive and a delivery take at the most, and what that depends on.
+"""Claims 89 to 92 (Table 4.1 and 4.1): how long a Send, a Receive and a delivery take at most, and what that depends on.
 
 Theory of operation
 -------------------
@@ -195,7 +195,7 @@ def equation(line: tuple[float, float, float]) -> str:
     return f"{a:.1f} n {'-' if b < 0 else '+'} {abs(b):.1f}"
 
 
-# --- the figures of the seed ------------------------------------------------------------------------------------------
+# --- the figures of the paper -----------------------------------------------------------------------------------------
 
 
 def picture_of(item: tuple[Plan, str]) -> str:

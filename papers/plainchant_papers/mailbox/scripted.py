@@ -161,7 +161,7 @@ class Found:
     """Intact senders that had a message rejected."""
     quiet: bool
     latest: float
-    """From a Send's timestamp to the last delivery of its message, at the most."""
+    """Longest time from a Send's timestamp to the last delivery of its message."""
     longest_send: float
     """Of processes without a timing fault."""
     operations: Mapping[str, tuple[tuple[str, int, float, float], ...]]

@@ -25,9 +25,8 @@ from plainchant.sim import Summary
 from ..claims import Context, Figure, Measured, Series, judge
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of
-from .rings import BEGIN, FULL, instrumented, ring, times_of
+from .rings import BEGIN, FULL, SIZES, instrumented, longest_rotation, ring, times_of
 
-SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 _FIVE: Final = 5
 _KEPT: Final = 200.0
 """For how long P is kept after a crash, in ms."""
@@ -226,8 +225,7 @@ class Crash:
 
     def run(self) -> Scenario:
         load = () if self.idle else (Workload(size=1000, start=milliseconds(BEGIN)),)
-        plain = ring(self.members, admission=False)
-        rotation = times_of(plain)["rotation"] / MS
+        rotation = longest_rotation(self.members, admission=False)
         at = BEGIN + rotation * (1 + self.moment)
         return ring(
             self.members,
@@ -300,7 +298,7 @@ def joined_of(item: tuple[int, bool, int]) -> Joined:
     joiner = named[-1] if fits else "late"
     faults = [fault("crash", at - 45, process=joiner), fault("restart", at + 200, process=joiner)] if fits else []
     faults = faults or [fault("join", at + 200, process=joiner)]
-    rotation = times_of(ring(members, admission=False))["rotation"] / MS
+    rotation = longest_rotation(members, admission=False)
     run = ring(
         members,
         length=at + 200 + 8 * rotation,

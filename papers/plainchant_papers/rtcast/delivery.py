@@ -14,9 +14,8 @@ from plainchant.scenario.model import Fault, Scenario, Workload
 from ..claims import Context, Figure, Measured, Series, judge, totals
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
-from .rings import BEGIN, halts, ring, rotations
+from .rings import BEGIN, SIZES, halts, ring, rotations
 
-SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 RULES: Final = ("immediate", "safe")
 _FIVE: Final = 5
 _RATE: Final = 23.0
@@ -37,7 +36,7 @@ class Missed:
     others_later: int
     """and those of them that came later than without the loss."""
     others_most: float
-    """By how much at the most, ms."""
+    """By how much at most, ms."""
     most: float
     """The same at the member that missed something."""
     halted: int
@@ -113,7 +112,7 @@ class Latency:
     sent: float
     """From when they are sent, on average,"""
     sent_most: float
-    """and at the most."""
+    """and at most."""
     rotation: float
     """The mean rotation."""
     longest: float

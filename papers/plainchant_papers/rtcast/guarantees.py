@@ -8,13 +8,13 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-from plainchant.core.model import MS, SECOND, Duration
+from plainchant.core.model import SECOND, Duration
 from plainchant.scenario.model import Fault, Scenario, Workload
 
 from ..claims import Context, Figure, Measured, Series, judge
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
-from .rings import BEGIN, FULL, Checked, checked, halts, reasons, ring, rotations, times_of
+from .rings import BEGIN, FULL, Checked, checked, halts, longest_rotation, reasons, ring, rotations, times_of
 
 RETRANSMISSIONS: Final = (0, 1, 2, 3)
 LOSSES: Final = (0.001, 0.003, 0.01, 0.03, 0.1)
@@ -191,8 +191,7 @@ class Slow:
 
     def run(self) -> Scenario:
         draw = random.Random(f"{self.seed}/slow")
-        plain = ring(self.members, retransmissions=self.retransmissions, admission=False)
-        rotation = times_of(plain)["rotation"] / MS
+        rotation = longest_rotation(self.members, retransmissions=self.retransmissions, admission=False)
         others = names(self.members)[1:]
         faults: list[Fault] = []
         at = BEGIN + 50
@@ -278,8 +277,7 @@ def on_time(seed: int) -> Scenario:
     draw = random.Random(f"{seed}/on time")
     retransmissions = seed % 4
     members = draw.randrange(3, 7)
-    plain = ring(members, retransmissions=retransmissions)
-    rotation = times_of(plain)["rotation"] / MS
+    rotation = longest_rotation(members, retransmissions=retransmissions)
     least = (retransmissions + 2) * rotation
 
     def deadline() -> Duration:

@@ -32,6 +32,8 @@ DELAY: Final = 2.0
 """d_max, as the defaults have it."""
 WITHIN: Final = Network(delay=Delay("uniform", milliseconds(0.2), milliseconds(DELAY)))
 """Delays of all sizes up to d_max: packets overtake each other."""
+SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
+"""Members of the rings that are compared by size."""
 BANDWIDTH: Final = 10_000_000
 HEADER: Final = 48
 """With the 16 bytes that the simulator reckons for a packet, the protocol's own 64."""
@@ -87,6 +89,11 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
         "slot": interface.slot,
         "hold": holds[0],
     }
+
+
+def longest_rotation(members: int, **parameters: Any) -> float:
+    """P of a ring of this size, in ms."""
+    return times_of(ring(members, **parameters))["rotation"] / MS
 
 
 def rotations(table: pa.Table, begin: float = BEGIN) -> list[int]:

@@ -19,9 +19,8 @@ from plainchant.scenario.model import Scenario, Workload
 from ..claims import Context, Figure, Measured, Series, judge
 from ..observe import trace_of
 from ..runs import fault, milliseconds, names
-from .rings import BEGIN, DELAY, FULL, ring, rotations, times_of
+from .rings import BEGIN, DELAY, FULL, SIZES, ring, rotations, times_of
 
-SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
 SITUATIONS: Final = ("nothing else", "somebody asks to join", "a crash")
 SIZE: Final = 1058
 """Four of these, with their headers and one heartbeat, fill T = 4 ms at 10 Mbit/s but for 0.2 ms."""

@@ -27,7 +27,7 @@ _PROGRESS_SECONDS = 5.0
 
 @guarded
 def explore(
-    protocol: Annotated[str, typer.Argument(help="The protocol; there is mailbox.", show_default=False)],
+    protocol: Annotated[str, typer.Argument(help="The protocol, such as mailbox.", show_default=False)],
     receivers: Annotated[int, typer.Option(min=1, max=9, help="Processes that receive: r1, r2, ...")] = 2,
     senders: Annotated[int, typer.Option(min=1, max=9, help="Processes that send: s1, s2, ...")] = 1,
     both: Annotated[bool, typer.Option("--both", help="The first receivers send; nobody only sends.")] = False,

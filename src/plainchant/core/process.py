@@ -365,8 +365,8 @@ class Process:
         if self.memory is not None:
             self.effects.append((REPORT, process, reason))
 
-    def place(self, function: Callable[..., object], *arguments: Any) -> None:
-        """A call in its place among the effects of the turn: for layers that speak to the application."""
+    def defer(self, function: Callable[..., object], *arguments: Any) -> None:
+        """A call that is made when the effects of the turn before it are performed: for layers that speak to the application."""
         self.effects.append((CALL, function, arguments))
 
     def note_inside(self, kind: str, detail: dict[str, Any], group: GroupId | None = None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..live.addresses import format_address, is_loopback, parse_address
 from ..live.keys import ENVIRONMENT, ENVIRONMENT_FILE
-from ..live.names import format_address, is_loopback, parse_address
 from .finding import Finding, Subject, ok, problem, warning
 from .machine import Machine
 from .resources import private_file

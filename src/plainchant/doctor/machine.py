@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.model import PlainchantError
+from ..live.addresses import family_of, is_here, packet_for
 from ..live.multicast import DEFAULT_GROUP
-from ..live.names import family_of, is_here, packet_for
 from ..live.transport import Address
 from ..live.udp import enlarge
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ..live.addresses import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, is_loopback, parse_address
 from ..live.multicast import DEFAULT_GROUP
-from ..live.names import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, is_loopback, parse_address
 from ..live.observe.endpoint import where
 from ..live.transport import Address
 from ..live.udp import WANTED_BUFFER

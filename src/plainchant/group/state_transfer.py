@@ -29,32 +29,32 @@ class Call(Protocol):
 class StateEvents:
     """The keeper of one process. ``layer`` is set when the stack is built.
 
-    ``place`` puts a call into its place in the host's outbox; ``turn`` makes a call of the engine, outside any other turn.
+    ``defer`` makes a call among the effects of the host's turn, in order; ``turn`` calls the engine, outside any other turn.
     """
 
     layer: StateTransfer
 
-    def __init__(self, groups: Mapping[GroupId, Membership], *, place: Call, turn: Call) -> None:
+    def __init__(self, groups: Mapping[GroupId, Membership], *, defer: Call, turn: Call) -> None:
         self._groups = groups
-        self._place = place
+        self._defer = defer
         self.turn = turn
         self._answers: dict[int, Answer] = {}
 
     # --- what the layer calls (Keeper) ------------------------------------------------------------------------------
 
     def state_wanted(self, wanted: StateWanted) -> None:
-        self._place(self._ask, wanted)
+        self._defer(self._ask, wanted)
 
     def state_room(self, transfer: int) -> None:
-        self._place(self._go_on, transfer)
+        self._defer(self._go_on, transfer)
 
     def state_over(self, transfer: int, reason: Reason | None) -> None:
-        self._place(self._end, transfer)
+        self._defer(self._end, transfer)
 
     def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
-        self._place(self._hand_over, State(group, view.number, donor, tuple(chunks)))
+        self._defer(self._hand_over, State(group, view.number, donor, tuple(chunks)))
 
-    # --- in their places --------------------------------------------------------------------------------------------
+    # --- deferred calls ---------------------------------------------------------------------------------------------
 
     def _ask(self, wanted: StateWanted) -> None:
         answer = self._answers[wanted.transfer] = Answer(self, wanted.transfer)

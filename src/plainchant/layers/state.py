@@ -1,4 +1,4 @@
-"""State transfer: who joins a group that exists gets the application's state as it was at the view that let it in.
+"""State transfer: a process that joins an existing group gets the application's state as it was at the view that admitted it.
 
 Theory of operation
 -------------------
@@ -9,16 +9,17 @@ after it, is all that a joiner needs. The group is not stopped for it: the joine
 **One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group came
 together, the first member of the first of them. (Those parts have states of their own, and none is given to them: they are
 reconciled by the application, which sees the parts in the view.) Joiner and donor find it
-independently, and nobody else has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
+independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
 view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
 
 **The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete,
 then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
 is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
-a member that joined before it, so nobody waits in a circle. A process that asks to leave does so when its state is
-complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
+a member that joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its
+state is complete, because others may have delivered what it holds. (If another member closes the group first, what is held is
+dropped.)
 
-**Who forms a group needs no state**, and who joins says so: ``join`` with ``Form`` or ``Propose``, or with ``Join``.
+**A process that forms a group needs no state**: it calls ``join`` with ``Form`` or ``Propose``, one that joins with ``Join``.
 
 **Transport.** Parts are numbered 1, 2, 3, ... The joiner asks for what follows the last one that it has without a gap
 (:class:`StateAsk`), at its view, at each part, and whenever it has heard nothing for ``retry``: that is at once the request,
@@ -27,7 +28,7 @@ when nothing was acknowledged for ``retry`` (then twice that, up to a bound), an
 acknowledgement. If it has nothing to send it says so (:class:`StateWait`). Any packet may be lost, repeated or late.
 
 **There is no second donor.** If the donor is gone from a later view, fails, or does not answer ``patience`` worth of
-questions, nobody has the state at the joiner's view any more (the others have gone on), and the joiner gives up: it leaves
+questions, no member has the state at the joiner's view any more (the others have gone on), and the joiner gives up: it leaves
 all its groups as members do, and then halts with the reason ``state lost``. (Halting at once would lose the group a second
 member just when it has lost the donor: with four, that is the majority.) Joined again as a new process it gets a new view and
 a new donor. A joiner that is gone from a view is forgotten by its donor.
@@ -98,7 +99,7 @@ class Keeper(Protocol):
     """
 
     def state_wanted(self, wanted: StateWanted) -> None:
-        """Somebody joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
+        """A process joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
 
     def state_room(self, transfer: int) -> None:
         """``has_room`` was False for this transfer and is True again."""
@@ -167,7 +168,7 @@ class StateTransfer(Layer):
             self._deliver_now(group, sender, batch, rank)
         else:
             if batch.count != 1:
-                unpack(batch)  # what cannot be delivered later is refused now, by whoever hands it over
+                unpack(batch)  # what cannot be delivered later is refused now, in the turn that hands it over
             incoming.hold(self._deliver_now, group, sender, batch, rank)
             incoming.held_bytes += len(batch.body) + PACK_OVERHEAD
             if incoming.held_bytes > MOST_HELD:

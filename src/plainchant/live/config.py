@@ -20,10 +20,10 @@ from ..protocols import registry
 from ..scenario.load import DEFAULT_GROUP, apply_option, parse_document, read_text
 from ..scenario.locate import Path
 from ..scenario.read import Reader, dotted, hints, nearest
+from .addresses import format_address, parse_address
 from .joining import Joining
 from .lans import check_lans
 from .multicast import DEFAULT_GROUP as MULTICAST_GROUP
-from .names import format_address, parse_address
 from .node import join
 from .observe.endpoint import where
 from .observe.spans import MESSAGES, Spans

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..core.model import UsageError
-from .names import family_of, format_address
+from .addresses import family_of, format_address
 from .transport import READ_AT_ONCE, Address, Data, Limits, Receive, TurnOver
 from .udp import LARGEST, WANTED_BUFFER, UdpTransport, enlarge
 

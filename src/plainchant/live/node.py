@@ -35,11 +35,11 @@ from ..core.wire import Stamped
 from ..group import OUTGOING, UNREAD, Buffers, Group
 from ..layers.state_parts import STATE_PACKETS
 from ..protocols.registry import DEFAULT_PROTOCOL, Description, describe
+from .addresses import family_of, format_address, packet_for, resolve
 from .host import LiveHost
 from .joining import Joining
 from .lans import Lans
 from .memberships import DEFAULT_BUFFERS, Memberships
-from .names import family_of, format_address, packet_for, resolve
 from .node_keys import Insecure, NodeKeys
 from .presence import HELLO_PACKETS, Hello, Presence
 from .recording import Recording

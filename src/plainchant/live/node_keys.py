@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..core.model import UsageError
-from .names import format_address, is_loopback
+from .addresses import format_address, is_loopback
 from .refusals import Refusals
 from .transport import Address, Transport
 

@@ -37,7 +37,7 @@ import msgspec
 
 from ..core.model import Form, GroupId, Join, Packet, ProcessId
 from ..core.names import is_place, place_of, process_name
-from .names import format_address, is_numeric
+from .addresses import format_address, is_numeric
 from .refusals import Refusals
 from .transport import Address
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 from ..core.model import Declared, UsageError, declarations, format_duration
 from ..core.names import is_place
 from ..protocols.registry import Description, Surroundings
+from .addresses import format_address, is_here, parse_address
 from .host import check_name
 from .lans import check_lans
-from .names import format_address, is_here, parse_address
 from .transport import Address, Limits
 
 LONGEST_TERM: Final = 100

@@ -46,7 +46,7 @@ class Stack:
 
         if not self._state:
             return whole_messages(host)
-        events = self._events = StateEvents(host.groups, place=host.place, turn=host.later)
+        events = self._events = StateEvents(host.groups, defer=host.defer, turn=host.later)
         self._layer = events.layer = StateTransfer(host, whole_messages, events)
         return self._layer
 

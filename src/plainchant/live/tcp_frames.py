@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from ..core.model import UsageError
-from .names import format_address, parse_address
+from .addresses import format_address, parse_address
 from .transport import Address
 
 MAGIC: Final = b"plainchant/1 "

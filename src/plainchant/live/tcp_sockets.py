@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from ..core.model import UsageError
-from .names import family_of, format_address
+from .addresses import family_of, format_address
 from .transport import Address
 
 SILENCE: Final = 10.0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.engine import Engine, Host
-from ..core.memory import Layout
+from ..core.memory import Layout, Operate
 from ..core.model import GroupId, Packet, ProcessId, UsageError
 from ..core.plugins import PluginError, PluginWarning, part, parts, plugins
 
@@ -80,6 +80,9 @@ class Placement:
     """Whether a process may be in no group at all and only serve the others."""
     only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
     """Processes (without their incarnations) that are in groups but receive nothing there."""
+    send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None
+    """Number of operations on shared memory in the Send that begins with this one; 0: it only continues a Send; None: neither.
+    A process that is to crash in the middle of a broadcast crashes between them."""
     room: Callable[[Any], int] | None = None
     """Bytes of messages that travel together, where that is not a packet's capacity."""
 

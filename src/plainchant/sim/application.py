@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
 from ..scenario.outcome import EndState
+from .outgoing import Outgoing
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -106,6 +107,7 @@ class Member:
 
     def __init__(self, host: SimHost, attendant: Attendant) -> None:
         self._host = host
+        self._outgoing = Outgoing(host)
         self._attendant = attendant
 
     @property
@@ -133,13 +135,13 @@ class Member:
             raise UsageError(f"a message of stream {stream!r} has that stream's deadline; leave one of them out")
         if deadline:
             self._check_admits()
-            stream = self._host.new_stream_name()
-            self._host.request(self._host.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
+            stream = self._outgoing.new_stream_name()
+            self._host.request(self._outgoing.ask, group, Stream(stream, len(payload), deadline), bytes(payload))
         elif stream:
-            self._host.check_stream(group, stream, len(payload))
-            self._host.request(self._host.accept_in, group, stream, bytes(payload))
+            self._outgoing.check_stream(group, stream, len(payload))
+            self._host.request(self._outgoing.accept_in, group, stream, bytes(payload))
         else:
-            self._host.check_size(len(payload))
+            self._outgoing.check_size(len(payload))
             self._host.request(self._attendant.accept, group, bytes(payload))
         return stream
 
@@ -151,7 +153,7 @@ class Member:
             raise UsageError(f"{stream} is no periodic stream: it needs a name of its own, a size, a deadline and a period")
         if stream.deadline > stream.period:
             raise UsageError(f"{stream} has a deadline after its next message; make it at most the period")
-        self._host.request(self._host.ask, group, stream)
+        self._host.request(self._outgoing.ask, group, stream)
 
     def release(self, group: str, stream: str) -> None:
         """There will be no more messages in a stream."""
@@ -202,7 +204,7 @@ class Member:
 
 
 class Attendant:
-    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.host.Listener`).
+    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.listener.Listener`).
 
     What it is told becomes calls that run when the effects of the engine's turn are performed. While the application takes
     nothing (``host.unread``), they wait with everything else that is unread.
@@ -210,6 +212,7 @@ class Attendant:
 
     def __init__(self, host: SimHost, application: Any | None) -> None:
         self._host = host
+        self._outgoing = Outgoing(host)
         self._member = Member(host, self)
         self._callbacks: dict[str, Callable[..., Any]] = {
             name: function for name in METHODS if (function := getattr(application, name, None)) is not None
@@ -244,7 +247,7 @@ class Attendant:
 
     def accept(self, group: str, payload: bytes) -> None:
         """A message of the application itself."""
-        if self._host.accept(group, [payload]) and group in self.numbering:
+        if self._outgoing.accept(group, [payload]) and group in self.numbering:
             self.numbering[group].count += 1
 
     # --- what the process tells ---------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
 from ..core.model import Form, Join
-from ..scenario.faults import Action, Omission, State, describe_fault
+from ..scenario.faults import Action, Omission, Population, State, describe_fault
 from ..scenario.model import SLICE, Fault
 from .clocks import ProcessClock
 from .host import SimHost
@@ -16,16 +16,11 @@ from .memory import SimMemory
 from .network import Networks
 
 
-class Population(Protocol):
+class Simulated(Population[SimHost], Protocol):
     """What the backend needs of the simulation: the processes, and how one starts."""
 
-    latest: dict[str, SimHost]
     memories: dict[str, SimMemory]
     """Shared memory by node."""
-
-    def node_of(self, place: str) -> str: ...
-
-    def processor_of(self, place: str) -> str: ...
 
     @property
     def timely(self) -> bool:
@@ -36,9 +31,6 @@ class Population(Protocol):
 
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         """A live process enters a group, and its workload there begins."""
-
-    def groups_of(self, place: str) -> tuple[str, ...]:
-        """The groups that a place's next process enters."""
 
     def contacts(self, place: str, group: str) -> Join: ...
 
@@ -52,27 +44,12 @@ class Population(Protocol):
 class SimFaults:
     """The simulator's ``Backend``; ``middle`` draws how a broadcast is cut short."""
 
-    def __init__(self, kernel: Kernel, networks: Networks, population: Population, middle: Random) -> None:
+    def __init__(self, kernel: Kernel, networks: Networks, population: Simulated, middle: Random) -> None:
         self._kernel = kernel
         self._networks = networks
         self._population = population
         self._middle = middle
         self._over = False
-        self._inside: dict[str, Callable[[SimHost, Fault], None]] = {
-            "leave": self._leave,
-            "form": self._form,
-            "refuse": self._refuse,
-            "close": self._close,
-            "rename": self._rename,
-            "omit": self._omit,
-            "slow": self._slow,
-            "sluggish": self._sluggish,
-            "disk": self._disk,
-        }
-
-    @property
-    def latest(self) -> Mapping[str, SimHost]:
-        return self._population.latest
 
     @property
     def now(self) -> int:
@@ -144,58 +121,47 @@ class SimFaults:
     # --- inside a process ---------------------------------------------------------------------------------------------
 
     def inflict(self, process: SimHost, fault: Fault) -> None:
-        self._inside[fault.kind](process, fault)
-
-    def _leave(self, host: SimHost, fault: Fault) -> None:
-        _note(host, fault)
-        host.application.asked_to_leave(fault.group)
-
-    def _form(self, host: SimHost, fault: Fault) -> None:
-        if fault.group not in host.entered:
-            _note(host, fault)
-            latest = self._population.latest
-            host.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
-
-    def _refuse(self, host: SimHost, fault: Fault) -> None:
-        _note(host, fault)
-        host.refusing[fault.group] = None
-
-    def _close(self, host: SimHost, fault: Fault) -> None:
-        _note(host, fault)
-        self._population.closed(fault.group)
-        host.close_group(fault.group)
-
-    def _rename(self, host: SimHost, fault: Fault) -> None:
-        _note(host, fault)
-        host.rename(fault.group, fault.name)
-
-    def _omit(self, host: SimHost, fault: Fault) -> None:
-        host.omit(Omission(fault))
-
-    def _slow(self, host: SimHost, fault: Fault) -> None:
-        assert host.memory is not None
-        _note(host, fault, timing=self._population.timely)
-        host.memory.slow_down(host, self._kernel.now + fault.length, fault.delay)
-
-    def _sluggish(self, host: SimHost, fault: Fault) -> None:
-        _note(host, fault)
-        until = self._kernel.now + fault.length
-        host.stop_reading(until, fault.count)
-        self._kernel.at(until, self._read_again, host)
+        now, latest = self._kernel.now, self._population.latest
+        match fault.kind:
+            case "omit":
+                process.omit(Omission(fault))
+            case "form":
+                if fault.group not in process.entered:
+                    _note(process, fault)
+                    process.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
+            case "slow":
+                assert process.memory is not None
+                _note(process, fault, timing=self._population.timely)
+                process.memory.slow_down(process, now + fault.length, fault.delay)
+            case "sluggish":
+                _note(process, fault)
+                process.stop_reading(now + fault.length, fault.count)
+                self._kernel.at(now + fault.length, self._read_again, process)
+            case "leave":
+                _note(process, fault)
+                process.application.asked_to_leave(fault.group)
+            case "refuse":
+                _note(process, fault)
+                process.refusing[fault.group] = None
+            case "close":
+                _note(process, fault)
+                self._population.closed(fault.group)
+                process.close_group(fault.group)
+            case "rename":
+                _note(process, fault)
+                process.rename(fault.group, fault.name)
+            case "disk":
+                _note(process, fault)
+                process.lose_disk()
+            case _:
+                raise AssertionError(f"{fault.kind} does not happen inside a process")
 
     def _read_again(self, host: SimHost) -> None:
         # One that began in the meantime and lasts longer goes on.
         if host.unread is not None and host.unread.until <= self._kernel.now:
             host.read_again()
 
-    def _disk(self, host: SimHost, fault: Fault) -> None:
-        _note(host, fault)
-        host.lose_disk()
-
     # --- groups -------------------------------------------------------------------------------------------------------
-
-    def groups_of(self, place: str) -> tuple[str, ...]:
-        return self._population.groups_of(place)
 
     def entered(self, process: SimHost) -> Mapping[str, None]:
         return process.entered
@@ -209,15 +175,9 @@ class SimFaults:
     def enter(self, process: SimHost, groups: Sequence[str], fault: Fault) -> None:
         for group in groups:
             _note(process, fault)
-            self._population.enter(process, group, self._population.contacts(process.base, group))
+            self._population.enter(process, group, self._population.contacts(process.place, group))
 
-    # --- nodes and shared memory --------------------------------------------------------------------------------------
-
-    def node_of(self, place: str) -> str:
-        return self._population.node_of(place)
-
-    def processor_of(self, place: str) -> str:
-        return self._population.processor_of(place)
+    # --- shared memory ------------------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> Mapping[str, SimMemory]:

@@ -25,7 +25,6 @@ from zlib import crc32
 
 from ..core.memory import Procedure
 from ..core.model import (
-    Admit,
     Batch,
     Consent,
     Due,
@@ -33,17 +32,15 @@ from ..core.model import (
     Pressure,
     ProtocolError,
     Reason,
-    Stream,
     Timer,
-    UsageError,
     View,
     format_duration,
 )
 from ..core.process import DELIVER, SEND, TIMER, TOOK, Effect, Process
-from ..core.queues import Waiting
 from ..scenario.faults import Omission
 from ..scenario.outcome import EndState, ProcessEnd
 from .clocks import ProcessClock
+from .listener import Listener
 from .processor import Processor
 from .sends import STRETCH, Window
 from .timers import Timers
@@ -64,52 +61,8 @@ class History(Protocol):
     packets: dict[int, int]
 
 
-class Listener(Protocol):
-    """The application's side of a process: what it is told, and what it is asked.
-
-    It is told in the order of the effects, after the engine's method has returned. It does not call the engine from there: what
-    it wants to run it adds to ``host.calls``, which run when the effects are performed.
-    """
-
-    def started(self) -> None:
-        """The process has started, and has asked to enter its groups."""
-
-    def took(self, group: str, stream: str, batch: Batch) -> None:
-        """The protocol took messages, which got the numbers of the batch."""
-
-    def delivered(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None, rank: int | None) -> None:
-        """``payloads`` is None for a single message, which is the body of the batch."""
-
-    def stable(self, group: str, rank: int) -> None: ...
-
-    def installed(self, view: View) -> None: ...
-
-    def left(self, group: str) -> None: ...
-
-    def refused(self, group: str, reason: Reason) -> None: ...
-
-    def renamed(self, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None: ...
-
-    def admitted(self, group: str, stream: str) -> None: ...
-
-    def rejected(self, group: str, stream: str, reason: Reason) -> None: ...
-
-    def stopped(self, state: EndState, reason: Reason) -> None:
-        """The process has stopped for ever."""
-
-    def invited(self, invitation: Invitation) -> str:
-        """Why the application does not agree to be in a group that is proposed; empty: it agrees."""
-
-    def asked_to_leave(self, group: str) -> None:
-        """The scenario has this process leave a group, or, if none is named, all of them."""
-
-    @property
-    def is_going(self) -> bool:
-        """Whether it is on its way out of all its groups."""
-
-
 class SimHost(Process):
-    """One process in the simulator; ``name`` is that of its incarnation, ``base`` that of the process."""
+    """One process in the simulator: ``name`` is its own, ``place`` where it runs."""
 
     __slots__ = (
         "_charge",
@@ -123,7 +76,6 @@ class SimHost(Process):
         "_windows",
         "_world",
         "application",
-        "base",
         "clock_",
         "countdown",
         "crashing",
@@ -132,6 +84,7 @@ class SimHost(Process):
         "dropped",
         "end",
         "history",
+        "kernel",
         "last_route",
         "listens",
         "local",
@@ -140,6 +93,7 @@ class SimHost(Process):
         "omissions",
         "owed",
         "packets_sent",
+        "place",
         "processor",
         "receive",
         "refusing",
@@ -158,17 +112,18 @@ class SimHost(Process):
     memory: SimMemory | None
     """The shared memory of its node, if there is any."""
 
-    def __init__(self, world: World, name: str, base: str, history: History, clock: ProcessClock) -> None:
+    def __init__(self, world: World, name: str, place: str, history: History, clock: ProcessClock) -> None:
         super().__init__(name, Random(f"{world.seed}/engine/{name}"), world.max_packet, world.kernel.now)
         self._world = world
+        self.kernel = world.kernel
         self._sends = world.sends
         self._lans = world.networks.lans
         self._network = self._lans[0]
         self.lans = len(self._lans)
-        self.base = base
-        self.memory = world.memory_of(base)
+        self.place = place
+        self.memory = world.memory_of(place)
         self.has_views = world.views
-        self.only_sends = base in world.only_send
+        self.only_sends = place in world.only_send
         self.unpack = world.sends.unpack
         self.history = history
         self.rows = history.rows
@@ -183,7 +138,7 @@ class SimHost(Process):
         self.listens = False
         """Whether anything happens with a delivery beside its row."""
         self.timers = Timers(world.kernel, self)
-        self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(base))
+        self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(place))
         # packets
         self._leaving: list[Effect] = []
         self._charge = 0
@@ -224,7 +179,7 @@ class SimHost(Process):
         return self.local
 
     def read_clock(self) -> None:
-        self.now = self.local = now = self._world.kernel.now
+        self.now = self.local = now = self.kernel.now
         if not self.clock_.exact:
             self.local = self.clock_.read(now)
 
@@ -396,7 +351,7 @@ class SimHost(Process):
         if is_new:
             self.calls.append((self._world.entered, (self, view.group)))
         if is_first:
-            self.calls.append((self._offer, (view.group,)))
+            self.calls.append((self.offer, (view.group,)))
         if self.watcher is not None:
             self.watcher.installed(view)
 
@@ -428,7 +383,7 @@ class SimHost(Process):
     def do_admitted(self, group: str, stream: str) -> None:
         if self.watcher is not None:
             self.watcher.admitted(group, stream)
-        self.calls.append((self._offer, (group,)))
+        self.calls.append((self.offer, (group,)))
 
     def do_rejected(self, group: str, stream: str, reason: Reason) -> None:
         if self.watcher is not None:
@@ -447,7 +402,7 @@ class SimHost(Process):
 
     def after(self, function: Callable[..., object], *arguments: Any) -> None:
         """Inside a turn: calls a function when its effects are performed, in the order of what else they leave to be called."""
-        self.place(self.calls.append, (function, arguments))
+        self.defer(self.calls.append, (function, arguments))
 
     def request(self, function: Callable[..., object], *arguments: Any) -> None:
         """Queues a request of an application behind those that came first."""
@@ -467,7 +422,7 @@ class SimHost(Process):
         if self.alive:
             self._write("note", group, sender, seq, detail)
 
-    def _note_accepted(self, group: str, payloads: Sequence[bytes]) -> None:
+    def note_accepted(self, group: str, payloads: Sequence[bytes]) -> None:
         if self._world.accept_rows:
             start = len(self.rows)
             self.read_clock()
@@ -515,7 +470,7 @@ class SimHost(Process):
     def crash_inside(self, detail: dict[str, Any]) -> None:
         """Crashes in the course of a turn: what it has asked for so far is performed, and nothing more."""
         self.crashing = True
-        self.place(self._crash, "in the middle of a broadcast", detail)
+        self.defer(self._crash, "in the middle of a broadcast", detail)
 
     def lose_disk(self) -> None:
         """Its history cannot be written any more: it halts, as a live process does. Nothing of this turn is lost here."""
@@ -574,7 +529,7 @@ class SimHost(Process):
         """Asks the engine to join a group, and offers what waits there."""
         self._enter(group)
         self.later(self.engine.join, group, how)
-        self._offer(group)
+        self.offer(group)
 
     def _answer(self, invitation: Invitation) -> None:
         """The application agrees to be in a group, or says why not."""
@@ -584,90 +539,12 @@ class SimHost(Process):
             why_not = self.application.invited(invitation)
         self.later(self.engine.notice, Consent(invitation, not why_not, why_not))
 
-    def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
-        """Takes messages of the application into the queue; False if this process can send no more."""
-        if not self._can_send(group):
-            return False
-        self.check_size(max(map(len, payloads), default=0))
-        queue = self.queue_of(group)
-        was_empty = not queue.items
-        queue.items.extend(payloads)
-        self._note_accepted(group, payloads)
-        if was_empty and queue.items:
-            self._offer(group)
-        return True
-
-    def check_size(self, size: int) -> None:
-        """Refuses a message that a process that only sends cannot send: it does not see when a fragment has arrived."""
-        if size > self.max_packet and self.only_sends:
-            raise UsageError(
-                f"{self.me} only sends, so its messages have at most {self.max_packet} bytes, not {size}: send less, give the "
-                f"protocol more room, or let it receive as well"
-            )
-
-    def _can_send(self, group: str) -> bool:
-        return self.alive and group in self.entered and group not in self.leaving
-
-    def ask(self, group: str, stream: Stream, payload: bytes | None = None) -> bool:
-        """Asks the protocol to guarantee a stream's deadlines; an aperiodic stream comes with its message, whose time runs from
-        now on. False if this process can send no more."""
-        if not self._can_send(group):
-            return False
-        if self.streams.find(group, stream.name) is not None:
-            raise UsageError(f"{self.me} has a stream {stream.name!r} in {group!r}; release it first, or take another name")
-        waiting = self.streams.open(group, stream)
-        if payload is not None:
-            waiting.add(payload, waiting.arrival(self._world.kernel.now))
-            self._note_accepted(group, [payload])
-        self._call_engine(self.engine.notice, Admit(group, stream))
-        return True
-
-    def new_stream_name(self) -> str:
-        """A name for the stream of a single message."""
-        self.streams.named += 1
-        return f"~{self.streams.named}"
-
-    def check_stream(self, group: str, stream: str, size: int) -> None:
-        """Refuses what cannot be sent in a stream."""
-        waiting = self.streams.find_admitted(group, stream)
-        if waiting is None or waiting.released:
-            raise UsageError(f"{self.me} has no stream {stream!r} in {group!r} now: ask for it, and send when it is admitted")
-        if size > waiting.stream.size:
-            raise UsageError(
-                f"{self.me} sends {size} bytes in stream {stream!r}, whose messages have {waiting.stream.size} at the most; send "
-                f"less, or ask for a stream of that size"
-            )
-
-    def accept_in(self, group: str, stream: str, payload: bytes) -> bool:
-        """Takes a message of a periodic stream that was admitted; False if this process can send no more there."""
-        waiting = self.streams.find_admitted(group, stream)
-        if not self._can_send(group) or waiting is None or waiting.released:
-            return False
-        kernel = self._world.kernel
-        arrival = waiting.arrival(kernel.now)
-        waiting.coming += 1
-        if arrival > kernel.now:
-            kernel.at(arrival, self._arrive_in_stream, (group, stream, waiting, payload))
-        else:
-            self._arrive_in_stream((group, stream, waiting, payload))
-        return True
-
-    def _arrive_in_stream(self, message: tuple[str, str, Waiting, bytes]) -> None:
-        group, stream, waiting, payload = message
-        if not self.alive or self.streams.find(group, stream) is not waiting:
-            return
-        was_empty = not waiting.messages
-        waiting.coming -= 1
-        waiting.add(payload, self._world.kernel.now)
-        self._note_accepted(group, [payload])
-        if was_empty:
-            self._offer(group)
-
-    def _offer(self, group: str) -> None:
+    def offer(self, group: str) -> None:
+        """Tells the engine that there is something to send, if there is."""
         if self.queues.get(group) or self.streams.has_messages(group):
-            self._call_engine(self.engine.ready, group)
+            self.call_engine(self.engine.ready, group)
 
-    def _call_engine(self, method: Callable[..., None], argument: Any) -> None:
+    def call_engine(self, method: Callable[..., None], argument: Any) -> None:
         """An engine's turn for the application, which may take its processor a while."""
         if self.work:
             cost, self.work = self.work, 0
@@ -743,11 +620,11 @@ class SimHost(Process):
         if self.special:
             self.post(self._expire, timer)
         else:
-            self._world.kernel.events += 1
+            self.kernel.events += 1
             self.turn(self.engine.expire, timer)
 
     def _receive(self, source: str, packet: Any) -> None:
-        kernel = self._world.kernel
+        kernel = self.kernel
         kernel.events += 1
         kind = packet.__class__
         kernel.interrupts[kind] = kernel.interrupts.get(kind, 0) + 1
@@ -755,13 +632,13 @@ class SimHost(Process):
         self.count_down()
 
     def _receive_own(self, packet: Any) -> None:
-        self._world.kernel.events += 1
+        self.kernel.events += 1
         self.turn(self.receive, self.me, packet)
         self.count_down()
 
     def _expire(self, timer: Timer) -> None:
         if self.timers.take_due(timer):
-            self._world.kernel.events += 1
+            self.kernel.events += 1
             self.turn(self.engine.expire, timer)
             self.count_down()
 

@@ -56,10 +56,6 @@ if TYPE_CHECKING:
     from .host import SimHost
     from .kernel import Kernel
 
-_SENDS: Final = ("write", "flag")
-"""The operations of a Send of mailbox, on each copy."""
-_STORE: Final = "store"
-"""That of a Send of dedos, on each copy, with news on the last; within a node it is ``send``, on one."""
 _FAILED: Final = ("crashed", "halted")
 _REQUESTS: Final = (Operate, Until, Nap, Connect, Disconnect, Directory)
 
@@ -261,7 +257,9 @@ class SimMemory:
         node: str = "",
         timely: bool = True,
         watch: Watch | None = None,
+        send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None,
     ) -> None:
+        """``send_length``: see ``Placement.send_length``."""
         self.node = node
         self._kernel = kernel
         self._settings = settings
@@ -269,6 +267,7 @@ class SimMemory:
         self._seed = seed
         self._timely = timely
         self._watch = watch
+        self._send_length = send_length
         self._hosts: dict[str, SimHost] = {}
         """Every process that has started here, those that are no more among them."""
         self._modules = tuple(_Module() for _ in range(layout.copies))
@@ -410,7 +409,7 @@ class SimMemory:
             raise ProtocolError(f"procedure {running.name!r} of {running.host.me} yields {request!r}, which is no request")
         running.request = request
         running.since = running.due
-        running.host.place(self._begin, running)
+        running.host.defer(self._begin, running)
 
     def _begin(self, running: _Running) -> None:
         request = running.request
@@ -557,15 +556,9 @@ class SimMemory:
 
     def _die_while_sending(self, host: SimHost, request: Operate, random: Random) -> None:
         """A process that is to crash in the middle of a broadcast does so after some of the operations of a Send."""
-        if request.name == _STORE and not request.news:
-            operations = len(self._modules)
-        elif request.name == "send":
-            operations = 2
-        elif request.name == _SENDS[0] or (request.name in _SENDS and host.me in self._dying):
-            operations = len(_SENDS) * len(self._modules)
-        else:
+        operations, left = self._send_length(request, len(self._modules)), self._dying.get(host.me)
+        if operations is None or (not operations and left is None):
             return
-        left = self._dying.get(host.me)
         if left is None:
             left = random.randrange(max(operations - 1, 1))  # of one operation, after that one
         self._dying[host.me] = left - 1

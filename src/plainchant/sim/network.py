@@ -164,10 +164,10 @@ class SimNetwork:
             return None
         if not hosts:
             return 0
-        first = self._path(host.base, hosts[0].base).plain_delay
+        first = self._path(host.place, hosts[0].place).plain_delay
         if self._alike is not None:
             return first
-        delays = [first, *(self._path(host.base, target.base).plain_delay for target in hosts[1:])]
+        delays = [first, *(self._path(host.place, target.place).plain_delay for target in hosts[1:])]
         return delays[0] if delays.count(delays[0]) == len(delays) else None
 
     def send(self, host: SimHost, route: Route, packet: Any) -> int:
@@ -264,11 +264,11 @@ class SimNetwork:
         time: int,
         arrivals: dict[int, list[tuple[SimHost, Any]]],
     ) -> None:
-        path = self._path(host.base, target.base)
+        path = self._path(host.place, target.place)
         link = path.link
         random = self._random.random
         if link.bandwidth and not self.settings.shared:
-            key = (host.base, target.base)
+            key = (host.place, target.place)
             time = max(time, self._link_free.get(key, 0)) + self._transmission(packet, data, link.bandwidth)
             self._link_free[key] = time
         if path.blocked or (path.loss and random() < path.loss) or (link.loss and random() < link.loss):

@@ -52,6 +52,7 @@ from ..group.proposals import Proposals, consent
 from ..group.state_transfer import StateEvents
 from ..scenario.outcome import EndState
 from .host import SimHost
+from .outgoing import Outgoing
 from .virtual_loop import VirtualLoop
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -122,11 +123,12 @@ class Terms:
 
 class Program:
     """The program of one incarnation: its event loop, its groups, its task. To its groups it is the port, and the node; to its
-    process it is the application's side (:class:`.host.Listener`)."""
+    process it is the application's side (:class:`.listener.Listener`)."""
 
     def __init__(self, simulation: Stage, host: SimHost, terms: Terms) -> None:
         self._simulation = simulation
         self._host = host
+        self._outgoing = Outgoing(host)
         self._terms = terms
         self.name = host.me
         host.watch(self, all_messages=True)
@@ -139,7 +141,7 @@ class Program:
         self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self.keeper = StateEvents(self.groups, place=host.place, turn=self._turn)
+        self.keeper = StateEvents(self.groups, defer=host.defer, turn=self._turn)
         self.over = False
         """Nothing of it will run any more."""
         self.outcome = Outcome("unfinished")
@@ -247,7 +249,7 @@ class Program:
         for group in self.groups.values():
             group.incoming.stop_listening()
             group.halted(Reason("over", f"the run is over, and {self.name} with it"))
-        del self._host, self._simulation, self._task
+        del self._host, self._outgoing, self._simulation, self._task
 
     def describe(self) -> str:
         """Where the program is, and what its process waits for."""
@@ -484,10 +486,10 @@ class Program:
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> None:
         self._sizes[group].extend(map(len, payloads))
-        if self._requests and self._requests[-1][0] == self._host.accept and self._requests[-1][1][0] == group:
+        if self._requests and self._requests[-1][0] == self._outgoing.accept and self._requests[-1][1][0] == group:
             self._requests[-1][1][1].extend(payloads)
         else:
-            self._request(self._host.accept, group, list(payloads))
+            self._request(self._outgoing.accept, group, list(payloads))
 
     def leave(self, group: str) -> None:
         self._request(self._host.leave, group)
@@ -512,10 +514,10 @@ class Program:
         return {"packets_sent": self._host.packets_sent, "packets_received": self._received}
 
     def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
-        self._request(self._host.ask, group, wanted, payload)
+        self._request(self._outgoing.ask, group, wanted, payload)
 
     def offer(self, group: str, stream: str, payload: bytes, arrived: int) -> None:
-        self._request(self._host.accept_in, group, stream, payload)
+        self._request(self._outgoing.accept_in, group, stream, payload)
 
     def release(self, group: str, stream: str) -> None:
         self._request(self._host.release, group, stream)

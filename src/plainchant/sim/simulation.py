@@ -29,8 +29,9 @@ from .application import Attendant, check_application
 from .check import DEFAULT_GROUP, check_scenario
 from .clocks import ProcessClock, agreeing
 from .faults import SimFaults
-from .host import History, Listener, SimHost
+from .host import History, SimHost
 from .kernel import Kernel
+from .listener import Listener
 from .memory import SimMemory, Watch
 from .network import Networks, SimNetwork
 from .sends import SendTimes
@@ -102,7 +103,7 @@ class Simulation:
         self.latest: dict[str, SimHost] = {}
         """The last incarnation of each process."""
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
-        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), scenario.random, halted)
+        self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
         self.memories = self._make_memories(watch)
         """Shared memory by node; where there are no nodes, under an empty name."""
         room = self.description.placement.room
@@ -233,7 +234,7 @@ class Simulation:
     def _attend(self, host: SimHost, group: str) -> list[Source]:
         """The workload of a process in a group that it enters."""
         self._names.pop(group, None)
-        self._entered.setdefault(host.base, {})[group] = None
+        self._entered.setdefault(host.place, {})[group] = None
         attendant = host.application
         if not isinstance(attendant, Attendant):
             return []
@@ -250,14 +251,14 @@ class Simulation:
     def _renamed(self, host: SimHost, old: str, new: str, shift: int) -> None:
         self._names[old] = new
         self._names.pop(new, None)
-        self._entered.setdefault(host.base, {}).pop(old, None)
-        self._entered[host.base][new] = None
+        self._entered.setdefault(host.place, {}).pop(old, None)
+        self._entered[host.place][new] = None
         if isinstance(host.application, Attendant):
             host.application.rename(old, new, shift)
 
     def _application_side(self, host: SimHost) -> Listener:
         if isinstance(self._applications, Mapping):
-            return Attendant(host, self._applications.get(host.base))
+            return Attendant(host, self._applications.get(host.place))
         application = self._applications(host.me)
         check_application(application, host.me)
         return Attendant(host, application)
@@ -267,7 +268,7 @@ class Simulation:
         numbering = attendant.numbering[group] = Numbering(host.taken(group))
         sources = []
         for number, workload in enumerate(self.scenario.workload):
-            if sends(workload, host.base, group):
+            if sends(workload, host.place, group):
                 random = self._stream(f"workload/{host.me}/{group}/{number}")
                 duration = self.scenario.duration
                 sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
@@ -288,17 +289,13 @@ class Simulation:
         return self._node_of(self.parameters, place) if self._node_of is not None else ""
 
     def _make_memories(self, watch: Watch | None) -> dict[str, SimMemory]:
-        description, scenario = self.description, self.scenario
-        if description.placement.memory is None:
+        placement, scenario = self.description.placement, self.scenario
+        if placement.memory is None:
             return {}
-        layout = description.placement.memory(self.parameters)
+        layout = placement.memory(self.parameters)
+        more = {"timely": placement.timely, "watch": watch, "send_length": placement.send_length}
         nodes = dict.fromkeys(self.node_of(place) for place in (*scenario.members, *scenario.later))
-        return {
-            node: self._new_memory(
-                self._kernel, scenario.memory, layout, scenario.seed, node=node, timely=self.timely, watch=watch
-            )
-            for node in nodes
-        }
+        return {node: self._new_memory(self._kernel, scenario.memory, layout, scenario.seed, node=node, **more) for node in nodes}
 
     def _new_memory(self, *settings: Any, **more: Any) -> SimMemory:
         return SimMemory(*settings, **more)
@@ -333,7 +330,7 @@ class Simulation:
 
     def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
         memory.started(host)
-        if host.base in self.description.placement.remote(self.parameters):
+        if host.place in self.description.placement.remote(self.parameters):
             return
         if not self.timely:
             return
@@ -343,7 +340,7 @@ class Simulation:
             host.note("fault", {"fault": "clock", "timing": True, "offset": clock.offset, "drift": clock.drift})
 
     def _stopped(self, host: SimHost) -> None:
-        self._injector.gone(host.base, host, halted=host.end.state == "halted")
+        self._injector.gone(host.place, host, halted=host.end.state == "halted")
         if host.memory is not None:
             host.memory.stopped(host)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ..core.model import SECOND, US, Reason, Stream
 from ..scenario.model import Workload
 from ..scenario.traffic import WAITING, payload_of
+from .outgoing import Outgoing
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -57,6 +58,7 @@ class Source:
         "_kernel",
         "_left",
         "_numbering",
+        "_outgoing",
         "_pending",
         "_poisson",
         "_random",
@@ -83,6 +85,7 @@ class Source:
     ) -> None:
         self._kernel = kernel
         self._host = host
+        self._outgoing = Outgoing(host)
         self.group = group
         self._workload = workload
         self._numbering = numbering
@@ -123,7 +126,7 @@ class Source:
         if not self.stopped and self._kernel.now < self._stop:
             workload = self._workload
             stream = Stream(self.stream, workload.size, workload.deadline, int(self._gap))
-            self._host.ask(self.group, stream)
+            self._outgoing.ask(self.group, stream)
 
     def admitted(self) -> None:
         """The stream is there: sending begins."""
@@ -196,7 +199,7 @@ class Source:
         host = self._host
         host.work += count * self._workload.cost
         size = self._workload.size
-        return host.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
+        return self._outgoing.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
 
     def _hand_over_in_time(self, count: int) -> bool:
         """Hands over messages with a deadline."""
@@ -204,12 +207,12 @@ class Source:
         for _ in range(count):
             self._under_way += 1
             host.work += workload.cost
-            name = self.stream if self._has_stream else host.new_stream_name()
+            name = self.stream if self._has_stream else self._outgoing.new_stream_name()
             payload = payload_of(host.me, f"{self.group}/{name}", self._under_way, workload.size)
             if self._has_stream:
-                accepted = host.accept_in(self.group, name, payload)
+                accepted = self._outgoing.accept_in(self.group, name, payload)
             else:
-                accepted = host.ask(self.group, Stream(name, workload.size, workload.deadline), payload)
+                accepted = self._outgoing.ask(self.group, Stream(name, workload.size, workload.deadline), payload)
             if not accepted:
                 return False
         if self._left > 0:

@@ -114,7 +114,7 @@ class Paper:
 def injected(*faults: Fault, paper: Paper | None = None) -> tuple[Paper, Injector[str]]:
     """A backend and an injector that have carried out these faults."""
     paper = paper if paper is not None else Paper()
-    injector = Injector(paper, RandomFaults(), Random(1))
+    injector = Injector(paper, paper, RandomFaults(), Random(1))
     injector.schedule(faults)
     paper.run()
     return paper, injector
@@ -217,7 +217,7 @@ def test_a_process_that_never_leaves_does_not_restart() -> None:
 
 def test_a_halted_process_comes_back_after_a_while_if_the_rates_say_so() -> None:
     paper = Paper()
-    injector = Injector(paper, RandomFaults(restart_halted=1.0, restart_after=Duration(1)), Random(1))
+    injector = Injector(paper, paper, RandomFaults(restart_halted=1.0, restart_after=Duration(1)), Random(1))
     injector.gone("p3", "p3", halted=True)
     assert [moment for moment, _ in paper.agenda] == [injector.returns["p3"]] == [1 * MS]
     paper.run()
@@ -226,7 +226,7 @@ def test_a_halted_process_comes_back_after_a_while_if_the_rates_say_so() -> None
 
 def test_faults_after_the_end_do_not_happen() -> None:
     paper = Paper()
-    injector = Injector(paper, RandomFaults(restart_halted=1.0), Random(1))
+    injector = Injector(paper, paper, RandomFaults(restart_halted=1.0), Random(1))
     injector.schedule([Fault("crash", process="p1")], begin=10)
     injector.stop()
     paper.run()

@@ -1,4 +1,4 @@
-"""Seed 002, 3.8: errors of its pseudo-code that change what happens, each as a run with our rule and as printed.
+"""Paper 002, 3.8: errors of its pseudo-code that change what happens, each as a run with our rule and as printed.
 
 The numbers are those of ``errata.md``.
 """

@@ -1,4 +1,4 @@
-"""Seed 002, section 3.6.2: its three examples, each with the rule that it explains and without it (claims 97 to 99).
+"""Paper 002, section 3.6.2: its three examples, each with the rule that it explains and without it (claims 97 to 99).
 
 ``tests/transcripts/dedos/`` has the same runs to read.
 """

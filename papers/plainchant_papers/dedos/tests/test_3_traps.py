@@ -1,4 +1,4 @@
-"""Seed 002, chapter 3: what its text does not say and its pseudo-code does not do, as runs with the rule and without it."""
+"""Paper 002, chapter 3: what its text does not say and its pseudo-code does not do, as runs with the rule and without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed 002, 3.1, 3.2, 3.7, 4.2 and appendix A: mailboxes, joining as a sender or as a receiver, several groups (claim 108)."""
+"""Paper 002, 3.1, 3.2, 3.7, 4.2 and appendix A: mailboxes, joining as a sender or as a receiver, several groups (claim 108)."""
 
 from __future__ import annotations
 

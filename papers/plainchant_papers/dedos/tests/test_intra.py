@@ -1,4 +1,4 @@
-"""Seed 002, appendix C: reliable multicast within a node.
+"""Paper 002, appendix C: reliable multicast within a node.
 
 Each rule is taken away in the smallest run that breaks without it; the same run is clean with it. An operation takes 10 µs in
 these runs. In all of them lemmas C.1 to C.6 are asserted after every operation.

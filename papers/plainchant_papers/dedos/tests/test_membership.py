@@ -1,4 +1,4 @@
-"""Seed 002, section 1.3: processor groups by new-group and present messages, the table of server groups (claim 107)."""
+"""Paper 002, section 1.3: processor groups by new-group and present messages, the table of server groups (claim 107)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class MailboxRun(Run):
         return sorted(rejected - crashed - set(self.timing_faults()))
 
     def latest(self) -> float:
-        """From a Send to the last delivery of its message, at the most."""
+        """Longest time from a Send to the last delivery of its message."""
         return max(float(row["true_time"] - row["sent"]) for row in self.of("deliver")) / US
 
 

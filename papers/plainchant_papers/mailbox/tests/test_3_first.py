@@ -1,4 +1,4 @@
-"""Seed 000, sections 2 to 3.3: common memory, the structure of a mailbox, and the first protocol, which tolerates crashes.
+"""Paper 000, sections 2 to 3.3: shared memory, the structure of a mailbox, and the first protocol, which tolerates crashes.
 
 Each rule is taken away in the smallest run that breaks without it; the same run is clean with it. Bounds in these runs are (µs)
 write 20, flag 20, decide 10, read 20, finish 10, clocks differ by at most 4, receivers look every 100.

@@ -1,4 +1,4 @@
-"""Seed 000, section 3.4: what the first protocol does not tolerate, and the second, which tolerates timing failures.
+"""Paper 000, section 3.4: what the first protocol does not tolerate, and the second, which tolerates timing failures.
 
 Each rule is taken away in the smallest run that breaks without it; the same run is clean with it. Bounds as in the tests of the
 first protocol: write 20, flag 20, decide 10, read 20, finish 10, clocks 4, looks every 100 µs.
@@ -70,7 +70,7 @@ def test_3_4_1_an_early_receiver_blocks_all_communication() -> None:
 
 
 def test_3_4_1_who_sends_again_with_time_in_hand_is_heard_in_the_end_but_late() -> None:
-    """Not in the seed: a timestamp that lies ahead gives the flags time to be set before even an early receiver may decide."""
+    """Not in the paper: a timestamp that lies ahead gives the flags time to be set before even an early receiver may decide."""
     run = blocked("crash", "again")
     assert run.delivered("b") == run.delivered("c") == [("s", 1), ("t", 1), ("u", 1)]
     assert run.violated == ["bounded"]

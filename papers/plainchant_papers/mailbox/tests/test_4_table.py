@@ -1,4 +1,4 @@
-"""Seed 000, Table 4.1, as inequalities: what was measured, our bounds, and the printed ones beside them.
+"""Paper 000, Table 4.1, as inequalities: what was measured, our bounds, and the printed ones beside them.
 
 ======================= ============================================ ==========================================================
 row                     printed (first, second)                      here

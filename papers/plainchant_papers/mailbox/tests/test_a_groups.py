@@ -1,4 +1,4 @@
-"""Seed 000, appendix A: receivers that join and leave, with both protocols, and remote members."""
+"""Paper 000, appendix A: receivers that join and leave, with both protocols, and remote members."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_1_who_only_sends_is_in_no_list(tolerate: str) -> None:
 
 
 SEED = {"enter_after": False}
-"""Entry and exit timestamps as the seed has them, by the clock alone."""
+"""Entry and exit timestamps as the paper has them, by the clock alone."""
 
 
 def unlisted(rules: Rules) -> MailboxRun:

@@ -1,4 +1,4 @@
-"""Seed 001, chapter 3: block counters, Causal Blocks, the Block Matrix, completion, missing messages.
+"""Paper 001, chapter 3: block counters, Causal Blocks, the Block Matrix, completion, missing messages.
 
 Tests are named after the section whose statement they check. Statements about all runs are checked after every step of random
 runs, against what happened before what as the events themselves show it (``newtop_by_hand``).

@@ -1,4 +1,4 @@
-"""Seed 001, chapter 4: total order in overlapping groups, time-silence, the second liveness mechanism; 7.3.1 on ticks."""
+"""Paper 001, chapter 4: total order in overlapping groups, time-silence, the second liveness mechanism; 7.3.1 on ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed 001, chapter 5: the three causal orders, what their vectors say, and where the chapter is wrong as printed."""
+"""Paper 001, chapter 5: the three causal orders, what their vectors say, and where the chapter is wrong as printed."""
 
 from __future__ import annotations
 

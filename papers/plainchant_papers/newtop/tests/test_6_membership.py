@@ -1,4 +1,4 @@
-"""Seed 001, chapter 6: fault tolerance. The rules of 6.3.2 one by one, packet by packet, and what they are for.
+"""Paper 001, chapter 6: fault tolerance. The rules of 6.3.2 one by one, packet by packet, and what they are for.
 
 The thesis's processes are i, j, k, l and m. By hand, suspectors speak when the test has them speak; blocks get complete when the
 test lets time-silence end.

@@ -1,4 +1,4 @@
-"""Seed 001, chapter 8: flow control.
+"""Paper 001, chapter 8: flow control.
 
 The chapter numbers blocks from 0, newtop from 1: what is block 5 there is flow number 6 here. As in the chapter, what is stable
 travels with messages and nulls only (``announce_after = 0``).

@@ -1,4 +1,4 @@
-"""Seed 001, section 9.2: the asymmetric variant that the thesis leaves open, and its rules (``asymmetric.py``), one by one."""
+"""Paper 001, section 9.2: the asymmetric variant that the thesis leaves open, and its rules (``asymmetric.py``), one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims 40 to 47 (seed 001, chapter 6): each gives the verdict on record, and another one where the protocol is another."""
+"""Claims 40 to 47 (paper 001, chapter 6): each gives the verdict on record, and another one where the protocol is another."""
 
 from __future__ import annotations
 

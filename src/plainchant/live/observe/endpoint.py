@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...core.model import UsageError
 from ...core.plugins import need
-from ..names import format_address, parse_address
+from ..addresses import format_address, parse_address
 from ..transport import Address
 from .metrics import NodeCollector
 

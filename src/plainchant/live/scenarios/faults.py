@@ -44,10 +44,6 @@ class LiveFaults:
                 await heapq.heappop(self._agenda)[2]()
 
     @property
-    def latest(self) -> Mapping[str, Process]:
-        return self._crew.latest
-
-    @property
     def now(self) -> int:
         return time.monotonic_ns()
 
@@ -112,9 +108,6 @@ class LiveFaults:
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def groups_of(self, place: str) -> tuple[str, ...]:
-        return self._crew.groups_of(place)
-
     def entered(self, process: Process) -> Mapping[str, None]:
         return process.entered
 
@@ -128,13 +121,7 @@ class LiveFaults:
         self._crew.note_entering(process.place, groups)
         process.tell(control.Enter(tuple(groups), fault))
 
-    # --- nodes and shared memory --------------------------------------------------------------------------------------
-
-    def node_of(self, place: str) -> str:
-        return self._crew.node_of(place)
-
-    def processor_of(self, place: str) -> str:
-        return self._crew.processor_of(place)
+    # --- shared memory ------------------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> Mapping[str, MailboxServer]:

@@ -32,7 +32,7 @@ from ...core.model import MS, SECOND, Duration, UsageError
 from ...core.names import place_of
 from ...scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
 from ...scenario.model import Delay, Fault, Link, Network
-from ..names import format_address
+from ..addresses import format_address
 from ..transport import Address, Data, Receive, Transport, TurnOver
 
 NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")

@@ -207,7 +207,7 @@ class _Supervisor:
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._faults = LiveFaults(self._crew, self.servers)
-        self._injector = Injector(self._faults, scenario.random, returning)
+        self._injector = Injector(self._faults, self._crew, scenario.random, returning)
         self._crew.gone = self._gone
         try:
             self._progress(f"starting {len(scenario.members)} processes")

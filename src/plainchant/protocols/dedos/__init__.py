@@ -16,7 +16,7 @@ from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
 from ..registry import Description, Placement, Promise
-from .box import layout
+from .box import layout, send_length
 from .engine import Dedos
 from .intra import Intra
 from .nodes_packets import PACKETS as NODES_PACKETS
@@ -114,6 +114,7 @@ DESCRIPTION = Description(
         lans=lambda parameters: parameters.lans,
         idle=True,
         timely=False,
+        send_length=send_length,
         only_send=lambda parameters: frozenset(parameters.senders),
     ),
     story=_story,

@@ -99,6 +99,13 @@ def layout(parameters: Parameters) -> Layout:
     return Layout(parameters.boxes, parameters.places, -(-capacity // parameters.places), parameters.room)
 
 
+def send_length(operation: Operate, copies: int) -> int | None:
+    """A Send stores into every copy, into the last with news; within a node it is two operations on one copy."""
+    if operation.name == "store" and not operation.news:
+        return copies
+    return 2 if operation.name == "send" else None
+
+
 # --- who is in the group ----------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from ...core.engine import Engine, Host, PerGroup
 from ...core.model import MS, GroupId, ProcessId
 from ...core.names import place_of
 from ..registry import Description, Placement, Promise
-from .box import layout
+from .box import layout, send_length
 from .engine import Mailbox
 from .parameters import Parameters
 from .remote import Remote
@@ -122,6 +122,7 @@ DESCRIPTION = Description(
         memory=layout,
         remote=lambda parameters: parameters.remote,
         skew=lambda parameters: int(parameters.skew),
+        send_length=send_length,
         only_send=lambda parameters: frozenset(parameters.senders),
         room=lambda parameters: parameters.room,
     ),

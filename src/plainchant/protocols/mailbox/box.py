@@ -86,6 +86,11 @@ def layout(parameters: Parameters) -> Layout:
     return Layout(parameters.copies, parameters.places, parameters.slots, parameters.room)
 
 
+def send_length(operation: Operate, copies: int) -> int | None:
+    """A Send writes into every copy and then sets its flag in every copy."""
+    return {"write": 2 * copies, "flag": 0}.get(operation.name)
+
+
 def receivers(copy: Copy, stamp: int) -> int:
     """Who gets a decision flag in a message with this timestamp."""
     return sum(1 << place for place, connection in copy.connections() if receives(connection, stamp))

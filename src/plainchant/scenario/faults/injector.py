@@ -34,6 +34,7 @@ from ..model import Fault, RandomFaults
 
 P = TypeVar("P")
 """A process, as its host knows it."""
+P_co = TypeVar("P_co", covariant=True)
 Action: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 State: TypeAlias = Literal["gone", "alive", "leaving", "stopped"]
 
@@ -41,12 +42,23 @@ _SHORTEST_ABSENCE: Final = 1 * MS
 """A halted process comes back no sooner than this: one that halts again and again has a bounded number of incarnations."""
 
 
-class Backend(Protocol[P]):
-    """What the injector needs of a host. Methods that take a fault record it where its text says so."""
+class Population(Protocol[P_co]):
+    """The processes of a run, by place: the simulation, or the crew of a live run."""
 
     @property
-    def latest(self) -> Mapping[str, P]:
+    def latest(self) -> Mapping[str, P_co]:
         """The last process of each place, running or not."""
+
+    def groups_of(self, place: str) -> tuple[str, ...]:
+        """The groups that a place's next process enters."""
+
+    def node_of(self, place: str) -> str: ...
+
+    def processor_of(self, place: str) -> str: ...
+
+
+class Backend(Protocol[P]):
+    """What the injector needs of a host. Methods that take a fault record it where their text says so."""
 
     @property
     def now(self) -> int:
@@ -91,9 +103,6 @@ class Backend(Protocol[P]):
 
     # --- groups ---
 
-    def groups_of(self, place: str) -> tuple[str, ...]:
-        """The groups that a place's next process enters."""
-
     def entered(self, process: P) -> Container[str]:
         """The groups that a process is in or has asked to enter."""
 
@@ -106,11 +115,7 @@ class Backend(Protocol[P]):
     def enter(self, process: P, groups: Sequence[str], fault: Fault) -> None:
         """A running process joins further groups, and records the fault for each."""
 
-    # --- nodes and shared memory ---
-
-    def node_of(self, place: str) -> str: ...
-
-    def processor_of(self, place: str) -> str: ...
+    # --- shared memory ---
 
     @property
     def nodes(self) -> Iterable[str]:
@@ -139,9 +144,10 @@ class Backend(Protocol[P]):
 class Injector(Generic[P]):
     """Makes a schedule of faults happen until it is stopped."""
 
-    def __init__(self, backend: Backend[P], rates: RandomFaults, returning: Random) -> None:
+    def __init__(self, backend: Backend[P], population: Population[P], rates: RandomFaults, returning: Random) -> None:
         """``returning`` draws which halted processes come back, and when."""
         self._backend = backend
+        self._population = population
         self._rates = rates
         self._returning = returning
         self._over = False
@@ -181,7 +187,7 @@ class Injector(Generic[P]):
         """Plans faults; ``begin`` is the scenario's time 0 on the backend's clock."""
         for fault in faults:
             if fault.kind == "crash" and fault.after_events:
-                process = self._backend.latest.get(fault.process)
+                process = self._population.latest.get(fault.process)
                 if process is None:
                     raise UsageError(f"{fault.process} is not there at the start: crash it at a time")
                 self._backend.doom(process, fault)
@@ -237,7 +243,7 @@ class Injector(Generic[P]):
 
     async def _restart(self, fault: Fault) -> None:
         backend, place = self._backend, fault.process
-        process = backend.latest.get(place)
+        process = self._population.latest.get(place)
         if process is None:
             self._skip(fault, f"{place} was never there")
             return
@@ -250,21 +256,21 @@ class Injector(Generic[P]):
             case "stopped":
                 self._skip(fault, f"{backend.name_of(process)} was alive, and stopped")
             case "gone":
-                await backend.come(place, backend.groups_of(place), fault)
+                await backend.come(place, self._population.groups_of(place), fault)
 
     async def _follow(self, place: str, process: P, fault: Fault) -> None:
         """The restart of a place whose process has left, unless another process came first: a place has one at a time."""
         backend = self._backend
         if self._over:
             return
-        if backend.latest[place] is process:
-            await backend.come(place, backend.groups_of(place), fault)
+        if self._population.latest[place] is process:
+            await backend.come(place, self._population.groups_of(place), fault)
         else:
-            self._skip(fault, f"{backend.name_of(backend.latest[place])} had come already")
+            self._skip(fault, f"{backend.name_of(self._population.latest[place])} had come already")
 
     async def _join(self, fault: Fault) -> None:
         backend = self._backend
-        groups = (fault.group,) if fault.group else backend.groups_of(fault.process)
+        groups = (fault.group,) if fault.group else self._population.groups_of(fault.process)
         process = backend.running(fault.process)
         if process is None:
             await backend.come(fault.process, groups, fault)
@@ -316,20 +322,20 @@ class Injector(Generic[P]):
         backend = self._backend
         node = fault.node or next(iter(backend.nodes))
         if backend.has_module(node, fault.module):
-            await backend.record(self._on(backend.node_of, node), fault)
+            await backend.record(self._on(self._population.node_of, node), fault)
             backend.crash_module(node, fault.module)
 
     async def _node(self, fault: Fault) -> None:
-        crashed = self._on(self._backend.node_of, fault.node)
+        crashed = self._on(self._population.node_of, fault.node)
         await self._crash_all(crashed, fault, fault.node)
         await self._backend.lose_memory(fault.node, crashed)
 
     async def _processor(self, fault: Fault) -> None:
-        await self._crash_all(self._on(self._backend.processor_of, fault.processor), fault, fault.processor)
+        await self._crash_all(self._on(self._population.processor_of, fault.processor), fault, fault.processor)
 
     def _on(self, unit_of: Callable[[str], str], unit: str) -> list[P]:
         """The running processes of a node or processor."""
-        running = ((place, self._backend.running(place)) for place in self._backend.latest)
+        running = ((place, self._backend.running(place)) for place in self._population.latest)
         return [process for place, process in running if process is not None and unit_of(place) == unit]
 
     async def _crash_all(self, processes: Sequence[P], fault: Fault, unit: str) -> None:
@@ -355,7 +361,7 @@ class Injector(Generic[P]):
         if fault.kind == "partition":
             return fault.parts
         named = fault.source or fault.target
-        return [[named] if named else self._backend.latest]
+        return [[named] if named else self._population.latest]
 
     def _first(self, places: Iterable[str]) -> P | None:
         return next((process for place in places if (process := self._backend.running(place)) is not None), None)

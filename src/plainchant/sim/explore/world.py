@@ -119,12 +119,17 @@ class World:
                     return
                 if time > self._until:
                     self.checks.unending()
-                self.now = time
+                self._go_to(time)
             self._step(due)
+
+    def _go_to(self, time: int) -> None:
+        self.now = time
+        for host in self.hosts.values():
+            host.now = time
 
     def set_aside(self, host: ExploredHost) -> None:
         """A process has sent a message. If that was the last, and it receives nothing, nobody has to look at it."""
-        if not self._exploring or host.queue or host.me in self.case.receivers:
+        if not self._exploring or host.messages() or host.me in self.case.receivers:
             return
         answer = self._guide.choose(1 + len(self.case.detections), rare=True) if self._may_crash(host) else 0
         if answer:
@@ -154,7 +159,6 @@ class World:
             host = self.hosts[name] = ExploredHost(self, name, ahead)
             host.stops = int(name in case.late)
             host.engine = case.make(host)
-            host.max_packet = 64
         everybody = tuple(self.hosts)
         for name, host in self.hosts.items():
             self._constants[id(host)] = f"host {name}"
@@ -163,15 +167,15 @@ class World:
                 host.faulty = True
                 self.note(host, "fault", detail={"fault": "clock", "timing": True, "ahead_ns": host.ahead})
         for host in self.hosts.values():
-            host.turn(host.engine.start)
-            host.turn(host.engine.join, GROUP, Form(everybody, fresh=True))
+            host.call(host.engine.start)
+            host.call(host.engine.join, GROUP, Form(everybody, fresh=True))
         for _ in range(10_000):
             time, due = self._soon()
             if time > self.now and self._is_formed():
                 break
             if not due:
                 raise ProtocolError("the group is not formed, and nobody does anything about it")
-            self.now = time
+            self._go_to(time)
             self._step(due)
         else:
             raise ProtocolError("the group is not formed after 10,000 steps")
@@ -207,7 +211,7 @@ class World:
         begin = min(self._sends.values())
         time, due = self._soon()
         while time < begin:
-            self.now = time
+            self._go_to(time)
             self._step(due)
             time, due = self._soon()
         self._exploring = True
@@ -217,7 +221,7 @@ class World:
 
     def _waits(self) -> bool:
         return any(
-            host.alive and (host.queue or host.notices or host.engine.waiting() is not None)
+            host.alive and (host.messages() or host.notices or host.engine.waiting() is not None)
             for host in self.hosts.values()
             if not host.aside
         )
@@ -261,15 +265,15 @@ class World:
         if task is not None:
             self._fulfil(host, task)
         elif event.what == "notice":
-            host.turn(host.engine.notice, host.notices.pop(0)[1])
+            host.call(host.engine.notice, host.notices.pop(0)[1])
         elif event.what == "timer":
             timer = list(host.timers)[event.number]
             del host.timers[timer]
-            host.turn(host.engine.expire, timer)
+            host.call(host.engine.expire, timer)
         else:
             del self._sends[event.process]
-            host.queue.extend(f"{event.process}{number}".encode() for number in range(1, self.case.messages + 1))
-            host.turn(host.engine.ready, GROUP)
+            host.queue_of(GROUP).items.extend(f"{event.process}{number}".encode() for number in range(1, self.case.messages + 1))
+            host.call(host.engine.ready, GROUP)
 
     def _pick(self, due: Sequence[Event]) -> int:
         """Which event is next. One that touches no memory, alone at its process, can as well come first."""
@@ -303,16 +307,14 @@ class World:
         elif isinstance(request, Directory):
             result = self.memory.directory()
         self.advance(host, task, result)
-        host.apply()
+        host.settle()
 
     def advance(self, host: ExploredHost, task: Task, result: Any) -> None:
         """Runs a procedure up to its next request."""
-        try:
-            request = task.procedure.send(result)
-        except StopIteration:
-            del host.tasks[task.name, task.number]
+        host.turn(host.resume, task, result)
+        request = task.request
+        if request is None:
             return
-        task.request = request
         task.began = task.time = self.now
         touches = None
         if isinstance(request, Operate):
@@ -332,7 +334,7 @@ class World:
 
     def _is_open(self, host: ExploredHost) -> bool:
         """Whether questions are asked about a process: from the first send on, and not before a sender has begun."""
-        return self._exploring and (host.taken > 0 or host.me not in self.case.senders)
+        return self._exploring and (host.taken(GROUP) > 0 or host.me not in self.case.senders)
 
     def _goes_well(self, host: ExploredHost, task: Task, request: Operate) -> bool:
         """Whether an operation has its effect; else its process has crashed or stopped meanwhile."""
@@ -459,10 +461,11 @@ class World:
 
     def _mark(self, host: ExploredHost) -> bytes:
         if host.mark is None:
-            state: tuple[Any, ...] = (host.alive, host.ahead, host.faulty, host.stops, host.taken, host.delivered, host.decided)
+            done = (host.taken(GROUP), host.delivered, host.decided)
+            state: tuple[Any, ...] = (host.alive, host.ahead, host.faulty, host.stops, *done)
             if host.alive and not host.aside:
                 tasks = [(key, task.time, task.request, task.procedure) for key, task in sorted(host.tasks.items())]
-                outside = (host.stopped, host.queue, host.timers, host.notices, self._sends.get(host.me))
+                outside = (host.stopped, host.messages(), host.timers, host.notices, self._sends.get(host.me))
                 state = (*state, *outside, host.engine, tasks)
             host.mark = digest(state, self._constants, self.case.still)
         return host.mark

@@ -491,7 +491,7 @@ def test_a_place_that_two_faults_want_filled_gets_one_process() -> None:
     async def main() -> None:
         crew: Any = Place()
         faults = LiveFaults(crew)
-        injector = Injector(faults, RandomFaults(), Random(1))
+        injector = Injector(faults, crew, RandomFaults(), Random(1))
         injector._waiting["p3"] = waiting
         injector.gone("p3", crew.latest["p3"], halted=False)
         await injector.actions["restart"](prompt)
@@ -508,7 +508,7 @@ def test_who_waited_alone_comes_when_its_process_has_left() -> None:
     async def main() -> None:
         crew: Any = Place()
         faults = LiveFaults(crew)
-        injector = Injector(faults, RandomFaults(), Random(1))
+        injector = Injector(faults, crew, RandomFaults(), Random(1))
         injector._waiting["p3"] = waiting
         injector.gone("p3", crew.latest["p3"], halted=False)
         await faults.run_until(time.monotonic_ns() + 50 * MS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plainchant.core.model import UsageError
-from plainchant.live.names import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, packet_for, parse_address, resolve
+from plainchant.live.addresses import DEFAULT_PACKET, MAX_PACKET, family_of, format_address, packet_for, parse_address, resolve
 
 from .endpoints import run
 
