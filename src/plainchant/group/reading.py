@@ -235,7 +235,7 @@ class Stream:
         return all([source.link.over is not None for source in self._sources])
 
     def _merge(self) -> list[Event]:
-        """Makes events of the arrivals of several groups, but not of more than a program handles in some milliseconds: the loop must turn."""
+        """Makes events of several groups' arrivals; not of more than a program handles in milliseconds: the loop must turn."""
         sources = self._sources
         events: list[Event] = []
         self._origins.clear()
