@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from plainchant.core.model import Batch, ProcessId, Reason
 from plainchant.protocols.sequencer.election import Election
 from plainchant.protocols.sequencer.log import Log
-from plainchant.protocols.sequencer.member import NOBODY, Member
+from plainchant.protocols.sequencer.member import Member
 from plainchant.protocols.sequencer.office import Office
 from plainchant.protocols.sequencer.packets import AckCommit, Broadcast, Change, Entry
 from plainchant.protocols.sequencer.pause import Pause
 from plainchant.protocols.sequencer.requests import Requests
+from plainchant.protocols.sequencer.standing import NO_EPOCH, Standing
 from plainchant.protocols.sequencer.watch import Watch
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
@@ -47,7 +48,7 @@ _NOTE = Office._note
 _OPEN = Office.open
 _ON_ACK_COMMIT = Office._on_ack_commit
 _BEGIN_AT = Log.begin_at
-_TICK = Watch._tick
+_TICK = Watch.tick
 
 
 # --- members ------------------------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ _TICK = Watch._tick
 
 @mutant("no fencing", Member, "_on_broadcast")
 def _hears_all(self: Member, source: ProcessId, packet: Broadcast) -> None:
-    if self.listening == NOBODY:
+    if self.listening == NO_EPOCH:
         _ON_BROADCAST(self, source, packet)
     else:
         _ON_BROADCAST(self, self.sequencer, replace(packet, epoch=self.listening))
@@ -90,10 +91,9 @@ def _always_permitted(self: Member, number: int, entry: Entry) -> bool:
     return True
 
 
-@mutant("phase acknowledged before it is complete", Pause, "go_on")
-def _acknowledges_at_once(self: Pause) -> None:
-    member = self._member
-    member.speak(AckCommit(member.group, member.epoch, self.phase, 1, member.log.contiguous, member.room.behind))
+@mutant("phase acknowledged before it is complete", Pause, "is_complete")
+def _always_complete(self: Pause, contiguous: int) -> bool:
+    return True
 
 
 @mutant("a request is sent once", Requests, "_repeat")
@@ -101,17 +101,17 @@ def _not_repeated(self: Requests, request: int) -> None:
     """The sequencer will have got it."""
 
 
-@mutant("an office takes its own requests with it", Requests, "hand_to_office")
-def _taken_along(self: Requests, office: Office) -> None:
-    own, self.outstanding = self.outstanding, {}
+@mutant("an office takes its own requests with it", Office, "number_outstanding")
+def _taken_along(self: Office) -> None:
+    own, self.requests.outstanding = self.requests.outstanding, {}
     for request, batch in own.items():
-        office.ask_number(self._member.me, request, batch)
+        self.ask_number(self.standing.me, request, batch)
 
 
-@mutant("an idle sequencer's death goes unnoticed", Watch, "_tick")
-def _never_silent(self: Watch, stopped: bool) -> None:
+@mutant("an idle sequencer's death goes unnoticed", Watch, "tick")
+def _never_silent(self: Watch, stopped: bool) -> int | None:
     self._silent_ticks = -1
-    _TICK(self, stopped)
+    return _TICK(self, stopped)
 
 
 # --- the log ------------------------------------------------------------------------------------------------------------
@@ -131,14 +131,14 @@ def _kept_later(self: Log) -> int:
 
 
 @mutant("duplicate table lost at election", Office, "__init__")
-def _table_lost(self: Office, member: Member, voters: tuple[ProcessId, ...]) -> None:
-    member.log.table.clear()
-    _OFFICE_INIT(self, member, voters)
+def _table_lost(self: Office, standing: Standing, *parts: Any, **calls: Any) -> None:
+    standing.log.table.clear()
+    _OFFICE_INIT(self, standing, *parts, **calls)
 
 
 @mutant("phase numbers start again in each epoch", Office, "__init__")
-def _from_zero(self: Office, member: Member, voters: tuple[ProcessId, ...]) -> None:
-    _OFFICE_INIT(self, member, voters)
+def _from_zero(self: Office, *parts: Any, **calls: Any) -> None:
+    _OFFICE_INIT(self, *parts, **calls)
     self.phase_number = 0
 
 
@@ -205,22 +205,21 @@ def _any_phase(self: Office, source: ProcessId, packet: AckCommit) -> None:
 
 
 def _closed_to_itself(self: Office) -> Any:
-    return not self.member.leaving and _OPEN.__get__(self)
+    return not self.standing.leaving and _OPEN.__get__(self)
 
 
 mutant("a leaving sequencer closes its office to itself", Office, "open")(property(_closed_to_itself))
 
 
-@mutant("a lonely sequencer stays", Office, "_resign_if_alone")
-def _stays_alone(self: Office) -> None:
-    """It waits for the others."""
+@mutant("a lonely sequencer stays", Office, "_alone")
+def _never_alone(self: Office) -> Reason | None:
+    return None
 
 
 @mutant("silence goes unnoticed", Office, "_look_for_silence")
 def _never_suspects(self: Office, now: int) -> None:
     for process in self.others:
         self._suspects.pop(process, None)
-    self._resign_if_alone()
 
 
 @mutant("a new view keeps the dead", Office, "_staying")

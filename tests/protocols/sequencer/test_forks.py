@@ -309,7 +309,7 @@ def test_a_joiner_that_lost_patience_takes_the_next_welcome() -> None:
     group.enter("q")
     group.carry(lose=either(of_type(Announce, to="q"), lambda letter: letter.source == "q" and isinstance(letter.packet, Ack)))
     group.pass_time(120, lose=outside("p1", "p2", "p3"))
-    group["q"].follow_nobody()
+    group["q"].follow_none()
     group.pass_time(500)
     assert group.views("q") == [("p1", "p2", "p3", "q")]
     assert group.views("p1") == [("p1", "p2", "p3"), ("p1", "p2", "p3", "q")]

@@ -5,9 +5,10 @@ and broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps 
 acknowledgements ride on other packets. Section 5's fault tolerance is built out here: replicated histories, elections with
 fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
 
-Start with ``packets`` (what is said), then ``member`` (what everybody does; its parts are ``requests``, ``gaps``, ``pause``,
-``room``, ``watch`` and ``door``), ``office`` (what the sequencer does), ``election`` and ``rebuild`` (how there is a new one),
-``log`` (what is kept) and ``tuning`` (which parameters suit a network).
+Read it from the leaves up, the way the imports go: ``packets`` (what is said), ``log`` (what is kept), ``standing`` (what a
+member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps`` and ``door``, ``office`` (what the
+sequencer does), ``election`` (how there is a new one), and ``member``, which reacts to packets and timers and ties the parts
+together. ``tuning`` says which parameters suit a network.
 """
 
 from __future__ import annotations

@@ -1,131 +1,128 @@
-"""Coming in and going out: forming, joining, leaving, being excluded.
+"""Coming in and going out: joining, being let go, being excluded.
 
-A process that joins asks everybody it knows until the sequencer lets it in with the view that contains it. A process that
-leaves waits until all that it sent is in the order; a sequencer that leaves first hands its office over. A process that was
-excluded is told so, with the reason, by whomever it speaks to.
+A process that joins asks every process it knows until the sequencer lets it in with the view that contains it. A process that
+was excluded is told so, with the reason, by each member that it speaks to. (Leaving is decided in :mod:`.member`: a sequencer
+that leaves first hands its office over.)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from ...core.model import ProcessId, Reason
-from .election import Election
-from .packets import Ack, AskJoin, AskLeave, Change, Excluded, Welcome, Where
-
-if TYPE_CHECKING:
-    from .member import Member
+from .packets import AskJoin, Change, Excluded, Welcome, Where
+from .standing import Standing
 
 REMEMBERED: Final = 256
-"""So many excluded processes are remembered, to be told so when they speak again."""
+"""Excluded processes remembered, to tell them so when they speak again."""
 LEFT: Final = "left"
-"""Why a process is gone that asked to be."""
+"""The reason code of a process that asked to leave."""
 LINGER: Final = 10
-"""The last member stays for so many ticks after somebody else went."""
+"""Ticks for which the last member stays after another process went."""
 CONTACTS: Final = 64
-"""A joiner asks so many processes that others have named, at the most."""
+"""A joiner asks at most this number of processes that others have named."""
 JOIN_PATIENCE: Final = 5
-"""A joiner gives up after so many times the members' patience: an election may be under way."""
+"""A joiner gives up after this multiple of the members' patience: an election may be under way."""
 
 
 class Door:
-    """A member's side of membership; deciding about it is the office's."""
+    """A member's side of membership; the office decides about it.
 
-    __slots__ = ("_gone", "_member", "_most_contacts", "_parted", "_since", "contacts")
+    ``finish`` ends the member's part in the group, ``be_let_in`` starts it with the view of a welcome.
+    """
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
+    __slots__ = ("_be_let_in", "_finish", "_gone", "_max_contacts", "_parted", "_since", "_standing", "contacts")
+
+    def __init__(self, standing: Standing, finish: Callable[[], None], be_let_in: Callable[[ProcessId, Welcome], None]) -> None:
+        self._standing = standing
+        self._finish = finish
+        self._be_let_in = be_let_in
         self._gone: dict[ProcessId, tuple[int, str, str]] = {}
         self._since = 0
         self._parted = 0
-        """When somebody went last."""
+        """When a process last left the group or was excluded."""
         self.contacts: tuple[ProcessId, ...] = ()
-        self._most_contacts = CONTACTS
+        self._max_contacts = CONTACTS
+
+    def knows(self, source: ProcessId) -> bool:
+        """Whether a process is a member, as far as is known here; for a joiner, whether it asked that process to be let in.
+        Packets that only members send are ignored from other processes."""
+        standing = self._standing
+        view = standing.view
+        if source == standing.sequencer or (view is not None and source in view.members):
+            return True
+        newest = standing.log.newest
+        if newest is None:
+            return source in self.contacts
+        if source in newest.members or (view is None and source in self.contacts):
+            return True
+        return any(entry.change is not None and source in entry.change.members for entry in standing.log.later.values())
 
     # --- joining ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, contacts: tuple[ProcessId, ...]) -> None:
         self.contacts = contacts
-        self._most_contacts = len(contacts) + CONTACTS
-        self._since = self._member.host.now
+        self._max_contacts = len(contacts) + CONTACTS
+        self._since = self._standing.host.now
         self._ask()
 
     def _ask(self) -> None:
-        self._member.host.send(self.contacts, AskJoin(self._member.group))
+        self._standing.host.send(self.contacts, AskJoin(self._standing.group))
 
     def ask_again(self) -> None:
-        """Nobody has answered yet. A joiner does not wait for ever."""
-        member = self._member
-        tried = member.host.now - self._since
-        if tried > JOIN_PATIENCE * member.parameters.patience:
-            member.halt(
+        """There is no answer yet. A joiner does not wait for ever."""
+        standing = self._standing
+        tried = standing.host.now - self._since
+        if tried > JOIN_PATIENCE * standing.parameters.patience:
+            self._finish()
+            standing.host.halt(
                 Reason(
                     "no group",
-                    f"{member.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
+                    f"{standing.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
                 )
             )
         else:
             self._ask()
 
     def on_where(self, source: ProcessId, packet: Where) -> None:
-        member = self._member
-        is_asked = member.view is None and not member.follows and member.knows(source)
-        if is_asked and packet.sequencer not in self.contacts and len(self.contacts) < self._most_contacts:
+        standing = self._standing
+        is_asked = standing.view is None and not standing.follows and self.knows(source)
+        if is_asked and packet.sequencer not in self.contacts and len(self.contacts) < self._max_contacts:
             self.contacts = (*self.contacts, packet.sequencer)
-            member.host.send((packet.sequencer,), AskJoin(member.group))
-
-    def on_ask_join(self, source: ProcessId, packet: AskJoin) -> None:
-        member = self._member
-        if member.office is not None:
-            member.office.ask_join(source)
-        elif member.view is not None and member.follows:
-            member.host.send((source,), Where(member.group, member.sequencer))
+            standing.host.send((packet.sequencer,), AskJoin(standing.group))
 
     def on_welcome(self, source: ProcessId, packet: Welcome) -> None:
-        member = self._member
-        log = member.log
+        standing = self._standing
+        log = standing.log
         change = packet.entry.change
-        if change is None or not member.knows(source):
+        if change is None or not self.knows(source):
             return
-        if member.view is not None:
-            if member.me in change.joined and change.number > member.view.number:
+        if standing.view is not None:
+            if standing.me in change.joined and change.number > standing.view.number:
                 # We were excluded and let in again, and know only that we had been let in before: too much lies between.
-                self.go_out(Reason("restarted", f"{member.me} was let in a second time, in view {change.number}"), None)
+                self.go_out(Reason("restarted", f"{standing.me} was let in a second time, in view {change.number}"), None)
             return
-        if packet.epoch < member.promised or member.me not in change.members or packet.number < 1:
+        if packet.epoch < standing.promised or standing.me not in change.members or packet.number < 1:
             return
-        if packet.epoch != member.epoch or log.contiguous < packet.number or not member.follows:
+        if packet.epoch != standing.epoch or log.contiguous < packet.number or not standing.follows:
             log.begin_at(packet.number, packet.entry, dict(packet.table))
             log.highest = max(packet.highest, packet.number)
-            member.be_let_in(source, packet)
-        member.speak(Ack(member.group, member.epoch, log.contiguous, member.room.behind))
+            self._be_let_in(source, packet)
+        standing.speak(standing.acknowledgement())
 
-    # --- leaving ----------------------------------------------------------------------------------------------------
+    # --- leaving, and being excluded --------------------------------------------------------------------------------
 
-    def go_on_leaving(self) -> None:
-        """The next step on the way out, if it can be made now; every tick tries again."""
-        member = self._member
-        if member.done or member.view is None or member.requests.outstanding or not (member.follows or member.office):
-            return
-        if member.office is None:
-            member.speak(AskLeave(member.group, member.epoch, member.log.contiguous, member.room.behind))
-        elif len(member.view.members) == 1:
-            if member.host.now < self._parted + LINGER * member.parameters.quiet_after:
-                return  # who went last may not have heard yet that it was let go, and nobody else can tell it
-            member.finish()
-            member.host.left(member.group, member.log.delivered + 1)
-        elif member.office.may_be_handed_over() and member.election is None:
-            if member.host.now < member.office.since + 2 * member.parameters.quiet_after:
-                return  # whoever handed the office to us wants to leave too, and has yet to ask: it would get the office back
-            member.host.record("elect", member.group, stage="hand-over", situation="sequencer leaves")
-            member.election = Election(member, Reason("left", f"the sequencer {member.me} leaves"), binding=True)
-
-    # --- being excluded ---------------------------------------------------------------------------------------------
+    def may_close(self) -> bool:
+        """Whether the last member may go. The process that went before it may not have heard yet that it was let go, and
+        no other member is left to tell it."""
+        standing = self._standing
+        return standing.host.now >= self._parted + LINGER * standing.parameters.quiet_after
 
     def note(self, change: Change) -> None:
-        """A view is in force: remember who is gone, and why."""
+        """A view is in force: remembers which processes left or were excluded, and why."""
         if change.left:
-            self._parted = self._member.host.now
+            self._parted = self._standing.host.now
         for process, code, text in change.left:
             self._gone[process] = (change.number, code, text)
         for process in change.joined:
@@ -135,33 +132,33 @@ class Door:
 
     def tell_excluded(self, source: ProcessId) -> bool:
         """Tells a process that was excluded; False if it was not."""
-        member = self._member
-        if member.view is None or source not in self._gone:
+        standing = self._standing
+        if standing.view is None or source not in self._gone:
             return False
         number, code, text = self._gone[source]
-        member.host.send((source,), Excluded(member.group, number, code, text))
+        standing.host.send((source,), Excluded(standing.group, number, code, text))
         return True
 
     def on_excluded(self, source: ProcessId, packet: Excluded) -> None:
-        member = self._member
-        if not member.knows(source):
+        standing = self._standing
+        if not self.knows(source):
             return
-        if member.view is None:
-            # Let in by a sequencer that died before anybody else knew: ask anew.
-            newest = member.log.newest
-            if member.follows and newest is not None and packet.view >= newest.number:
-                member.follow_nobody()
+        if standing.view is None:
+            # The sequencer that let us in died before any other member knew of it: ask anew.
+            newest = standing.log.newest
+            if standing.follows and newest is not None and packet.view >= newest.number:
+                standing.follow_none()
                 self._ask()
-        elif packet.view > member.view.number:
-            text = f"{member.me} was excluded in view {packet.view}: {packet.text}"
+        elif packet.view > standing.view.number:
+            text = f"{standing.me} was excluded in view {packet.view}: {packet.text}"
             self.go_out(Reason(packet.code, text, {"told_by": source}), None)
 
     def go_out(self, reason: Reason, rank: int | None) -> None:
-        """We are no member any more: as we asked, or for that reason. Who was excluded while it wished to leave has not left: it
-        may have delivered, alone, what the others ordered differently."""
-        member = self._member
-        member.finish()
-        if member.leaving and reason.code == LEFT:
-            member.host.left(member.group, rank)
+        """Ends membership, as this process asked or for that reason. A process that was excluded while it wished to leave has not
+        left: it may have delivered, alone, what the others ordered differently."""
+        standing = self._standing
+        self._finish()
+        if standing.leaving and reason.code == LEFT:
+            standing.host.left(standing.group, rank)
         else:
-            member.host.halt(reason)
+            standing.host.halt(reason)

@@ -6,7 +6,7 @@ Whoever misses the sequencer *coordinates*. First a trial: would the others take
 refuse, so that one deaf member does not disturb a healthy group. If a majority would, the vote binds: a member that
 promises an epoch listens to no earlier one, from that instant, and says how far its history goes. The winner is the voter
 with the longest *contiguous* history, not the highest number seen: somebody may hold 11 and nobody 10. (What others hold
-beyond its end it fetches, see :mod:`.rebuild`.) Histories are
+beyond its end it fetches, see :class:`Rebuild`.) Histories are
 compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft, because a history that was
 continued by a later epoch is the one that may have been delivered.
 
@@ -24,38 +24,54 @@ with a majority, which may be fewer: then it is uniformity that is given up, not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from ...core.model import ProcessId, Reason
-from .packets import Elected, Invite, Promise, Refuse
-
-if TYPE_CHECKING:
-    from .member import Member
-
+from .packets import Elected, Fetch, Held, Invite, Promise, Refuse
+from .standing import Standing
 
 ROUNDS: Final = 4
 """Members that have not answered are asked so often before an election goes on without them."""
 VOTES: Final = 3
 """A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch so
 often before it goes on without that member."""
+REBUILD_ROUNDS: Final = 3
+"""Times that a winner asks the voters for the entries it lacks."""
 
 
 class Election:
-    """Exists at a member that coordinates, until somebody's new epoch begins.
+    """Exists at a member that coordinates, until a new epoch begins.
 
     ``binding``: there is no trial. It is the sequencer itself that calls the election, to leave or because it is alone.
+    What an election does to its member: ``step_down`` promises an epoch to a process, ``take_office`` begins the epoch that this
+    member won, ``hear_again`` ends an election because the others hear the sequencer, ``halt`` ends the member.
     """
 
-    def __init__(self, member: Member, reason: Reason, *, binding: bool = False) -> None:
-        self.member = member
-        self.host = member.host
-        self.group = member.group
+    def __init__(
+        self,
+        standing: Standing,
+        reason: Reason,
+        *,
+        binding: bool,
+        step_down: Callable[[int, ProcessId], None],
+        take_office: Callable[[Elected], None],
+        hear_again: Callable[[], None],
+        halt: Callable[[Reason], None],
+    ) -> None:
+        self.standing = standing
+        self.host = standing.host
+        self.group = standing.group
+        self._step_down = step_down
+        self._take_office = take_office
+        self._hear_again = hear_again
+        self._halt = halt
         self.reason = reason
         self.binding = binding
         self.epoch = 0
         self.since = self.host.now
         """Since when no majority has answered anything."""
-        self.seen = member.promised
+        self.seen = standing.promised
         self.stage = ""
         self.rounds = 0
         self.votes = 0
@@ -77,32 +93,32 @@ class Election:
         self._start("trial")
 
     def _vote(self) -> None:
-        member = self.member
-        self.epoch = max(self.seen, member.promised) + 1
+        standing = self.standing
+        self.epoch = max(self.seen, standing.promised) + 1
         self.votes += 1
         self.host.record("elect", self.group, stage="vote", epoch=self.epoch, **self.reason.to_detail())
-        member.step_down(self.epoch, member.me)
+        self._step_down(self.epoch, standing.me)
         self._start("vote")
 
     def _start(self, stage: str) -> None:
         self.stage = stage
         self.rounds = 0
         self.refused = {}
-        self.yes = {self.member.me: self.member.status(self.epoch, trial=stage == "trial")}
+        self.yes = {self.standing.me: self.standing.status(self.epoch, trial=stage == "trial")}
         self._ask()
         self._judge()
 
     def _ask(self) -> None:
-        """Invites everybody who has not answered, and sets the timer for the next round."""
-        assert self.member.view is not None
-        known = dict.fromkeys((*self.member.view.members, *self._electorate()))
+        """Invites each process that has not answered, and sets the timer for the next round."""
+        assert self.standing.view is not None
+        known = dict.fromkeys((*self.standing.view.members, *self._electorate()))
         silent = tuple(p for p in known if p not in self.yes and p not in self.refused)
         self.invited = known
         self.host.send(silent, Invite(self.group, self.epoch, self.stage == "trial"))
         self._arm()
 
     def _arm(self) -> None:
-        wait = self.member.parameters.suspect_after // (2 * ROUNDS)
+        wait = self.standing.parameters.suspect_after // (2 * ROUNDS)
         self.due = self.host.now + wait + self.host.random.randrange(wait)
         self.host.set_timer("election", self.due)
 
@@ -118,7 +134,7 @@ class Election:
     def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
         if source not in self.invited:
             return
-        if self.member.is_near(packet.epoch):
+        if self.standing.is_near(packet.epoch):
             self.seen = max(self.seen, packet.epoch)
         if packet.asked == self.epoch and packet.trial == (self.stage == "trial"):
             self.refused[source] = None
@@ -139,15 +155,15 @@ class Election:
             self._decide(voters)
 
     def _decide(self, voters: tuple[ProcessId, ...]) -> None:
-        member = self.member
-        eligible = [process for process in voters if self.yes[process].view]  # not who does not know yet that it is in
+        standing = self.standing
+        eligible = [process for process in voters if self.yes[process].view]  # not a joiner whose view is not in force yet
         if not eligible:
             return
         best = max(self._history(process) for process in eligible)
         longest = [process for process in eligible if self._history(process) == best]
-        if (member.leaving or member.room.upto is not None) and len(longest) > 1:
-            longest = [process for process in longest if process != member.me]
-        self.winner = winner = member.me if member.me in longest else longest[0]
+        if (standing.leaving or standing.room.upto is not None) and len(longest) > 1:
+            longest = [process for process in longest if process != standing.me]
+        self.winner = winner = standing.me if standing.me in longest else longest[0]
         self.stage = "decided"
         self.rounds = 0
         synced = self.yes[winner].synced
@@ -155,8 +171,8 @@ class Election:
         view = max(self.yes[process].view for process in voters)
         self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=winner, voters=list(voters))
         self.elected = Elected(self.group, self.epoch, voters, allowed, view, self._reach(voters), self.reason.text)
-        if winner == member.me:
-            member.take_office(self.elected)
+        if winner == standing.me:
+            self._take_office(self.elected)
         else:
             self._tell_winner()
 
@@ -182,8 +198,8 @@ class Election:
 
     def expire(self) -> None:
         """Asks again; after the last round decides with those who answered, gives way, or starts anew."""
-        if self.host.now - self.due > self.member.parameters.suspect_after // 2:
-            self.since = self.host.now  # it was we who slept
+        if self.host.now - self.due > self.standing.parameters.suspect_after // 2:
+            self.since = self.host.now  # this process was stopped; the others were not silent
         self.rounds += 1
         if self.rounds < ROUNDS:
             if self.stage == "decided":
@@ -201,17 +217,95 @@ class Election:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        member = self.member
-        assert member.view is not None
-        size = len(member.view.members)
+        standing = self.standing
+        assert standing.view is not None
+        size = len(standing.view.members)
         reached = len(self.yes) + len(self.refused)
         now = self.host.now
         if 2 * reached > size or self.stage == "decided":
             self.since = now
-        elif now - self.since > member.parameters.patience:
-            member.halt_as_minority(reached, size, now - self.since)
+        elif now - self.since > standing.parameters.patience:
+            self._halt(_minority(standing.me, reached, size, now - self.since))
             return
-        if self.stage == "trial" and self.refused and member.listening >= 0:
-            member.hear_again()  # the others hear the sequencer: so shall we
+        if self.stage == "trial" and self.refused and standing.listening >= 0:
+            self._hear_again()
         else:
             self._try()
+
+
+def _minority(me: ProcessId, reached: int, of: int, tried: int) -> Reason:
+    """Why a minority does not wait for ever: the others may have gone on without it."""
+    text = f"{me} reached {reached} of the {of} members of its view for {tried // 1_000_000} ms; a majority is needed to go on"
+    return Reason("minority", text, {"reached": reached, "members": of})
+
+
+class Rebuild:
+    """Rebuilds the history from what the survivors hold (section 5).
+
+    Exists at a winner that lacks what other voters hold, until it has it or stops asking. The winner has the longest history
+    without a gap. Beyond its end others may hold entries that it lacks, out of order: as long as each number reached a voter, the
+    history can be rebuilt up to the first that reached none. The winner asks the voters for those entries before it begins its
+    epoch. It does not insist: a voter that dies now takes what only it held with it, as if it had died a moment earlier.
+
+    ``accept_later`` moves what is no longer beyond a gap into the order, ``become_sequencer`` begins the epoch.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        elected: Elected,
+        *,
+        accept_later: Callable[[], None],
+        become_sequencer: Callable[[Elected], None],
+    ) -> None:
+        self._standing = standing
+        self._accept_later = accept_later
+        self._become_sequencer = become_sequencer
+        self.elected = elected
+        self._rounds = 0
+        standing.host.record(
+            "elect",
+            standing.group,
+            stage="rebuild",
+            epoch=elected.epoch,
+            after=standing.log.contiguous,
+            upto=elected.reach,
+            situation="history rebuilt from survivors",
+        )
+        self.ask()
+
+    def ask(self) -> None:
+        """Asks the voters for what is missing; begins the epoch if nothing is, or after the last round."""
+        standing, elected = self._standing, self.elected
+        self._accept_later()
+        first = standing.log.contiguous + 1
+        if first > elected.reach or self._rounds == REBUILD_ROUNDS:
+            self._become_sequencer(elected)
+            return
+        self._rounds += 1
+        voters = tuple(process for process in elected.voters if process != standing.me)
+        followed = (standing.epoch, standing.sequencer)
+        standing.host.send(voters, Fetch(standing.group, elected.epoch, followed, first, elected.reach))
+        wait = standing.parameters.suspect_after // (2 * REBUILD_ROUNDS)
+        standing.host.set_timer("election", standing.host.now + wait)
+
+    def on_held(self, source: ProcessId, packet: Held) -> None:
+        log = self._standing.log
+        reach = min(self.elected.reach, log.contiguous + self._standing.parameters.reach)
+        asked = source in self.elected.voters and packet.epoch == self.elected.epoch
+        if asked and log.contiguous < packet.number <= reach:
+            log.later[packet.number] = packet.entry
+            self._accept_later()
+            if log.contiguous >= self.elected.reach:
+                self._become_sequencer(self.elected)
+
+
+def give(standing: Standing, source: ProcessId, packet: Fetch) -> None:
+    """Gives the winner of the epoch that we promised what it lacks."""
+    same = packet.followed == (standing.epoch, standing.sequencer)
+    if same and packet.epoch == standing.promised and standing.listening < 0:
+        log = standing.log
+        for number in sorted(number for held in (log.entries, log.later) for number in held):
+            if packet.first <= number <= packet.last:
+                entry = log.entries.get(number) or log.later[number]
+                standing.host.send((source,), Held(standing.group, packet.epoch, number, entry))

@@ -1,80 +1,77 @@
 """What is missing: negative acknowledgements, with retry (RETRANS, 2.1).
 
-A gap is asked for once when it shows and then every ``nack_after`` until it is filled. An old number never asks for
-anything (as printed, Fig. 5 would start a storm). After ``nack_retries`` requests without an answer the sequencer is
-suspected.
+A member asks for a gap once when it appears and then every ``nack_after`` until it is filled. An old number never asks for
+anything (as printed, Fig. 5 would start a storm). After ``nack_retries`` requests without an answer the sequencer is suspected.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...core.model import Reason
 from .packets import Nack
-
-if TYPE_CHECKING:
-    from .member import Member
+from .standing import Standing
 
 BROUGHT_AT_ONCE: Final = 32
-"""So many missing entries come for one negative acknowledgement; then the rest is asked for."""
+"""Missing entries sent for one negative acknowledgement; the member then asks for the rest."""
 
 
 class Gaps:
     """Asks the sequencer for what this member's history lacks."""
 
-    __slots__ = ("_armed", "_asked", "_member", "_tries")
+    __slots__ = ("_armed", "_asked", "_standing", "_tries")
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
         self._armed = False
         self._asked = 0
         self._tries = 0
 
     def reset(self) -> None:
-        """A new epoch: another sequencer is asked from now on."""
+        """A new epoch: its sequencer is asked from now on."""
         self._armed = False
         self._tries = 0
 
     def check(self) -> None:
         """There is a gap: asks for the first part of it, unless that is under way."""
-        member = self._member
-        log = member.log
+        standing = self._standing
+        log = standing.log
         if self._armed and log.contiguous < self._asked:
             return
-        if member.parameters.gap_patience and not self._armed:
+        if standing.parameters.gap_patience and not self._armed:
             self._armed = True
             self._asked = log.highest
-            member.host.set_timer("nack", member.host.now + member.parameters.gap_patience)
+            standing.host.set_timer("nack", standing.host.now + standing.parameters.gap_patience)
         else:
-            self._ask()
+            self.ask()
 
-    def _ask(self) -> None:
-        member = self._member
-        gap = member.log.missing()
-        if gap is None or not member.follows:
+    def ask(self) -> None:
+        """Asks for the first part of the first gap, if there is one and a sequencer to ask."""
+        standing = self._standing
+        gap = standing.log.missing()
+        if gap is None or not standing.follows:
             return
         first, last = gap
         self._asked = min(last, first + BROUGHT_AT_ONCE - 1)
         self._armed = True
-        member.host.record("retransmit", member.group, what="numbers", first=first, last=last)
-        member.speak(Nack(member.group, member.epoch, first, last, member.log.contiguous, member.room.behind))
-        member.host.set_timer("nack", member.host.now + member.parameters.nack_after)
+        standing.host.record("retransmit", standing.group, what="numbers", first=first, last=last)
+        standing.speak(Nack(standing.group, standing.epoch, first, last, standing.log.contiguous, standing.room.behind))
+        standing.host.set_timer("nack", standing.host.now + standing.parameters.nack_after)
 
-    def expire(self) -> None:
+    def expire(self) -> Reason | None:
+        """The answer is late. Returns a reason to suspect the sequencer if it was asked too often; the caller then asks again."""
         self._armed = False
-        member = self._member
-        log = member.log
+        standing = self._standing
+        log = standing.log
         if log.missing() is None:
             self._tries = 0
-            return
+            return None
         self._tries = self._tries + 1 if log.contiguous < self._asked else 1
-        if self._tries > member.parameters.nack_retries:
-            self._tries = 0
-            member.suspect_sequencer(
-                Reason(
-                    "no answer",
-                    f"the sequencer {member.sequencer} did not bring number {log.contiguous + 1} after "
-                    f"{member.parameters.nack_retries} requests",
-                )
-            )
-        self._ask()
+        if self._tries <= standing.parameters.nack_retries:
+            return None
+        self._tries = 0
+        return Reason(
+            "no answer",
+            f"the sequencer {standing.sequencer} did not bring number {log.contiguous + 1} after "
+            f"{standing.parameters.nack_retries} requests",
+        )

@@ -14,53 +14,75 @@ a synchronisation phase, so that a joiner, whose history begins there, can serve
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...core.model import Batch, Packet, ProcessId, Reason
 from ...core.names import incarnation_of, place_of
-from .door import LEFT
+from .door import LEFT, Door
 from .gaps import BROUGHT_AT_ONCE
 from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Phase1, Phase2, Request, Welcome
 from .pause import Phase
+from .requests import Requests
 from .room import Readers, not_reading
-
-if TYPE_CHECKING:
-    from .member import Member
-
+from .standing import Standing
 
 PHASES_AN_EPOCH: Final = 1 << 20
 JOINING: Final = 256
-"""So many processes are let in at once; further ones ask again."""
+"""Processes let in at once; further ones ask again."""
+
+
+class Ending(enum.Enum):
+    """How a sequencer ends its office by itself."""
+
+    RESIGN = "calls an election"
+    HALT = "halts"
 
 
 class Office:
-    """Exists at the sequencer of an epoch, and nowhere else."""
+    """Exists at the sequencer of an epoch, and nowhere else.
 
-    def __init__(self, member: Member, voters: tuple[ProcessId, ...]) -> None:
-        assert member.log.newest is not None
-        self.member = member
-        self.host = member.host
-        self.group = member.group
-        self.epoch = member.epoch
-        self.since = member.host.now
-        self._deliver = member.host.deliver
-        self.log = member.log
-        self.parameters = member.parameters
-        self._immediate = member.parameters.resilience == 0
-        self.voters = voters
-        self.stable = member.log.low
+    ``deliver_ready`` delivers what ``allowed`` permits, ``pump`` takes messages of the own application that may be sent.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        requests: Requests,
+        door: Door,
+        *,
+        deliver_ready: Callable[[], None],
+        pump: Callable[[], None],
+    ) -> None:
+        log = standing.log
+        assert log.newest is not None
+        self.standing = standing
+        self.requests = requests
+        self._door = door
+        self._deliver_ready = deliver_ready
+        self._pump = pump
+        self.host = standing.host
+        self.group = standing.group
+        self.epoch = standing.epoch
+        self.since = standing.host.now
+        self._deliver = standing.host.deliver
+        self.log = log
+        self.parameters = standing.parameters
+        self._immediate = standing.parameters.resilience == 0
+        self.voters = standing.voters
+        self.stable = log.low
         self.acked: dict[ProcessId, int] = {}
         """Member to its last acknowledgement in this epoch; only ever grows."""
         self.held: dict[ProcessId, dict[int, Batch]] = {}
         self.proposed: list[tuple[int, tuple[ProcessId, ...]]] = []
         """Views in the order but not in force: (number, the members who decide on it)."""
         self.phase: Phase | None = None
-        self.phase_number = member.epoch * PHASES_AN_EPOCH  # they grow from epoch to epoch, as views carry them across
+        self.phase_number = standing.epoch * PHASES_AN_EPOCH  # they grow from epoch to epoch, as views carry them across
         self.joining: dict[ProcessId, None] = {}
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
-        self._stride = max(1, member.parameters.history // 8)
+        self._stride = max(1, standing.parameters.history // 8)
         self._turns = 0
         """How many of its own batches the sequencer may number because it is its turn."""
         self._had_turn: dict[ProcessId, None] = {}
@@ -84,12 +106,12 @@ class Office:
             AckCommit: self._on_ack_commit,
             AskLeave: self._on_ask_leave,
         }
-        self._admit(member.log.newest.members)
+        self._admit(log.newest.members)
 
     def _admit(self, members: tuple[ProcessId, ...]) -> None:
         """These are the processes that we speak to."""
         now = self.host.now
-        me = self.member.me
+        me = self.standing.me
         self.others = tuple(process for process in members if process != me)
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
         self._heard = {process: self._heard.get(process, now) for process in self.others}
@@ -101,7 +123,7 @@ class Office:
         newest = self.log.newest
         assert newest is not None
         joiners: dict[ProcessId, int] = {}
-        for number, change in self.log.changes_after(self.member.allowed):
+        for number, change in self.log.changes_after(self.standing.allowed):
             # The last sequencer proposed it and may have seen it in force: it stays, and is decided anew.
             self._add_proposal(number, change)
             self.host.record("elect", self.group, view=change.number, situation="undecided view carried over")
@@ -122,13 +144,13 @@ class Office:
         self.welcomes[process] = Welcome(
             self.group,
             self.epoch,
-            self.member.base,
+            self.standing.base,
             self.voters,
             number,
             self.log.entries[number],
             tuple(self.log.table.items()),
             number,
-            self.member.allowed,
+            self.standing.allowed,
         )
         self.host.send((process,), self.welcomes[process])
 
@@ -138,8 +160,8 @@ class Office:
         stay = tuple(process for process in change.members if process not in change.joined)
         before = (*stay, *(process for process, _, _ in change.left))
         self.proposed += [(number, before), (number, stay)]
-        if self.member.undecided_since is None:
-            self.member.undecided_since = self.host.now
+        if self.standing.undecided_since is None:
+            self.standing.undecided_since = self.host.now
 
     # --- numbering --------------------------------------------------------------------------------------------------
 
@@ -148,14 +170,14 @@ class Office:
         """Whether a number may be given now."""
         if self.proposed or self.phase is not None:
             return False
-        if self.member.leaving and not self.member.requests.outstanding:
-            return False  # closed, so that everybody catches up and the office can be handed over
+        if self.standing.leaving and not self.requests.outstanding:
+            return False  # closed, so that all members catch up and the office can be handed over
         return self.log.contiguous < self._limit or self._has_room()
 
     def _has_room(self) -> bool:
         """Whether there is room by now: in the history, and at every application that said how far it has read."""
         self._update_stable()
-        low, room = self.log.low, self.member.room
+        low, room = self.log.low, self.standing.room
         lowest = min(low, self.readers.lowest(low), low if room.upto is None else room.upto)
         if lowest <= self._blocking:
             return False
@@ -205,9 +227,9 @@ class Office:
     def _not_reading(self) -> dict[ProcessId, int]:
         """Whose application is a history behind, and since when it has not read."""
         found = self.readers.at_or_below(self._blocking)
-        room = self.member.room
+        room = self.standing.room
         if room.upto is not None and room.upto <= self._blocking:
-            found[self.member.me] = room.since
+            found[self.standing.me] = room.since
         return found
 
     def unblock(self) -> None:
@@ -217,14 +239,33 @@ class Office:
             self._blocked_by_history = None
             self.host.record("unblock", self.group, number=self.log.contiguous)
 
+    def pump(self) -> None:
+        """Takes messages of the own application and numbers them, while there is room and it is their turn. Not taking is the
+        backpressure. Requests made before this member had the office come first."""
+        host, requests = self.host, self.requests
+        while not requests.outstanding and self.has_turn and self.open:
+            batch = host.take(self.group, host.max_packet, requests.max_messages)
+            if batch is None:
+                requests.wants_number = False
+                return
+            requests.last += 1
+            self.number(self.standing.me, requests.last, batch)
+        requests.wants_number = True
+        self.wait_for_room()
+
+    def number_outstanding(self) -> None:
+        """Numbers the own requests that the last sequencer did not. They stay in ``requests`` too: the office may not last."""
+        for request, batch in list(self.requests.outstanding.items()):
+            self.ask_number(self.standing.me, request, batch)
+
     def number(self, sender: ProcessId, request: int, batch: Batch) -> None:
         """Gives the next number to a batch and broadcasts it."""
-        member = self.member
+        standing = self.standing
         log = self.log
         entry = Entry(sender, request, batch)
         number = log.append(entry)
-        if sender == member.me:
-            member.requests.outstanding.pop(request, None)
+        if sender == standing.me:
+            self.requests.outstanding.pop(request, None)
             if self._turns:
                 self._turns -= 1
         elif sender in self._had_turn:
@@ -237,13 +278,13 @@ class Office:
             self._update_stable()
         if self._immediate and log.delivered == number - 1:
             # Most of what a sequencer ever does is this; no view is proposed, or there would be no number.
-            member.allowed = log.delivered = number
+            standing.allowed = log.delivered = number
             self._deliver(self.group, sender, batch, number)
         else:
             self._advance()
-            member.deliver_ready()
+            self._deliver_ready()
         self._busy = True
-        self.host.send(self.others, Broadcast(self.group, self.epoch, number, self.stable, member.allowed, entry))
+        self.host.send(self.others, Broadcast(self.group, self.epoch, number, self.stable, standing.allowed, entry))
 
     def receive(self, source: ProcessId, packet: Any) -> None:
         """A packet for the sequencer of this epoch; whatever it is, it carries an acknowledgement."""
@@ -264,8 +305,8 @@ class Office:
             if source in self.held:
                 self.held[source].pop(request, None)
                 self._number_held()
-            elif self._turns and self.member.requests.wants_number:
-                self.member.requests.pump()
+            elif self._turns and self.requests.wants_number:
+                self._pump()
         elif request <= last + self.parameters.window:
             held = self.held.setdefault(source, {})
             held[request] = batch
@@ -296,16 +337,16 @@ class Office:
                     progress = True
                 if not held:
                     del self.held[source]
-            if self._turns and self.member.requests.wants_number:
-                self.member.requests.pump()
+            if self._turns and self.requests.wants_number:
+                self._pump()
 
     def resume(self) -> None:
         """There may be room again."""
         if self.open:
             self.unblock()
             self._number_held()
-            self.member.requests.pump()
-        if self.held or self.member.requests.wants_number:
+            self._pump()
+        if self.held or self.requests.wants_number:
             self.wait_for_room()
 
     # --- acknowledgements -------------------------------------------------------------------------------------------
@@ -314,7 +355,7 @@ class Office:
         """Takes an acknowledgement; False if its sender is no member."""
         known = self.acked.get(source)
         if known is None:
-            self.member.door.tell_excluded(source)
+            self._door.tell_excluded(source)
             return False
         self._heard[source] = self.host.now
         if ack > self.log.contiguous:
@@ -330,9 +371,9 @@ class Office:
                 self._advance()
         if news and self._full_since is not None:
             self.resume()
-        elif ack > known and self.member.requests.wants_number:
+        elif ack > known and self.requests.wants_number:
             self._update_stable()
-            self.member.requests.pump()
+            self._pump()
         return source in self.acked  # what was just decided may have removed it
 
     def _on_ack(self, source: ProcessId, packet: Ack) -> None:
@@ -351,7 +392,7 @@ class Office:
         last = min(last, first + BROUGHT_AT_ONCE - 1, log.contiguous)
         for number in range(max(first, log.low + 1), last + 1):
             self.host.send(
-                (source,), Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, log.entries[number])
+                (source,), Broadcast(self.group, self.epoch, number, self.stable, self.standing.allowed, log.entries[number])
             )
 
     def _update_stable(self) -> None:
@@ -367,25 +408,25 @@ class Office:
 
     def _advance(self) -> None:
         """Moves ``allowed`` as far as acknowledgements permit: messages need ``resilience`` members, a view a majority."""
-        member = self.member
+        standing = self.standing
         limit = self.proposed[0][0] - 1 if self.proposed else self.log.contiguous
         needed = min(self.parameters.resilience, len(self.others))
         if needed:
             held = self._held_by(needed)
             # Holding an old epoch's entry is not enough: a longer history of another epoch could still win over it.
-            limit = min(limit, held) if held > member.base else member.allowed
+            limit = min(limit, held) if held > standing.base else standing.allowed
         decided = bool(self.proposed) and self._decided()
         if decided:
             limit = self.proposed[-1][0]
             self.proposed.clear()
-        if limit > member.allowed:
-            member.allowed = limit
+        if limit > standing.allowed:
+            standing.allowed = limit
             if decided or self.parameters.resilience:
                 audience = self.others
-                member.deliver_ready()
-                if not member.done:
+                self._deliver_ready()
+                if not standing.done:
                     self.announce(audience)
-        if decided and not member.done:
+        if decided and not standing.done:
             self._next_step()
 
     def _held_by(self, needed: int) -> int:
@@ -396,7 +437,7 @@ class Office:
         """A majority of each view holds its successor, and with it the beginning of this epoch."""
         last = self.proposed[-1][0]
         for _, deciders in self.proposed:
-            votes = sum(1 for process in deciders if process == self.member.me or self.acked.get(process, -1) >= last)
+            votes = sum(1 for process in deciders if process == self.standing.me or self.acked.get(process, -1) >= last)
             if 2 * votes <= len(deciders):
                 return False
         return True
@@ -404,19 +445,19 @@ class Office:
     # --- announcements ----------------------------------------------------------------------------------------------
 
     def announce(self, to: tuple[ProcessId, ...]) -> None:
-        member = self.member
+        standing = self.standing
         over = self.phase_number - 1 if self.phase is not None else self.phase_number
         self.host.send(
             to,
             Announce(
                 self.group,
                 self.epoch,
-                member.base,
+                standing.base,
                 tuple(self.log.lineage),
                 self.voters,
                 self.log.contiguous,
                 self.stable,
-                member.allowed,
+                standing.allowed,
                 over,
             ),
         )
@@ -496,7 +537,7 @@ class Office:
 
     def _next_step(self) -> None:
         """Starts the next view change that is due, or goes on numbering."""
-        if self.proposed or self.member.done:
+        if self.proposed or self.standing.done:
             return
         removable = {process: reason for process, reason in (self._stuck | self._suspects).items() if process in self.acked}
         removable |= {p: Reason(LEFT, f"{p} asked to leave") for p in self.leaving if p in self.acked}
@@ -536,7 +577,7 @@ class Office:
             tuple((process, reason.code, reason.text) for process, reason in left.items()),
             self.phase_number,
         )
-        entry = Entry(self.member.me, 0, None, change)
+        entry = Entry(self.standing.me, 0, None, change)
         assert members, "a view has members"
         number = self.log.append(entry)
         self._add_proposal(number, change)
@@ -549,7 +590,7 @@ class Office:
             self._welcome(process, number)
         self._busy = True
         old = tuple(process for process in self.others if process not in joined)
-        self.host.send(old, Broadcast(self.group, self.epoch, number, self.stable, self.member.allowed, entry))
+        self.host.send(old, Broadcast(self.group, self.epoch, number, self.stable, self.standing.allowed, entry))
         self._advance()
 
     def _staying(self, newest: Change, left: dict[ProcessId, Reason]) -> tuple[ProcessId, ...]:
@@ -565,21 +606,22 @@ class Office:
 
     # --- the clock's tick -------------------------------------------------------------------------------------------
 
-    def tick(self, stopped: bool) -> None:
+    def tick(self, stopped: bool, *, electing: bool) -> tuple[Ending, Reason] | None:
+        """Suspects silent members and repeats what may be lost. Returns how and why the office has to end, if it does."""
         now = self.host.now
         if stopped:
             self._forgive(now)
         self._look_for_silence(now)
-        if self.member.office is self:
-            self._look_for_stuck(now)
-        if self.member.office is not self:
-            return
-        since = self.member.undecided_since
+        reason = self._alone()
+        if reason is None:
+            reason = self._look_for_stuck(now, electing)
+        if reason is not None:
+            return Ending.RESIGN, reason
+        since = self.standing.undecided_since
         if self.proposed and since is not None and now - since > self.parameters.patience:
             number = self.proposed[0][0]
-            text = f"{self.member.me} has tried for long to decide on the view at number {number}, of which too few are left"
-            self.member.halt(Reason("minority", text))
-            return
+            text = f"{self.standing.me} has tried for long to decide on the view at number {number}, of which too few are left"
+            return Ending.HALT, Reason("minority", text)
         self._update_stable()
         if not self._busy or self.proposed or self.welcomes:
             self.announce(self.others)
@@ -592,9 +634,10 @@ class Office:
             self._next_step()
             if self._full_since is not None and now - self._full_since >= self.parameters.sync_after:
                 self.full_for_long()
+        return None
 
     def _forgive(self, now: int) -> None:
-        """It was we who slept: nobody else was silent or late."""
+        """This process was stopped: the other members were neither silent nor late."""
         self._heard = dict.fromkeys(self._heard, now)
         if self.phase is not None:
             self.phase.since = now
@@ -602,7 +645,7 @@ class Office:
             self._full_since = now
 
     def _look_for_silence(self, now: int) -> None:
-        """Suspects members that were not heard for too long; gives the office up if they are a majority."""
+        """Suspects members that were not heard for too long."""
         limit = self.parameters.suspect_after
         for process in self.others:
             silent = now - self._heard[process]
@@ -611,32 +654,35 @@ class Office:
             elif process not in self._suspects:
                 reason = Reason(
                     "silence",
-                    f"the sequencer {self.member.me} has not heard {process} for {silent // 1_000_000} ms",
+                    f"the sequencer {self.standing.me} has not heard {process} for {silent // 1_000_000} ms",
                     {"silent_ns": silent},
                 )
                 self._suspects[process] = reason
                 self.host.record("suspect", self.group, process=process, **reason.to_detail())
-        self._resign_if_alone()
 
-    def _resign_if_alone(self) -> None:
-        """Members that did not vote for us may be there and cannot follow us: only a new election brings them back."""
-        if not self._majority_heard():
-            missing = ", ".join(self._suspects)
-            self.member.resign(Reason("alone", f"the sequencer {self.member.me} hears no majority without {missing}"))
+    def _alone(self) -> Reason | None:
+        """Why the sequencer resigns if it hears no majority. Members that did not vote for it may be there and cannot follow it:
+        only a new election brings them back."""
+        if self._majority_heard():
+            return None
+        missing = ", ".join(self._suspects)
+        return Reason("alone", f"the sequencer {self.standing.me} hears no majority without {missing}")
 
-    def _look_for_stuck(self, now: int) -> None:
-        """Finds whose application holds the group up for too long. If it is ours alone, somebody else shall be sequencer."""
+    def _look_for_stuck(self, now: int, electing: bool) -> Reason | None:
+        """Finds the members whose applications hold the group up for too long. If ours is the only one, another member shall be
+        sequencer: returns why."""
         since = self._full_since
         held_up = {} if since is None else {p: now - max(since, full) for p, full in self._not_reading().items()}
         stuck = {p: not_reading(p, length) for p, length in held_up.items() if length > self.parameters.patience}
-        own = stuck.pop(self.member.me, None)
+        own = stuck.pop(self.standing.me, None)
         for process, reason in stuck.items():
             if process not in self._stuck:
                 self.host.record("suspect", self.group, process=process, **reason.to_detail())
         self._stuck = stuck
-        if own is not None and not stuck and self.others and self.may_be_handed_over() and self.member.election is None:
+        if own is not None and not stuck and self.others and self.may_be_handed_over() and not electing:
             self.host.record("elect", self.group, stage="hand-over", situation="sequencer does not read")
-            self.member.resign(own)
+            return own
+        return None
 
     def _rest_heard_lately(self, removable: dict[ProcessId, Reason]) -> bool:
         """A view of which half is silent already would be decided by too few: wait until they are heard or suspected too."""
@@ -645,10 +691,10 @@ class Office:
 
     def _majority_heard(self) -> bool:
         """Whether we hear a majority of everybody's whose word is needed."""
-        assert self.member.view is not None
+        assert self.standing.view is not None
         return all(
             2 * sum(1 for process in deciders if process not in self._suspects) > len(deciders)
-            for deciders in (self.member.view.members, *(deciders for _, deciders in self.proposed))
+            for deciders in (self.standing.view.members, *(deciders for _, deciders in self.proposed))
         )
 
     def _repeat_phase(self, now: int) -> None:

@@ -1,34 +1,31 @@
 """A sender's requests: numbered 1, 2, 3, ..., kept until they come back in the order, repeated until then.
 
-Several may be under way (``window``); the sequencer holds one that overtook an earlier one, so that each sender's order is
-kept. A repeated request carries the same number, by which duplicates are known.
+Up to ``window`` of them are under way at once. The sequencer holds a request that overtook an earlier one, so that each sender's
+order is kept. A repeated request carries the same number, by which the sequencer recognises duplicates.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ...core.engine import Host
 from ...core.model import Batch
 from .packets import Request
-
-if TYPE_CHECKING:
-    from .member import Member
-    from .office import Office
+from .standing import Standing
 
 REPEATED_AT_ONCE: Final = 8
-"""So many requests are repeated at a time."""
+"""Requests repeated at a time."""
 
 
 class Requests:
     """What this process has asked the sequencer to broadcast."""
 
-    __slots__ = ("_armed", "_mark", "_member", "_most", "_window", "last", "outstanding", "wants_number")
+    __slots__ = ("_armed", "_mark", "_standing", "_window", "last", "max_messages", "outstanding", "wants_number")
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        self._window = member.parameters.window
-        self._most = 0 if member.parameters.pack else 1
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self._window = standing.parameters.window
+        self.max_messages = 0 if standing.parameters.pack else 1
+        """Messages taken for one batch; 0: as many as fit."""
         self._armed = False
         self._mark = 0
         self.last = 0
@@ -37,31 +34,14 @@ class Requests:
         """At the sequencer: whether there may be more to send than it could number."""
 
     def pump(self) -> None:
-        """Takes messages as long as they may be sent. Not taking is the back-pressure."""
-        member = self._member
-        if member.leaving:
+        """Takes messages and sends them as requests while the window is open. Not taking is the backpressure."""
+        standing = self._standing
+        if len(self.outstanding) >= self._window or not standing.may_send:
             return
-        host = member.host
-        office = member.office
-        if office is not None:
-            # What was asked for before we had the office comes first.
-            while not self.outstanding and office.has_turn and office.open:
-                batch = host.take(member.group, host.max_packet, self._most)
-                if batch is None:
-                    self.wants_number = False
-                    return
-                self.last += 1
-                office.number(member.me, self.last, batch)
-            self.wants_number = True
-            office.wait_for_room()
-        elif len(self.outstanding) < self._window and member.may_send:
-            self._ask(host)
-
-    def _ask(self, host: Host) -> None:
-        """Sends requests as long as the window is open and there is something to send."""
-        group, most = self._member.group, host.max_packet
+        host = standing.host
+        group, most = standing.group, host.max_packet
         while len(self.outstanding) < self._window:
-            batch = host.take(group, most, self._most)
+            batch = host.take(group, most, self.max_messages)
             if batch is None:
                 return
             self.last = request = self.last + 1
@@ -70,34 +50,26 @@ class Requests:
             if not self._armed:
                 self._arm()
 
-    def came_back(self, request: int) -> None:
-        """Our request has its place in the order."""
-        self.outstanding.pop(request, None)
-        if self._member.leaving:
-            self._member.door.go_on_leaving()
-        else:
-            self.pump()
-
     def _send(self, request: int, batch: Batch) -> None:
-        member = self._member
-        member.speak(Request(member.group, member.epoch, request, member.log.contiguous, batch, member.room.behind))
+        standing = self._standing
+        standing.speak(Request(standing.group, standing.epoch, request, standing.log.contiguous, batch, standing.room.behind))
 
     def _arm(self) -> None:
-        member = self._member
+        standing = self._standing
         self._armed = True
         self._mark = self.last
-        member.host.set_timer("retry", member.host.now + member.parameters.retry_after)
+        standing.host.set_timer("retry", standing.host.now + standing.parameters.retry_after)
 
     def expire(self) -> None:
         """Repeats what was under way at the last expiry already: each request waits one to two intervals."""
         self._armed = False
-        member = self._member
+        standing = self._standing
         if not self.outstanding:
             return
-        if member.may_send:
+        if standing.may_send:
             old = [request for request in self.outstanding if request <= self._mark]
             for request in old[:REPEATED_AT_ONCE]:
-                member.host.record("retransmit", member.group, what="request", request=request)
+                standing.host.record("retransmit", standing.group, what="request", request=request)
                 self._repeat(request)
         self._arm()
 
@@ -111,8 +83,3 @@ class Requests:
             self._send(request, batch)
         if self.outstanding and not self._armed:
             self._arm()
-
-    def hand_to_office(self, office: Office) -> None:
-        """We are the sequencer now. What is not numbered yet stays here too: the office may not last."""
-        for request, batch in list(self.outstanding.items()):
-            office.ask_number(self._member.me, request, batch)

@@ -17,51 +17,40 @@ Who holds the group up like that for longer than ``patience`` is excluded; a seq
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...core.model import ProcessId, Reason
-
-if TYPE_CHECKING:
-    from .member import Member
+from .log import Log
 
 
 class Room:
-    """Whether this member's application has room. ``upto`` is the last number that it had room for; None: it has."""
+    """Whether this member's application has room. ``upto`` is the last number that it had room for, None if it has room now."""
 
-    __slots__ = ("_member", "since", "upto")
+    __slots__ = ("_log", "since", "upto")
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
+    def __init__(self, log: Log) -> None:
+        self._log = log
         self.upto: int | None = None
         self.since = 0
 
     @property
     def behind(self) -> int:
-        """How many of the numbers that are here the application has no room for."""
-        return 0 if self.upto is None else max(0, self._member.log.contiguous - self.upto)
+        """The count of numbers received here for which the application has no room."""
+        return 0 if self.upto is None else max(0, self._log.contiguous - self.upto)
 
-    def notice(self, full: bool) -> None:
-        member = self._member
-        if full == (self.upto is not None):
-            return
-        if full:
-            self.upto = member.log.contiguous
-            self.since = member.host.now
-            reason = Reason("full", f"the application of {member.me} has no room for more", {"after": self.upto})
-            member.host.record("block", member.group, **reason.to_detail())
-            return
+    def fill(self, now: int) -> None:
+        """The application has no room for anything after the last number received."""
+        self.upto = self._log.contiguous
+        self.since = now
+
+    def clear(self) -> int:
+        """The application has room again. Returns how far it was behind."""
         behind = self.behind
         self.upto = None
-        member.host.record("unblock", member.group, process=member.me, behind=behind)
-        if member.office is not None:
-            member.office.resume()
-        elif behind and member.follows:
-            member.acknowledge("room")
+        return behind
 
     def start_anew(self) -> None:
-        """The history begins here: what lies before it was never ours to read."""
+        """The history begins here: this application need not read what lies before."""
         if self.upto is not None:
-            self.upto = self._member.log.contiguous
+            self.upto = self._log.contiguous
 
 
 class Readers:
