@@ -6,9 +6,9 @@ acknowledgements ride on other packets. Section 5's fault tolerance is built out
 fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
 
 Read it from the leaves up, the way the imports go: ``packets`` (what is said), ``log`` (what is kept), ``standing`` (what a
-member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps`` and ``door``, ``office`` (what the
-sequencer does), ``election`` (how there is a new one), and ``member``, which reacts to packets and timers and ties the parts
-together. ``tuning`` says which parameters suit a network.
+member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps``, ``phases`` and ``door``, ``office``
+(what the sequencer does), ``election`` (how there is a new one), and ``member``, which reacts to packets and timers and ties the
+parts together. ``tuning`` says which parameters suit a network.
 """
 
 from __future__ import annotations

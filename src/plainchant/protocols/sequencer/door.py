@@ -12,7 +12,7 @@ from typing import Final
 
 from ...core.model import ProcessId, Reason
 from .packets import AskJoin, Change, Excluded, Welcome, Where
-from .standing import Standing
+from .standing import NO_EPOCH, Standing
 
 REMEMBERED: Final = 256
 """Excluded processes remembered, to tell them so when they speak again."""
@@ -32,13 +32,28 @@ class Door:
     ``finish`` ends the member's part in the group, ``be_let_in`` starts it with the view of a welcome.
     """
 
-    __slots__ = ("_be_let_in", "_finish", "_gone", "_max_contacts", "_parted", "_since", "_standing", "contacts")
+    __slots__ = (
+        "_be_let_in",
+        "_claims",
+        "_finish",
+        "_gone",
+        "_max_contacts",
+        "_parted",
+        "_since",
+        "_standing",
+        "_vouched",
+        "contacts",
+    )
 
     def __init__(self, standing: Standing, finish: Callable[[], None], be_let_in: Callable[[ProcessId, Welcome], None]) -> None:
         self._standing = standing
         self._finish = finish
         self._be_let_in = be_let_in
         self._gone: dict[ProcessId, tuple[int, str, str]] = {}
+        self._claims: tuple[int, ProcessId, int] = (NO_EPOCH, "", 0)
+        """An epoch, the unknown process that claims to be its sequencer, and the time of the first claim."""
+        self._vouched: tuple[int, ProcessId] = (NO_EPOCH, "")
+        """Sequencer that a peer named for an epoch we promised but have not heard from."""
         self._since = 0
         self._parted = 0
         """When a process last left the group or was excluded."""
@@ -58,6 +73,31 @@ class Door:
         if source in newest.members or (view is None and source in self.contacts):
             return True
         return any(entry.change is not None and source in entry.change.members for entry in standing.log.later.values())
+
+    def vouch(self, epoch: int, sequencer: ProcessId) -> None:
+        """A member names the sequencer of the epoch that we have promised."""
+        self._vouched = (epoch, sequencer)
+
+    def is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
+        """Whether to believe a process that claims to be the sequencer of the epoch that we have promised, and was in no view
+        that we know of. It may have joined while we were behind, or be a stranger. Members that follow it will say so
+        (``Stale``). If no member that we know is left, we believe a claim that was repeated for a while and that no vote has
+        overtaken."""
+        standing = self._standing
+        if self._vouched[0] == epoch:
+            return self._vouched[1] == source
+        now = standing.host.now
+        if self._claims[:2] != (epoch, source):
+            self._claims = (epoch, source, now)
+            self._ask_about()
+        return now - self._claims[2] >= standing.parameters.suspect_after // 2
+
+    def _ask_about(self) -> None:
+        standing = self._standing
+        views = (view.members for view in (standing.view, standing.log.newest) if view is not None)
+        members = dict.fromkeys(process for view in views for process in view)
+        others = tuple(process for process in members if process != standing.me)
+        standing.host.send(others, standing.acknowledgement())
 
     # --- joining ----------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ from .packets import (
 )
 from .parameters import Parameters
 from .pause import Pause
+from .phases import Phases
 from .requests import Requests
 from .standing import NO_EPOCH, Standing
 
@@ -61,38 +62,30 @@ class Member(Engine, Standing):
     """One process's part in one group."""
 
     __slots__ = (  # see Standing
-        "_claims",
         "_deliver",
         "_handlers",
         "_immediate",
         "_interval",
-        "_phases",
         "door",
         "election",
         "gaps",
         "joined_later",
         "office",
+        "phases",
         "rebuild",
         "requests",
-        "vouched",
     )
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         Standing.__init__(self, host, group, parameters)
         self._deliver = host.deliver
-        self._claims: tuple[int, ProcessId, int] = (NO_EPOCH, "", 0)
-        """An epoch, the unknown process that claims to be its sequencer, and the time of the first claim."""
-        self.vouched: tuple[int, ProcessId] = (NO_EPOCH, "")
-        """Sequencer that a peer named for an epoch we promised but have not heard from."""
         self.office: Office | None = None
         self.election: Election | None = None
         self.rebuild: Rebuild | None = None
         self.requests = Requests(self)
         self.gaps = Gaps(self)
         self.door = Door(self, self.finish, self._be_let_in)
-        self._phases = self.pause
-        """What packets of phases act on. Being let in replaces ``pause`` and not this one, so a process that joined later goes
-        on sending in a phase. That is a defect; it stays for now because a correction changes recorded runs."""
+        self.phases = Phases(self, self.gaps, self._hears, self._pump)
         self.joined_later = False
         self._interval = parameters.acknowledgement_interval
         self._immediate = parameters.resilience == 0
@@ -104,8 +97,8 @@ class Member(Engine, Standing):
             AckCommit: self._to_office,
             AskLeave: self._to_office,
             Announce: self._on_announce,
-            Phase1: self._on_phase1,
-            Phase2: self._on_phase2,
+            Phase1: self.phases.on_phase1,
+            Phase2: self.phases.on_phase2,
             AskJoin: self._on_ask_join,
             Where: self.door.on_where,
             Welcome: self.door.on_welcome,
@@ -365,7 +358,7 @@ class Member(Engine, Standing):
         elif log.delivered < log.contiguous and self.acked < log.contiguous and log.changes_after(log.delivered):
             self.acknowledge("view")  # a view takes effect when a majority has said so
         if self.pause.phase:
-            self._go_on_with(self.pause)
+            self.phases.go_on()
 
     def _accept(self, entry: Entry) -> None:
         """The next entry of the order. A message is delivered at once if nothing is in its way."""
@@ -425,7 +418,7 @@ class Member(Engine, Standing):
         self.undecided_since = None
         self.log.forget(left)
         self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
-        self._end_phase(self.pause, change.phase_over)
+        self.phases.end(change.phase_over)
         self._choose_interval()
         if self.office is not None:
             self.office.installed(change)
@@ -453,7 +446,7 @@ class Member(Engine, Standing):
         # Its voters have promised this very epoch, and one that promised a later one follows that.
         is_new = packet.epoch > self.epoch and packet.epoch == self.promised
         if is_new and self.me in packet.voters and self.log.newest is not None:
-            if self.door.knows(source) or self._is_vouched_for(source, packet.epoch):
+            if self.door.knows(source) or self.door.is_vouched_for(source, packet.epoch):
                 self._follow(source, packet)
             return
         if not self._hears(source, packet.epoch):
@@ -466,72 +459,16 @@ class Member(Engine, Standing):
         if self.done:
             return
         self.settle(packet.stable)
-        self._end_phase(self.pause, packet.phase_over)
+        self.phases.end(packet.phase_over)
         if log.contiguous < log.highest:
             self.gaps.check()
         elif packet.allowed < packet.highest:
             self.acknowledge("permission")
 
-    def _on_phase1(self, source: ProcessId, packet: Phase1) -> None:
-        if not self._hears(source, packet.epoch):
-            return
-        if not self._phases.begin(packet.phase, packet.highest):
-            self.host.record("drop", self.group, what="PHASE1", phase=packet.phase, situation="late phase packet")
-            return
-        self.log.highest = max(self.log.highest, packet.highest)
-        self._go_on_with(self._phases)
-
-    def _go_on_with(self, pause: Pause) -> None:
-        """Says that everything is here as soon as it is."""
-        contiguous = self.log.contiguous
-        if pause.is_complete(contiguous):
-            self.speak(AckCommit(self.group, self.epoch, pause.phase, 1, contiguous, self.room.behind))
-        else:
-            self.gaps.check()
-
-    def _on_phase2(self, source: ProcessId, packet: Phase2) -> None:
-        if not self._hears(source, packet.epoch):
-            return
-        if packet.phase < self._phases.phase:
-            self.host.record("drop", self.group, what="PHASE2", phase=packet.phase, situation="late phase packet")
-            return
-        self.settle(packet.stable)
-        self._end_phase(self._phases, packet.phase)
-        self.speak(AckCommit(self.group, self.epoch, packet.phase, 2, self.log.contiguous, self.room.behind))
-
-    def _end_phase(self, pause: Pause, over: int) -> None:
-        if pause.end(over):
-            self.ready(self.group)
-
-    def _cut_phase_short(self, epoch: int) -> None:
-        if self.pause.cut_short():
-            self.host.record("elect", self.group, epoch=epoch, situation="election during synchronisation")
-
     def _learn_highest(self, highest: int) -> None:
         """The last message of a burst may be missing: nothing later would reveal its loss."""
         if highest > self.log.highest:
             self.log.highest = highest
-
-    def _is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
-        """Whether one who says to be the sequencer of the epoch that we have promised, and was in no view that we know of, is it:
-        it may have joined while we were behind, or be a stranger. Members who follow it will say so (``Stale``). If there is
-        nobody any more whom we know, it is believed when it has repeated itself for a while, and no vote has overtaken it."""
-        if self.vouched[0] == epoch:
-            return self.vouched[1] == source
-        now = self.host.now
-        if self._claims[:2] != (epoch, source):
-            self._claims = (epoch, source, now)
-            self._ask_about()
-        return now - self._claims[2] >= self.parameters.suspect_after // 2
-
-    def _ask_about(self) -> None:
-        members = dict.fromkeys((*(self.view.members if self.view is not None else ()), *self._newest_members))
-        others = tuple(process for process in members if process != self.me)
-        self.host.send(others, self.acknowledgement())
-
-    @property
-    def _newest_members(self) -> tuple[ProcessId, ...]:
-        return self.log.newest.members if self.log.newest is not None else ()
 
     # --- packets for the sequencer's office -------------------------------------------------------------------------
 
@@ -566,7 +503,7 @@ class Member(Engine, Standing):
         if not self.door.knows(source):
             return
         if packet.epoch == self.promised and packet.sequencer and self.listening == NO_EPOCH:
-            self.vouched = (packet.epoch, packet.sequencer)
+            self.door.vouch(packet.epoch, packet.sequencer)
         if self.view is None or packet.epoch <= self.promised or not self.is_near(packet.epoch):
             return
         if self.door.tell_excluded(source):
@@ -579,7 +516,7 @@ class Member(Engine, Standing):
     def step_down(self, epoch: int, promised_to: ProcessId) -> None:
         """From here on no epoch below this one exists for us. What is numbered here stays: the election counts it."""
         self._close_office(epoch)
-        self._cut_phase_short(epoch)
+        self.phases.cut_short(epoch)
         self.promised = epoch
         self.promised_to = promised_to
         self.rebuild = None
@@ -589,16 +526,7 @@ class Member(Engine, Standing):
 
     def _close_office(self, epoch: int) -> None:
         if self.office is not None:
-            self.office.unblock()
-            during = "synchronisation" if self.office.phase is not None else "view change" if self.office.proposed else ""
-            self.host.record(
-                "state", self.group, epoch=self.epoch, superseded_by=epoch, during=during, situation="sequencer deposed"
-            )
-            own = [number for number, _ in self.office.proposed if number > self.base]
-            if own:
-                # It is we who would have said that it is in force. Kept, it could bind those who survive to one who does not:
-                # {a, b, c} without c becomes {a, b}, b crashes, c comes back, and a majority of {a, b} never comes.
-                self.log.withdraw(own[0], self.view)
+            self.office.close(epoch)
             self.office = None
             self.presides = False
 
@@ -634,7 +562,7 @@ class Member(Engine, Standing):
             self.host.record(
                 "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch"
             )
-        self._cut_phase_short(epoch)
+        self.phases.cut_short(epoch)
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
         self.allowed = min(self.allowed, base)  # what was permitted beyond is numbered anew

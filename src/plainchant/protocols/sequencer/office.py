@@ -22,10 +22,10 @@ from ...core.model import Batch, Packet, ProcessId, Reason
 from ...core.names import incarnation_of, place_of
 from .door import LEFT, Door
 from .gaps import BROUGHT_AT_ONCE
-from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Phase1, Phase2, Request, Welcome
-from .pause import Phase
+from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Request, Welcome
+from .phases import Phase
 from .requests import Requests
-from .room import Readers, not_reading
+from .room import Capacity, not_reading
 from .standing import Standing
 
 PHASES_AN_EPOCH: Final = 1 << 20
@@ -82,18 +82,12 @@ class Office:
         self.joining: dict[ProcessId, None] = {}
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
-        self._stride = max(1, standing.parameters.history // 8)
         self._turns = 0
         """How many of its own batches the sequencer may number because it is its turn."""
         self._had_turn: dict[ProcessId, None] = {}
         """Who had a turn since."""
-        self._limit = 0
-        """The last number that may be given, as far as is known; see _has_room."""
-        self._full_since: int | None = None
-        """Since when a number has been wanted and there was no room for it."""
-        self._blocked_by_history: bool | None = None
-        """What is recorded: that the history is full, or that somebody does not read; None: nothing is."""
-        self.readers = Readers()
+        self.capacity = Capacity(standing.host, standing.group, standing.parameters, log, standing.room)
+        self._stride = self.capacity.stride
         self._busy = False
         self._heard: dict[ProcessId, int] = {}
         self._suspects: dict[ProcessId, Reason] = {}
@@ -116,7 +110,7 @@ class Office:
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
         self._heard = {process: self._heard.get(process, now) for process in self.others}
         self.held = {process: held for process, held in self.held.items() if process in members}
-        self.readers.keep(self.others)
+        self.capacity.readers.keep(self.others)
 
     def begin(self, why: str) -> None:
         """A new epoch begins with a view of those who elected us."""
@@ -172,24 +166,12 @@ class Office:
             return False
         if self.standing.leaving and not self.requests.outstanding:
             return False  # closed, so that all members catch up and the office can be handed over
-        return self.log.contiguous < self._limit or self._has_room()
+        return self.log.contiguous < self.capacity.limit or self._has_room()
 
     def _has_room(self) -> bool:
-        """Whether there is room by now: in the history, and at every application that said how far it has read."""
+        """Whether there is room by now."""
         self._update_stable()
-        low, room = self.log.low, self.standing.room
-        lowest = min(low, self.readers.lowest(low), low if room.upto is None else room.upto)
-        if lowest <= self._blocking:
-            return False
-        self._limit = lowest + self.parameters.history
-        return True
-
-    @property
-    def _blocking(self) -> int:
-        """Who has not acknowledged, or not read, more than this leaves no room. Once there was none, a single place is not
-        enough: stopping and going on for each would cost more than it brings."""
-        needed = 1 if self._full_since is None else self._stride
-        return self.log.contiguous - self.parameters.history + needed - 1
+        return self.capacity.extend()
 
     @property
     def has_turn(self) -> bool:
@@ -201,43 +183,8 @@ class Office:
         """Something wants a number. If it is for want of room that there is none, the clock runs."""
         if self.proposed or self.phase is not None:
             return
-        if self._full_since is None:
-            if self._has_room():
-                return
-            self._full_since = self.host.now
-            self.host.set_timer("sync", self.host.now + self.parameters.sync_after)
-        by_history = self._is_history_full
-        if by_history is not self._blocked_by_history:
-            self._blocked_by_history = by_history
-            history = {"history": self.log.contiguous - self.log.low} if by_history else {}
-            self.host.record("block", self.group, **self._why_blocked().to_detail(), **history)
-
-    @property
-    def _is_history_full(self) -> bool:
-        return self.log.low <= self._blocking
-
-    def _why_blocked(self) -> Reason:
-        if self._is_history_full:
-            late = [process for process, ack in self.acked.items() if ack <= self.log.low]
-            text = f"the history is full: number {self.log.low + 1} has yet to be acknowledged"
-            return Reason("history full", text, {"missing": late})
-        who = ", ".join(self._not_reading())
-        return Reason("not reading", f"a history of batches waits for the applications of {who} to read it")
-
-    def _not_reading(self) -> dict[ProcessId, int]:
-        """Whose application is a history behind, and since when it has not read."""
-        found = self.readers.at_or_below(self._blocking)
-        room = self.standing.room
-        if room.upto is not None and room.upto <= self._blocking:
-            found[self.standing.me] = room.since
-        return found
-
-    def unblock(self) -> None:
-        """There is room, or it is somebody else's matter from now on."""
-        if self._full_since is not None:
-            self._full_since = None
-            self._blocked_by_history = None
-            self.host.record("unblock", self.group, number=self.log.contiguous)
+        if self.capacity.full_since is not None or not self._has_room():
+            self.capacity.wait(self.acked)
 
     def pump(self) -> None:
         """Takes messages of the own application and numbers them, while there is room and it is their turn. Not taking is the
@@ -343,7 +290,7 @@ class Office:
     def resume(self) -> None:
         """There may be room again."""
         if self.open:
-            self.unblock()
+            self.capacity.unblock()
             self._number_held()
             self._pump()
         if self.held or self.requests.wants_number:
@@ -361,15 +308,15 @@ class Office:
         if ack > self.log.contiguous:
             ack = self.log.contiguous  # nobody has more than there is
         news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
-        if behind or self.readers.upto:
-            news |= self.readers.note(source, ack - behind, max(ack, known), self.host.now)
+        if behind or self.capacity.readers.upto:
+            news |= self.capacity.readers.note(source, ack - behind, max(ack, known), self.host.now)
         if ack > known:  # packets can be reordered: the table keeps the maximum
             self.acked[source] = ack
             if self.welcomes:
                 self.welcomes.pop(source, None)
             if self.proposed or self.parameters.resilience:
                 self._advance()
-        if news and self._full_since is not None:
+        if news and self.capacity.full_since is not None:
             self.resume()
         elif ack > known and self.requests.wants_number:
             self._update_stable()
@@ -470,11 +417,11 @@ class Office:
     # --- synchronisation phase (2.2) --------------------------------------------------------------------------------
 
     def full_for_long(self) -> None:
-        if self._full_since is None or self.phase is not None or self.proposed:
+        if self.capacity.full_since is None or self.phase is not None or self.proposed:
             return
         if self.open:
             self.resume()
-        elif self._is_history_full:
+        elif self.capacity.is_history_full:
             self._start_phase("history full")
 
     def _start_phase(self, why: str) -> None:
@@ -484,7 +431,7 @@ class Office:
         situation = f"synchronisation: {why}"
         self.host.record("sync", self.group, phase=self.phase_number, highest=highest, why=why, situation=situation)
         if self.others:
-            self.host.send(self.others, Phase1(self.group, self.epoch, self.phase_number, highest))
+            self.host.send(self.others, self.phase.packet(self.group, self.epoch, self.stable))
         else:
             self._end_phase_step()
 
@@ -503,7 +450,7 @@ class Office:
             phase.step = 2
             self._settle(phase.highest)
             phase.waiting = dict.fromkeys(self.others)
-            self.host.send(self.others, Phase2(self.group, self.epoch, phase.number, self.stable))
+            self.host.send(self.others, phase.packet(self.group, self.epoch, self.stable))
             if self.others:
                 return
         self.phase = None
@@ -632,7 +579,8 @@ class Office:
             self._repeat_phase(now)
         elif not self.proposed:
             self._next_step()
-            if self._full_since is not None and now - self._full_since >= self.parameters.sync_after:
+            full_since = self.capacity.full_since
+            if full_since is not None and now - full_since >= self.parameters.sync_after:
                 self.full_for_long()
         return None
 
@@ -641,8 +589,8 @@ class Office:
         self._heard = dict.fromkeys(self._heard, now)
         if self.phase is not None:
             self.phase.since = now
-        if self._full_since is not None:
-            self._full_since = now
+        if self.capacity.full_since is not None:
+            self.capacity.full_since = now
 
     def _look_for_silence(self, now: int) -> None:
         """Suspects members that were not heard for too long."""
@@ -671,8 +619,8 @@ class Office:
     def _look_for_stuck(self, now: int, electing: bool) -> Reason | None:
         """Finds the members whose applications hold the group up for too long. If ours is the only one, another member shall be
         sequencer: returns why."""
-        since = self._full_since
-        held_up = {} if since is None else {p: now - max(since, full) for p, full in self._not_reading().items()}
+        since = self.capacity.full_since
+        held_up = {} if since is None else {p: now - max(since, full) for p, full in self.capacity.not_reading().items()}
         stuck = {p: not_reading(p, length) for p, length in held_up.items() if length > self.parameters.patience}
         own = stuck.pop(self.standing.me, None)
         for process, reason in stuck.items():
@@ -707,11 +655,21 @@ class Office:
         if any(process in self._suspects for process in phase.waiting):
             self._next_step()
         if self.phase is phase:
-            late = tuple(phase.waiting)
-            if phase.step == 1:
-                self.host.send(late, Phase1(self.group, self.epoch, phase.number, phase.highest))
-            else:
-                self.host.send(late, Phase2(self.group, self.epoch, phase.number, self.stable))
+            self.host.send(tuple(phase.waiting), phase.packet(self.group, self.epoch, self.stable))
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self, superseded_by: int) -> None:
+        """A later epoch deposes this sequencer."""
+        self.capacity.unblock()
+        during = "synchronisation" if self.phase is not None else "view change" if self.proposed else ""
+        situation = "sequencer deposed"
+        self.host.record("state", self.group, epoch=self.epoch, superseded_by=superseded_by, during=during, situation=situation)
+        own = [number for number, _ in self.proposed if number > self.standing.base]
+        if own:
+            # Only we could have said that it is in force. Kept, it could bind the survivors to a member that does not survive:
+            # {a, b, c} without c becomes {a, b}, b crashes, c comes back, and a majority of {a, b} never comes.
+            self.log.withdraw(own[0], self.standing.view)
 
     # --- being at rest ----------------------------------------------------------------------------------------------
 
@@ -732,8 +690,8 @@ class Office:
             return Reason("membership", "somebody waits to be let in or go")
         if self._suspects:
             return Reason("suspects", f"{', '.join(self._suspects)} are suspected and still members")
-        if self._full_since is not None:
-            return self._why_blocked()
+        if self.capacity.full_since is not None:
+            return self.capacity.why(self.acked)
         if self.held:
             return Reason("held", f"requests of {', '.join(self.held)} wait for earlier ones")
         if (process := self._behind()) is not None:

@@ -1,13 +1,10 @@
-"""The synchronisation phase (2.2): :class:`Pause` is a member's side of it, :class:`Phase` the sequencer's.
+"""What a member remembers of synchronisation phases (2.2): which one it is in, and which are over.
 
-A member stops sending, gets everything, says so, and goes on when told. Phases are numbered, and the numbers grow from epoch to
-epoch too, so that a late packet of one phase neither ends nor begins another. Views and announcements also say which phases are
-over: a member does not wait for a phase that was given up.
+Phases are numbered, and the numbers grow from epoch to epoch too, so that a late packet of one phase neither ends nor begins
+another. Views and announcements also say which phases are over: a member does not wait for a phase that was given up.
 """
 
 from __future__ import annotations
-
-from ...core.model import ProcessId
 
 
 class Pause:
@@ -45,16 +42,3 @@ class Pause:
         interrupted = self.phase != 0
         self.phase = 0
         return interrupted
-
-
-class Phase:
-    """A synchronisation phase under way, at the sequencer."""
-
-    __slots__ = ("highest", "number", "since", "step", "waiting")
-
-    def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
-        self.number = number
-        self.highest = highest
-        self.waiting = dict.fromkeys(waiting)
-        self.step = 1
-        self.since = since

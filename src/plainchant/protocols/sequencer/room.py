@@ -17,8 +17,10 @@ Who holds the group up like that for longer than ``patience`` is excluded; a seq
 
 from __future__ import annotations
 
-from ...core.model import ProcessId, Reason
+from ...core.engine import Host
+from ...core.model import GroupId, ProcessId, Reason
 from .log import Log
+from .parameters import Parameters
 
 
 class Room:
@@ -80,6 +82,93 @@ class Readers:
     def at_or_below(self, number: int) -> dict[ProcessId, int]:
         """Who has had no room for anything after that number, and since when."""
         return {process: since for process, (upto, since) in self.upto.items() if upto <= number}
+
+
+class Capacity:
+    """At the sequencer: whether there is room for another number, in the history and at every application."""
+
+    __slots__ = (
+        "_blocked_by_history",
+        "_group",
+        "_host",
+        "_log",
+        "_own",
+        "_parameters",
+        "full_since",
+        "limit",
+        "readers",
+        "stride",
+    )
+
+    def __init__(self, host: Host, group: GroupId, parameters: Parameters, log: Log, own: Room) -> None:
+        self._host = host
+        self._group = group
+        self._parameters = parameters
+        self._log = log
+        self._own = own
+        self.readers = Readers()
+        self.stride = max(1, parameters.history // 8)
+        self.limit = 0
+        """The last number that may be given, as far as is known; see :meth:`extend`."""
+        self.full_since: int | None = None
+        """Since when a number has been wanted and there was no room for it."""
+        self._blocked_by_history: bool | None = None
+        """What is recorded: that the history is full, or that an application does not read; None: nothing is."""
+
+    def extend(self) -> bool:
+        """Whether there is room by now: in the history, and at every application that said how far it has read."""
+        low, own = self._log.low, self._own.upto
+        lowest = min(low, self.readers.lowest(low), low if own is None else own)
+        if lowest <= self._blocking:
+            return False
+        self.limit = lowest + self._parameters.history
+        return True
+
+    @property
+    def _blocking(self) -> int:
+        """A member that has not acknowledged, or not read, more than this leaves no room. Once there was none, a single place is
+        not enough: stopping and going on for each would cost more than it brings."""
+        needed = 1 if self.full_since is None else self.stride
+        return self._log.contiguous - self._parameters.history + needed - 1
+
+    @property
+    def is_history_full(self) -> bool:
+        return self._log.low <= self._blocking
+
+    def wait(self, acked: dict[ProcessId, int]) -> None:
+        """A number is wanted and there is no room: the clock runs. Records why, when that changes."""
+        if self.full_since is None:
+            self.full_since = self._host.now
+            self._host.set_timer("sync", self._host.now + self._parameters.sync_after)
+        by_history = self.is_history_full
+        if by_history is not self._blocked_by_history:
+            self._blocked_by_history = by_history
+            history = {"history": self._log.contiguous - self._log.low} if by_history else {}
+            self._host.record("block", self._group, **self.why(acked).to_detail(), **history)
+
+    def why(self, acked: dict[ProcessId, int]) -> Reason:
+        """Why there is no room, given each member's last acknowledgement."""
+        if self.is_history_full:
+            low = self._log.low
+            late = [process for process, ack in acked.items() if ack <= low]
+            return Reason("history full", f"the history is full: number {low + 1} has yet to be acknowledged", {"missing": late})
+        names = ", ".join(self.not_reading())
+        return Reason("not reading", f"a history of batches waits for the applications of {names} to read it")
+
+    def not_reading(self) -> dict[ProcessId, int]:
+        """The members whose applications are a history behind, and since when each has not read."""
+        found = self.readers.at_or_below(self._blocking)
+        own = self._own
+        if own.upto is not None and own.upto <= self._blocking:
+            found[self._host.me] = own.since
+        return found
+
+    def unblock(self) -> None:
+        """There is room, or the office ends."""
+        if self.full_since is not None:
+            self.full_since = None
+            self._blocked_by_history = None
+            self._host.record("unblock", self._group, number=self._log.contiguous)
 
 
 def not_reading(process: ProcessId, held_up: int) -> Reason:
