@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import socket
-from typing import Any
 
 import pytest
 from plainchant_fifo import DESCRIPTION, Ack, Data, Member
 
 import plainchant
-from plainchant.core.engine import Host, PerGroup
 from plainchant.lab.properties import Verification, verify
+from plainchant.protocols.variants import Variants
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
@@ -34,15 +33,10 @@ SCENARIO = parse("""
 """)
 
 
-def run(seed: int, member: type[Member] = Member) -> Verification:
+def run(seed: int) -> Verification:
     """One simulated run, verified for what the description promises."""
-
-    def make(host: Host, parameters: Any) -> PerGroup:
-        return PerGroup(host, lambda inner, group: member(inner, group, parameters))
-
     trace = TraceBuffer()
-    scenario = dataclasses.replace(SCENARIO, seed=seed)
-    summary = Simulation(scenario, trace=trace, description=dataclasses.replace(DESCRIPTION, make=make)).run()
+    summary = Simulation(dataclasses.replace(SCENARIO, seed=seed), trace=trace, description=DESCRIPTION).run()
     assert summary.quiet
     return verify(trace.table())
 
@@ -54,28 +48,31 @@ def test_promises_hold_on_a_network_that_loses_a_fifth(seed: int) -> None:
     assert all(outcome.cases > 0 for outcome in found.properties.values())
 
 
-class Hasty(Member):
+VARIANTS = Variants()
+ON_DATA = Member.on_data
+
+
+@VARIANTS.replaces("hasty", Member, "on_data")
+def hasty(self: Member, source: str, packet: Data) -> None:
     """Delivers whatever comes, as soon as it comes."""
-
-    def on_data(self, source: str, packet: Data) -> None:
-        if packet.number >= self.expected[source]:
-            self.expected[source] = packet.number + 1
-            self.host.deliver(self.group, source, packet.batch)
-        self.host.send((source,), Ack(self.group, self.expected[source]))
+    if packet.number >= self.expected[source]:
+        self.expected[source] = packet.number + 1
+        self.host.deliver(self.group, source, packet.batch)
+    self.host.send((source,), Ack(self.group, self.expected[source]))
 
 
-class Forgetful(Member):
+@VARIANTS.replaces("forgetful", Member, "on_data")
+def forgetful(self: Member, source: str, packet: Data) -> None:
     """Delivers repeated packets again."""
-
-    def on_data(self, source: str, packet: Data) -> None:
-        super().on_data(source, packet)
-        if packet.number < self.expected[source] - 1:
-            self.host.deliver(self.group, source, packet.batch)
+    ON_DATA(self, source, packet)
+    if packet.number < self.expected[source] - 1:
+        self.host.deliver(self.group, source, packet.batch)
 
 
-@pytest.mark.parametrize(("mutant", "breaks"), [(Hasty, "fifo"), (Forgetful, "integrity")])
-def test_a_member_without_one_of_the_rules_is_caught(mutant: type[Member], breaks: str) -> None:
-    assert breaks in {violation.property for violation in run(0, mutant).violations}
+@pytest.mark.parametrize(("variant", "breaks"), [("hasty", "fifo"), ("forgetful", "integrity")])
+def test_a_member_without_one_of_the_rules_is_caught(variant: str, breaks: str) -> None:
+    with VARIANTS[variant].applied(must_act=True):
+        assert breaks in {violation.property for violation in run(0).violations}
 
 
 def test_three_live_members_deliver_everything_in_each_senders_order() -> None:

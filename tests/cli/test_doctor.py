@@ -12,8 +12,9 @@ import pytest
 from plainchant.cli import main
 from plainchant.core.memory import Layout
 from plainchant.core.model import US
-from plainchant.live.memory import measure, server
-from plainchant.live.memory.measure import OPERATIONS, Measurement, Reading
+from plainchant.doctor import memory as measure
+from plainchant.doctor.memory import OPERATIONS, Measurement, Reading
+from plainchant.live.memory import server
 from plainchant.live.memory.server import MailboxServer, mailboxes, namespace_of
 from plainchant.protocols.mailbox.parameters import Parameters
 

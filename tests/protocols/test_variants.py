@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +137,10 @@ def test_in_another_process_a_variant_is_found_by_its_name() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(counted, ["", "double"])) == [[0, 1, 2], [0, 2, 4]]
     assert Counter().count() == [0, 1, 2]
+
+
+def test_no_engine_knows_of_variants() -> None:
+    """Only what the explorer needs names them: a case, and the modules that define some."""
+    folder = Path(variants.__file__).parent
+    importing = {path for path in folder.rglob("*.py") if "variants import" in path.read_text()}
+    assert {path.name for path in importing} <= {"exploration.py", "variants.py"}

@@ -14,6 +14,7 @@ from plainchant.core.memory import Connection, Copy, Entry, Header, Layout, Nap,
 from plainchant.core.model import ProcessId
 from plainchant.protocols.dedos import box as boxes
 from plainchant.protocols.dedos import intra_steps as steps
+from plainchant.protocols.dedos import relay_steps
 from plainchant.protocols.dedos.box import Box, Element
 from plainchant.protocols.dedos.distributor import Distributor, Peer
 from plainchant.protocols.dedos.engine import Dedos
@@ -197,8 +198,8 @@ def _read_here(self: Relay) -> int:
     return max(self.oldest, self.acked + 1)
 
 
-@RULES.replaces("contiguous", Relay, "_count_acked")
-def _beyond_gaps(self: Relay, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
+@RULES.replaces("contiguous", relay_steps, "count_acked")
+def _beyond_gaps(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
     done = [number for number, (_, entry) in there.items() if not entry.listed & ~entry.done]
     return max(done, default=oldest - 1)
 
@@ -228,8 +229,8 @@ def _last_said(self: Distributor, peer: Peer, packet: Said) -> None:
     self._purge()
 
 
-@RULES.replaces("gaps", Relay, "_first_missing")
-def _after_highest(self: Relay, there: dict[int, tuple[int, Entry]], oldest: int) -> int:
+@RULES.replaces("gaps", relay_steps, "first_missing")
+def _after_highest(there: dict[int, tuple[int, Entry]], oldest: int) -> int:
     return max(there) + 1 if there else oldest
 
 
@@ -268,13 +269,13 @@ _MISSING = Relay._missing
 _FORGET = Relay._forget
 
 
-@RULES.replaces("senderless_acks", Relay, "_count_acked")
-def _receivers_only(self: Relay, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
+@RULES.replaces("senderless_acks", relay_steps, "count_acked")
+def _receivers_only(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
     has_receivers = any(connection.entry for _, connection in copy.connections())
-    return _COUNT_ACKED(self, copy, there, oldest, next_) if has_receivers else oldest - 1
+    return _COUNT_ACKED(copy, there, oldest, next_) if has_receivers else oldest - 1
 
 
-_COUNT_ACKED = Relay._count_acked
+_COUNT_ACKED = relay_steps.count_acked
 
 
 @RULES.replaces("tail", Distributor, "_repeat_last")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..doctor.finding import Finding, Subject
-    from ..live.memory.measure import Measurement, Reading
+    from ..doctor.memory import Measurement, Reading
     from ..live.memory.server import Found
 
 WIDTH: Final = 150
@@ -176,7 +176,7 @@ def _memory(copies: int, size: int, seconds: float, clean: bool, as_json: bool) 
     there = mailboxes()
     measurement = None
     if seconds:
-        from ..live.memory.measure import measure
+        from ..doctor.memory import measure
 
         measurement = measure(copies=copies, size=size, seconds=seconds)
     if as_json:

@@ -191,7 +191,12 @@ class Stream:
                 self._waiter = loop.create_future()
                 await self._waiter
                 self._turned = loop.time()
-            return self._take()
+            if len(self._sources) > 1:
+                return self._merge()
+            events: list[Event] = []
+            self._origins.clear()
+            self._sources[0].take(events, self._origins, math.inf)
+            return events
         finally:
             self._is_read = False
             self._waiter = None
@@ -229,8 +234,8 @@ class Stream:
                 raise Halted(source.link.over)
         return all([source.link.over is not None for source in self._sources])
 
-    def _take(self) -> list[Event]:
-        """Makes events of the arrivals, but not of more than a program handles in some milliseconds: the loop must turn."""
+    def _merge(self) -> list[Event]:
+        """Makes events of several groups' arrivals; not of more than a program handles in milliseconds: the loop must turn."""
         sources = self._sources
         events: list[Event] = []
         self._origins.clear()

@@ -85,7 +85,15 @@ class Outgoing:
             self._refuse_size(size)
         if self.refusal is not None or self.waiters or (self.cost + cost > self.limit and not self._fits_alone(cost)):
             await self._wait_for_room(cost)
-        return self._accept((payload,), cost)
+        # As _accept does; a call of it would be a twentieth of the cost of sending.
+        self.queued += 1
+        self.cost += cost
+        self.accepted += 1
+        if self.accepted >= self.sample_at:
+            self.sample()
+        link = self._link
+        link.port.accept(link.group, (payload,))
+        return Receipt(self.lane, self.accepted)
 
     def try_send(self, payload: bytes) -> Receipt | None:
         if payload.__class__ is not bytes:

@@ -489,17 +489,15 @@ class LiveHost(Process):
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> None:
         self.queue_of(group).items += payloads
-        if self.spool is not None and self._accept_rows:
+        if payloads and self.spool is not None and self._accept_rows:
             self.spool.accept(self.clock(), group, payloads)
-        self._tell_ready(group)
-
-    def _tell_ready(self, group: str) -> None:
-        """Tells the engine that there is something to send: at once, or when the loop comes round."""
+        # The engine hears of it at once, or when the loop comes round.
         if self._round_asked or self.inside:
             self._offered[group] = None
         else:
             self._ask_for_round()
-            self.call(self.engine.ready, group)
+            self.turn(self.engine.ready, group)
+            self.turn_over()
 
     def admit(self, group: str, wanted: Stream, payload: bytes | None, arrived: int) -> None:
         waiting = self.streams.open(group, wanted)
@@ -515,7 +513,7 @@ class LiveHost(Process):
         waiting = self.streams.find(group, stream)
         assert waiting is not None
         self._add_to(waiting, group, payload, arrived)
-        self._tell_ready(group)
+        self.accept(group, ())
 
     def _add_to(self, waiting: Waiting, group: str, payload: bytes, arrived: int) -> None:
         waiting.add(payload, arrived)

@@ -52,26 +52,24 @@ class FrameBuffer:
 
     def take(self) -> memoryview | None:
         """The next frame, valid until :meth:`make_room`; None if it is not complete. Raises :class:`BadFrame`."""
-        length = self._whole_frame()
-        if length < 0:
-            return None
         first = self._start + 4
-        self._start = first + length
-        return self._view[first : self._start]
+        if first > self._end:
+            return None
+        length: int = LENGTH.unpack_from(self._buffer, self._start)[0]
+        if not 0 < length <= (LARGEST if self.greeted else _LONGEST_GREETING):
+            raise BadFrame(f"a frame of {length} bytes")
+        end = first + length
+        if end > self._end:
+            return None
+        self._start = end
+        return self._view[first:end]
 
     def has_frame(self) -> bool:
         """Whether a complete frame is there. Raises :class:`BadFrame`."""
-        return self._whole_frame() >= 0
-
-    def _whole_frame(self) -> int:
-        """The length of the next frame, or -1 if it is not complete."""
         start = self._start
-        if self._end - start < 4:
-            return -1
-        length: int = LENGTH.unpack_from(self._buffer, start)[0]
-        if not 0 < length <= (LARGEST if self.greeted else _LONGEST_GREETING):
-            raise BadFrame(f"a frame of {length} bytes")
-        return length if start + 4 + length <= self._end else -1
+        is_there = self.take() is not None
+        self._start = start
+        return is_there
 
     def make_room(self) -> None:
         """Makes room for the rest of a frame that has begun; frames that were taken are invalid."""

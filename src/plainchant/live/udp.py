@@ -60,10 +60,7 @@ class UdpTransport:
         self.address = self._socket.getsockname()[:2]
         self._receive = receive
         self._turn_over = turn_over
-        self._loop.add_reader(self._socket.fileno(), self._read)
-
-    def _read(self) -> None:
-        self._read_some()
+        self._loop.add_reader(self._socket.fileno(), self._read_some)
 
     def catch_up(self) -> bool:
         return self._socket is not None and self._read_some()

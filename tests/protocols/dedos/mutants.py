@@ -21,6 +21,7 @@ from plainchant.core.memory import Copy, Nap, Operate, Procedure, Request
 from plainchant.core.model import ProcessId
 from plainchant.core.names import place_of
 from plainchant.protocols.dedos import box as boxes
+from plainchant.protocols.dedos import relay_steps
 from plainchant.protocols.dedos.box import Box, Element
 from plainchant.protocols.dedos.distributor import Distributor, Peer
 from plainchant.protocols.dedos.engine import Dedos
@@ -266,8 +267,8 @@ def _by_word(self: Relay, packet: Highest) -> Procedure:
 _ANSWER = Relay._answer
 
 
-@mutant("numbers that nobody has are not void", Relay, "_turn_box", CRASHES)
-def _not_void(self: Relay, copy: Copy, *, packet: SyncInit) -> None:
+@mutant("numbers that nobody has are not void", relay_steps, "turn", CRASHES)
+def _not_void(copy: Copy, *, packet: SyncInit) -> None:
     header = copy.header()
     oldest = max(header.oldest, packet.start)
     copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=max(header.promised, packet.epoch)))

@@ -46,12 +46,11 @@ from .packets import (
     change_from_bytes,
     change_to_bytes,
     mask_of,
+    packed,
 )
 from .parameters import Parameters
 from .places import node_of
 
-_OVERHEAD: Final = 96
-"""Bytes of an element in a packet beside its body, about."""
 _LOADED_AT_ONCE: Final = 64
 _ASKED_AGAIN: Final = 4
 """Nodes that have not acknowledged everything are asked every so many times that the others are reminded."""
@@ -552,19 +551,8 @@ class Distributor:
 
     def flush(self) -> None:
         """Sends what was numbered, as many messages in a packet as fit."""
-        together: list[Element] = []
-        first = size = 0
-        for number, element in self._out:
-            length = len(element.batch.body) + _OVERHEAD
-            if together and size + length > self.host.max_packet:
-                self._multicast(first, together)
-                together, size = [], 0
-            if not together:
-                first = number
-            together.append(element)
-            size += length
-        if together:
-            self._multicast(first, together)
+        for part in packed(self._out, self.host.max_packet):
+            self._multicast(part[0][0], [element for _, element in part])
         self._out.clear()
 
     def _multicast(self, first: int, elements: list[Element]) -> None:
@@ -573,22 +561,11 @@ class Distributor:
         self.transmit(relays, Multicast(self.group, self.epoch, first, self.oldest, self.next, tuple(elements)))
 
     def _retransmit(self, source: ProcessId, numbers: Iterable[int]) -> None:
-        parts: list[list[tuple[int, Element]]] = [[]]
-        size = 0
-        for number in numbers:
-            element = self.history.get(number)
-            if element is None:
-                continue
-            length = len(element.batch.body) + _OVERHEAD
-            if parts[-1] and size + length > self.host.max_packet:
-                parts.append([])
-                size = 0
-            parts[-1].append((number, element))
-            size += length
+        found = [(number, element) for number in numbers if (element := self.history.get(number)) is not None]
+        for number, _ in found:
             self.host.record("retransmit", self.group, rank=number, to=source)
-        for part in parts:
-            if part:
-                self.transmit([source], Retrans(self.group, self.epoch, tuple(part)))
+        for part in packed(found, self.host.max_packet):
+            self.transmit([source], Retrans(self.group, self.epoch, tuple(part)))
 
     # --- the synchronisation phase --------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ An epoch is a number that no two distributors share: how many there were before,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 from zlib import crc32
 
@@ -17,6 +17,8 @@ from .box import Element
 
 _COUNTED: Final = 32
 _BITS: Final = 62
+_OVERHEAD: Final = 96
+"""Bytes of an element in a packet beside its body, about."""
 
 
 def epoch_of(count: int, distributor: ProcessId) -> int:
@@ -275,3 +277,18 @@ def change_from_bytes(data: bytes) -> Change:
         return _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"{len(data)} bytes are no change of a group ({error}); run the same version everywhere") from error
+
+
+def packed(elements: Iterable[tuple[int, Element]], most: int) -> Iterator[list[tuple[int, Element]]]:
+    """Splits numbered elements into parts that fit into packets of ``most`` bytes; a larger element has a part of its own."""
+    part: list[tuple[int, Element]] = []
+    size = 0
+    for number, element in elements:
+        length = len(element.batch.body) + _OVERHEAD
+        if part and size + length > most:
+            yield part
+            part, size = [], 0
+        part.append((number, element))
+        size += length
+    if part:
+        yield part

@@ -25,14 +25,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-import msgspec
-
 from ...core.engine import Host
-from ...core.memory import FAILED, Connection, Copy, Disconnect, Entry, Nap, Port, Procedure, Request
+from ...core.memory import FAILED, Copy, Disconnect, Nap, Port, Procedure, Request
 from ...core.model import GroupId, Packet, ProcessId, Reason, WireError
 from ...core.names import place_of
 from . import box as boxes
-from .box import CHANGE, FENCED, JOINS, LEAVES, MESSAGES, Box, Element
+from . import relay_steps as steps
+from .box import CHANGE, FENCED, JOINS, MESSAGES, Box, Element
 from .packets import (
     AcksOnly,
     Change,
@@ -50,39 +49,16 @@ from .packets import (
     SyncInit,
     UpToDate,
     change_from_bytes,
+    packed,
 )
 from .parameters import Parameters
 from .places import node_of
 from .ports import Ports
+from .relay_steps import Snapshot
 
 _ASKED_AT_ONCE: Final = 64
 _BUSY: Final = 64
 """Procedures that a relay begins at once because of packets; further ones come again."""
-_OVERHEAD: Final = 96
-"""Bytes of an element in a packet beside its body, about."""
-
-
-class Snapshot(msgspec.Struct, frozen=True):
-    """What a relay finds in the mailbox."""
-
-    state: int
-    restored: bool
-    epoch: int
-    promised: int
-    before: int
-    nodes: int
-    oldest: int
-    next: int
-    """The first number that is not there."""
-    acked: int
-    """All local receivers have read everything up to this."""
-    beyond: tuple[int, ...]
-    waiting: int
-    """Elements without a number."""
-    requests: tuple[Element, ...]
-    """Those of them that should be sent to the distributor now."""
-    members: tuple[Local, ...]
-    receives: bool
 
 
 class Relay:
@@ -197,7 +173,7 @@ class Relay:
     def _look(self, copy: Copy) -> Snapshot:
         header = copy.header()
         there = boxes.numbered(copy)
-        next_ = self._first_missing(there, header.oldest)
+        next_ = steps.first_missing(there, header.oldest)
         waiting = boxes.unnumbered(copy)
         restored = boxes.is_restored(copy)
         requests: list[Element] = []
@@ -208,9 +184,9 @@ class Relay:
                 name = (entry.sender, entry.number)
                 if name not in coming and self.requested.get(name, since) <= since:
                     requests.append(boxes.element_of(copy, slot, entry))
-        acked = self._count_acked(copy, there, header.oldest, next_)
+        acked = steps.count_acked(copy, there, header.oldest, next_)
         members = tuple(
-            Local(connection.process, connection.wish, self._floor(copy, connection, acked), connection.entry, connection.exit)
+            Local(connection.process, connection.wish, steps.floor(copy, connection, acked), connection.entry, connection.exit)
             for _, connection in copy.connections()
             if connection.process not in self.failed
         )
@@ -219,35 +195,6 @@ class Relay:
             header.state, restored, header.epoch, header.promised, header.before, header.nodes, header.oldest, next_, acked,
             beyond, len(waiting), tuple(requests), members, any(connection.entry for _, connection in copy.connections()),
         )  # fmt: skip
-
-    def _first_missing(self, there: dict[int, tuple[int, Entry]], oldest: int) -> int:
-        """The first number that is not in the mailbox. After a recovery there may be higher ones: every number that is missing
-        is asked for, not only those after the highest."""
-        while oldest in there:
-            oldest += 1
-        return oldest
-
-    def _count_acked(self, copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
-        """SetAcks: the largest number such that it and all before it were read by every local receiver. A node without receivers
-        acknowledges what it has stored (erratum 11)."""
-        number = oldest
-        while number < next_:
-            if number not in there:
-                break
-            entry = there[number][1]
-            if entry.listed & ~entry.done:
-                break
-            number += 1
-        # Who has restored what it knows of has read more than is there, if others have removed it.
-        read = [max(connection.read, connection.entry - 1) for _, connection in copy.connections() if connection.entry]
-        return max(number - 1, min(read, default=0))
-
-    def _floor(self, copy: Copy, connection: Connection, acked: int) -> int:
-        floor = connection.last
-        for _, entry in copy.entries():
-            if entry.sender == connection.process and 0 < entry.stamp <= acked and entry.kind == MESSAGES:
-                floor = max(floor, entry.number)
-        return floor
 
     def _seen(self, found: Snapshot) -> None:
         """Acts upon what is in the mailbox."""
@@ -278,7 +225,7 @@ class Relay:
     def said(self) -> tuple[GroupId, int, int, str, int, int, bool, int, int]:
         """What every packet to the distributor begins with."""
         self._told_acked, self._told_at = self.acked, self.host.now
-        at, life, fresh = self.host.clock(), self.box.life, _is_fresh(self.members)
+        at, life, fresh = self.host.clock(), self.box.life, steps.is_fresh(self.members)
         return (self.group, self.promised, at, self.node, life, self.epoch, fresh, self.acked, self.next)
 
     def tell(self, packet: Packet) -> None:
@@ -286,18 +233,10 @@ class Relay:
 
     def _request(self, elements: tuple[Element, ...]) -> None:
         """MC_REQUEST, as many messages in a packet as fit."""
-        together: list[Element] = []
-        size = 0
         for element in elements:
             self.requested[element.sender, element.number] = self.host.now
-            length = len(element.batch.body) + _OVERHEAD
-            if together and size + length > self.host.max_packet:
-                self.tell(McRequest(*self.said(), tuple(together)))
-                together, size = [], 0
-            together.append(element)
-            size += length
-        if together:
-            self.tell(McRequest(*self.said(), tuple(together)))
+        for part in packed(((0, element) for element in elements), self.host.max_packet):
+            self.tell(McRequest(*self.said(), tuple(element for _, element in part)))
         if elements and not self.unanswered_since:
             self.unanswered_since = self.host.now
 
@@ -583,7 +522,7 @@ class Relay:
             elif found.restored:
                 self._seen(found)
                 group, epoch, at, node, life = self.said()[:5]
-                said = (group, epoch, at, node, life, found.epoch, _is_fresh(found.members), found.acked, found.next)
+                said = (group, epoch, at, node, life, found.epoch, steps.is_fresh(found.members), found.acked, found.next)
                 answer = Held(
                     *said,
                     packet.round,
@@ -623,16 +562,8 @@ class Relay:
             self._forget()
             found = []
         missing = tuple(sorted(numbers - {number for number, _ in found}))
-        parts: list[list[tuple[int, Element]]] = [[]]
-        size = 0
-        for number, element in sorted(found, key=lambda each: each[0]):
-            length = len(element.batch.body) + _OVERHEAD
-            if parts[-1] and size + length > self.host.max_packet:
-                parts.append([])
-                size = 0
-            parts[-1].append((number, element))
-            size += length
-        for part in parts:
+        parts = list(packed(sorted(found, key=lambda each: each[0]), self.host.max_packet))
+        for part in parts or [[]]:
             self.tell(DistLoaded(*self.said(), packet.round, tuple(part), missing))
 
     def synchronise(self, source: ProcessId, packet: SyncInit) -> None:
@@ -674,7 +605,7 @@ class Relay:
             self._turning = False
             return
         for copy in list(box.spares_first()):
-            if (yield box.operate(copy, "turn", partial(self._turn_box, packet=packet), news=True)) is FAILED:
+            if (yield box.operate(copy, "turn", partial(steps.turn, packet=packet), news=True)) is FAILED:
                 box.found_dead(copy)
                 self._forget()
         self.host.record("state", self.group, state="epoch begins", epoch=packet.epoch, begin=packet.begin, start=packet.start)
@@ -693,28 +624,6 @@ class Relay:
         if self.epoch == self.promised:
             self._ask_for_missing()
             self.tell(AcksOnly(*self.said()))
-
-    def _turn_box(self, copy: Copy, *, packet: SyncInit) -> None:
-        begin, header = packet.begin, copy.header()
-        if header.epoch > packet.epoch or (header.epoch == packet.epoch and header.oldest >= packet.start):
-            return
-        here = {connection.process for _, connection in copy.connections()}
-        for slot, entry in tuple(copy.entries()):
-            if packet.start:
-                # Whoever was here before is gone.
-                copy.put(slot, boxes.changed(entry, removed=True))
-            elif entry.stamp >= begin:
-                is_local = entry.kind == MESSAGES and entry.sender in here
-                void = boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True)
-                copy.put(slot, void)
-        for place, connection in tuple(copy.connections()):
-            if not packet.start and connection.entry >= begin:
-                copy.connect(place, boxes.changed(connection, entry=0, exit=0, wish=JOINS))
-            elif not packet.start and connection.exit >= begin:
-                copy.connect(place, boxes.changed(connection, exit=0, wish=LEAVES))
-        oldest = max(header.oldest, packet.start)
-        promised = max(header.promised, packet.epoch)
-        copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=promised, nodes=packet.nodes))
 
     # --- who is gone --------------------------------------------------------------------------------------------------
 
@@ -785,8 +694,3 @@ class Relay:
         if not self.members or any(member.wish for member in self.members):
             return Reason("changing", f"somebody on {self.node} is on its way into {self.group}, or out of it")
         return None
-
-
-def _is_fresh(members: tuple[Local, ...]) -> bool:
-    """Whether nobody is a member yet of those who are connected."""
-    return all(member.wish == JOINS for member in members)

@@ -22,6 +22,7 @@ from ...core.names import incarnation_of, place_of
 from .door import LEFT
 from .gaps import BROUGHT_AT_ONCE
 from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Phase1, Phase2, Request, Welcome
+from .pause import Phase
 from .room import Readers, not_reading
 
 if TYPE_CHECKING:
@@ -31,19 +32,6 @@ if TYPE_CHECKING:
 PHASES_AN_EPOCH: Final = 1 << 20
 JOINING: Final = 256
 """So many processes are let in at once; further ones ask again."""
-
-
-class Phase:
-    """A synchronisation phase under way."""
-
-    __slots__ = ("highest", "number", "since", "step", "waiting")
-
-    def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
-        self.number = number
-        self.highest = highest
-        self.waiting = dict.fromkeys(waiting)
-        self.step = 1
-        self.since = since
 
 
 class Office:

@@ -1,4 +1,5 @@
-"""A member's side of the synchronisation phase (2.2): stop sending, get everything, say so, go on when told.
+"""The synchronisation phase (2.2) as members see it: stop sending, get everything, say so, go on when told. ``Phase`` is what the
+sequencer keeps of it.
 
 Phases are numbered, growing also from epoch to epoch, so that a late packet of one neither ends nor begins another. Which
 phases are over is also said by views and announcements: a phase that was given up ends no member's patience.
@@ -69,3 +70,16 @@ class Pause:
         if self.phase:
             self._member.host.record("elect", self._member.group, epoch=epoch, situation="election during synchronisation")
             self.phase = 0
+
+
+class Phase:
+    """A synchronisation phase under way, at the sequencer."""
+
+    __slots__ = ("highest", "number", "since", "step", "waiting")
+
+    def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
+        self.number = number
+        self.highest = highest
+        self.waiting = dict.fromkeys(waiting)
+        self.step = 1
+        self.since = since

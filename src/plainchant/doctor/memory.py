@@ -25,14 +25,14 @@ from typing import Final
 
 import msgspec
 
-from ...core.model import MS, US
-from ...group import Group
-from ...protocols.mailbox import DESCRIPTION
-from ..node import Node
-from ..ports import free_addresses
-from ..transport import Address
-from .segments import CommonMemoryError
-from .server import MailboxServer
+from ..core.model import MS, US
+from ..group import Group
+from ..live.memory.segments import CommonMemoryError
+from ..live.memory.server import MailboxServer
+from ..live.node import Node
+from ..live.ports import free_addresses
+from ..live.transport import Address
+from ..protocols.mailbox import DESCRIPTION
 
 OPERATIONS: Final = ("write", "flag", "decide", "read", "finish")
 """The bounds that there are, by the operation that is measured for each."""
