@@ -7,7 +7,6 @@ import dataclasses
 import importlib
 import inspect
 import re
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import plainchant
+from plainchant.live.ports import free_ports
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
 HEADING = "## The way of a message"
@@ -70,21 +70,9 @@ def traced(calls: set[tuple[CodeType, CodeType | None]]) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def free_addresses(number: int) -> list[str]:
-    """Addresses that no socket has now."""
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(number)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 async def send_and_read() -> set[tuple[CodeType, CodeType | None]]:
     """Every call of a live run in which one member, the sequencer, sends a message and another one reads it."""
-    peers = dict(zip(("ann", "ben"), free_addresses(2), strict=True))
+    peers = {name: f"127.0.0.1:{port}" for name, port in zip(("ann", "ben"), free_ports(2), strict=True)}
     calls: set[tuple[CodeType, CodeType | None]] = set()
     are_in, is_read = asyncio.Barrier(2), asyncio.Event()
 

@@ -10,9 +10,10 @@ in the order in which they were asked for and nothing else is ever compared. The
   still counts as an event.
 - ``targets`` is None: ``first(second)`` is called (timers, workload, faults).
 
-The loop has its own copy of a turn (:meth:`.core.process.Process.turn`) for packets that arrive at an ordinary host, because
-there a call less is several percent of a simulation's time. A host that is not ordinary (paused, crashed, busy, with a clock of
-its own) says so by ``special`` and is asked instead.
+The loop has its own copy of a turn (:meth:`.core.process.Process.turn`) for packets that arrive at an ordinary host, and performs
+the most frequent effects there, those of a turn that only delivers one message: without both, simulations of small groups take a
+tenth longer. A host that is not ordinary (paused, crashed, busy, with a clock of its own) says so by ``special`` and is asked
+instead.
 """
 
 from __future__ import annotations
@@ -113,7 +114,12 @@ class Kernel:
                     host.inside = False
                     effects = host.effects
                     if effects:
-                        if now is sends.instant and effects == sends.same and not host.listens and not host.owed:
+                        same = now is sends.instant and effects == sends.same
+                        if (
+                            (same or (len(effects) == 1 and sends.makes_row(effects[0], now)))
+                            and not host.listens
+                            and not host.owed
+                        ):
                             host.rows.append(sends.row)
                             host.delivered += 1
                             effects.clear()

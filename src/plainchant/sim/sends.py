@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from ..core.model import Batch, unpack
-from ..core.process import Effect
+from ..core.process import DELIVER, Effect
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -101,6 +101,13 @@ class SendTimes:
             self._payloads = unpack(batch)
             self._unpacked = batch
         return self._payloads
+
+    def makes_row(self, effect: Effect, now: int) -> bool:
+        """Makes the row of an effect that delivers a single message at a process whose clock is exact; False: it does not."""
+        if effect[0] != DELIVER:
+            return False
+        self.write(effect, now, now)
+        return self.instant is now
 
     def write(self, effect: Effect, now: int, local: int) -> None:
         """Makes the rows of an effect ``DELIVER``: ``row`` if it is of one message, else ``rows``."""

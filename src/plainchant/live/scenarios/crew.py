@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ...core.model import Duration
+from ...core.model import Duration, PlainchantError
 from ...core.wire import FRAME_BYTES
 from ...protocols.registry import describe
 from ...scenario.faults import describe_fault
@@ -276,5 +276,8 @@ def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) 
     if namespaces is not None:
         peers = {place: namespaces.address(place) for place in places}
         return peers, {place: (host, PORT + 1) for place, (host, _) in peers.items()} if lans > 1 else {}
-    found = list(free_addresses(range(len(places) * lans)).values())
+    try:
+        found = list(free_addresses(range(len(places) * lans)).values())
+    except PlainchantError as error:
+        raise LiveError(str(error)) from error
     return dict(zip(places, found, strict=False)), dict(zip(places, found[len(places) :], strict=False))
