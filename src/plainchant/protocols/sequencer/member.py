@@ -142,12 +142,10 @@ class Member(Engine, Standing):
         self._go_on_leaving()
 
     def ready(self, group: GroupId) -> None:
-        if self.leaving:
-            return
         office = self.office
         if office is not None:
             office.pump()
-        else:
+        elif not self.leaving:
             self.requests.pump()
 
     def notice(self, event: Any) -> None:
@@ -531,7 +529,7 @@ class Member(Engine, Standing):
             self.presides = False
 
     def _open_office(self) -> Office:
-        office = Office(self, self.requests, self.door, deliver_ready=self._deliver_ready, pump=self._pump)
+        office = Office(self, self.requests, self.door, deliver_ready=self._deliver_ready)
         self.office = office
         self.presides = True
         return office

@@ -41,27 +41,15 @@ class Ending(enum.Enum):
 
 
 class Office:
-    """Exists at the sequencer of an epoch, and nowhere else.
+    """Exists at the sequencer of an epoch, and nowhere else. ``deliver_ready`` delivers what ``allowed`` permits."""
 
-    ``deliver_ready`` delivers what ``allowed`` permits, ``pump`` takes messages of the own application that may be sent.
-    """
-
-    def __init__(
-        self,
-        standing: Standing,
-        requests: Requests,
-        door: Door,
-        *,
-        deliver_ready: Callable[[], None],
-        pump: Callable[[], None],
-    ) -> None:
+    def __init__(self, standing: Standing, requests: Requests, door: Door, *, deliver_ready: Callable[[], None]) -> None:
         log = standing.log
         assert log.newest is not None
         self.standing = standing
         self.requests = requests
         self._door = door
         self._deliver_ready = deliver_ready
-        self._pump = pump
         self.host = standing.host
         self.group = standing.group
         self.epoch = standing.epoch
@@ -87,6 +75,7 @@ class Office:
         self._had_turn: dict[ProcessId, None] = {}
         """Who had a turn since."""
         self.capacity = Capacity(standing.host, standing.group, standing.parameters, log, standing.room)
+        self.readers = self.capacity.readers
         self._stride = self.capacity.stride
         self._busy = False
         self._heard: dict[ProcessId, int] = {}
@@ -110,7 +99,7 @@ class Office:
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
         self._heard = {process: self._heard.get(process, now) for process in self.others}
         self.held = {process: held for process, held in self.held.items() if process in members}
-        self.capacity.readers.keep(self.others)
+        self.readers.keep(self.others)
 
     def begin(self, why: str) -> None:
         """A new epoch begins with a view of those who elected us."""
@@ -189,6 +178,9 @@ class Office:
     def pump(self) -> None:
         """Takes messages of the own application and numbers them, while there is room and it is their turn. Not taking is the
         backpressure. Requests made before this member had the office come first."""
+        standing = self.standing
+        if standing.leaving or standing.done:
+            return
         host, requests = self.host, self.requests
         while not requests.outstanding and self.has_turn and self.open:
             batch = host.take(self.group, host.max_packet, requests.max_messages)
@@ -196,7 +188,7 @@ class Office:
                 requests.wants_number = False
                 return
             requests.last += 1
-            self.number(self.standing.me, requests.last, batch)
+            self.number(standing.me, requests.last, batch)
         requests.wants_number = True
         self.wait_for_room()
 
@@ -253,7 +245,7 @@ class Office:
                 self.held[source].pop(request, None)
                 self._number_held()
             elif self._turns and self.requests.wants_number:
-                self._pump()
+                self.pump()
         elif request <= last + self.parameters.window:
             held = self.held.setdefault(source, {})
             held[request] = batch
@@ -285,14 +277,14 @@ class Office:
                 if not held:
                     del self.held[source]
             if self._turns and self.requests.wants_number:
-                self._pump()
+                self.pump()
 
     def resume(self) -> None:
         """There may be room again."""
         if self.open:
             self.capacity.unblock()
             self._number_held()
-            self._pump()
+            self.pump()
         if self.held or self.requests.wants_number:
             self.wait_for_room()
 
@@ -308,8 +300,8 @@ class Office:
         if ack > self.log.contiguous:
             ack = self.log.contiguous  # nobody has more than there is
         news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
-        if behind or self.capacity.readers.upto:
-            news |= self.capacity.readers.note(source, ack - behind, max(ack, known), self.host.now)
+        if behind or self.readers.upto:
+            news |= self.readers.note(source, ack - behind, max(ack, known), self.host.now)
         if ack > known:  # packets can be reordered: the table keeps the maximum
             self.acked[source] = ack
             if self.welcomes:
@@ -320,7 +312,7 @@ class Office:
             self.resume()
         elif ack > known and self.requests.wants_number:
             self._update_stable()
-            self._pump()
+            self.pump()
         return source in self.acked  # what was just decided may have removed it
 
     def _on_ack(self, source: ProcessId, packet: Ack) -> None:
