@@ -22,7 +22,7 @@ from plainchant.protocols.newtop import packets as newtop
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.rtcast import packets as rtcast
 from plainchant.protocols.sequencer import packets as sequencer
-from plainchant.protocols.sequencer.member import Member
+from plainchant.protocols.sequencer.door import Door
 from plainchant.sim.host import SimHost
 
 from .attack import STRANGERS, Attack, Result
@@ -91,7 +91,7 @@ EXCLUDED = sequencer.Excluded("g", 1000, "silence", "you are out")
 
 def test_a_stranger_excludes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not harm(Scripted("sequencer", 100 * MS, "p2", "mallory", [EXCLUDED]).run())
-    monkeypatch.setattr(Member, "knows", lambda self, source: True)
+    monkeypatch.setattr(Door, "knows", lambda self, source: True)
     assert Scripted("sequencer", 100 * MS, "p2", "mallory", [EXCLUDED]).run().halted
 
 
