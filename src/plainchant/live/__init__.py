@@ -1,9 +1,10 @@
-"""Hosts for real: the same protocols between processes, over real sockets.
+"""The live host: the same protocols between real processes, over real sockets.
 
-``node`` has what programs use (:class:`~.node.Node`, :func:`~.node.join`); ``host`` runs an engine on an event loop;
-``presence`` knows who is there and how a group begins; ``transport`` says what a transport is, ``udp``, ``tcp`` and ``multicast``
-are transports, ``lans`` is several at once, ``faulty`` spoils one on purpose. ``supervisor`` and ``worker`` run scenario files
+``node`` has what programs use (:class:`~.node.Node`, :func:`~.node.join`); ``host`` performs the effects of the process core
+on an event loop; ``gate``, ``routes`` and ``timers`` are its leaves; ``presence`` knows which processes there are and how a
+group begins. ``transport`` says what a transport is: ``udp``, ``tcp`` and ``multicast`` are transports, ``lans`` is several at
+once, ``sealed`` encrypts one. ``memory`` is shared memory, ``observe`` metrics and spans, ``scenarios`` runs scenario files
 with real processes.
 
-May import everything but ``lab`` and ``cli``. Start reading with ``node``, then ``host``.
+Imports neither ``sim`` nor the laboratory. Start with ``node``, then ``host``.
 """

@@ -1,10 +1,11 @@
-"""Scenario files: what to run, as data. Start with ``model``.
+"""Scenario files: what to run, as data, and the faults in it. Start with ``model``.
 
-May import ``model``, ``protocols.registry`` and, for the names of properties, ``trace.properties``.
+``load`` and ``parse`` read a scenario, ``dump`` writes one out completely, ``find`` and ``shipped`` name those that come with
+plainchant. Errors are made in ``read`` (a single value) and ``check`` (the whole), at lines that ``locate`` finds. ``faults``
+draws and injects faults for any host; ``links``, ``traffic`` and ``outcome`` are what the simulator and live scenarios compute
+alike.
 
-``load`` and ``parse`` read a scenario, ``dump`` writes one out completely, ``find`` and ``shipped`` name those that
-come with plainchant. Errors are made in ``read`` (a single value) and ``check`` (the whole), at lines that
-``locate`` finds.
+Imports ``core``, the registry of protocols and, for the names of properties, ``trace.properties``.
 """
 
 from .dump import dump

@@ -1,9 +1,10 @@
 """The deterministic simulator: a scenario in, a trace and a :class:`Summary` out, the same for the same seed.
 
-May import ``model``, ``engine``, ``fragmentation``, ``wire``, ``scenario`` and ``protocols.registry``; knows the
-trace only as something that gives histories. Start reading with ``simulation``, then ``host`` (what a process is) and
-``kernel`` (the loop). ``asynchronous`` (:func:`run`) puts asyncio programs on top of it all, and may import ``group``, ``state``,
-``state_events`` and ``trace`` besides.
+Start with ``simulation``, then ``host``, which performs the effects of the process core in virtual time, and ``kernel`` (the
+loop). ``listener`` is what a process tells its application, ``outgoing`` how an application sends, ``faults`` the simulator's
+side of the injector. ``asynchronous`` (:func:`run`) puts asyncio programs on top; ``explore`` tries every run of a small case.
+
+Imports ``core``, ``layers``, ``protocols``, ``group``, ``scenario`` and ``trace``; rows are kept without Arrow.
 """
 
 from typing import TYPE_CHECKING
